@@ -63,7 +63,7 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
     for batch in options.batch:
         for consumers in options.consumers:
             n = options.n if batch > 1 else options.n // 5
-            group = rig.kernel.group(f"group-{batch}-{consumers}", "load")
+            group = rig.kernel.groups.group(f"group-{batch}-{consumers}", "load")
             left, done, acked = [n], asyncio.Event(), Answered()
             began, cpu = time.perf_counter(), time.process_time()
             takers = [Consumer(group, batch, acked, left, done) for _ in range(consumers)]

@@ -54,7 +54,7 @@ def resident_mib() -> float:
 async def take(kernel: Kernel, queue: Queue, wanted: int, acked: Answered) -> None:
     """Take and ack what the queue holds."""
     done = asyncio.Event()
-    group = kernel.queue_group(queue)
+    group = kernel.groups.queue_group(queue)
     taker = Taker(group, acked, wanted, done)
     taker.membership = group.join(taker, CREDIT)
     await done.wait()
@@ -68,7 +68,7 @@ async def many(kernel: Kernel, count: int, size: int) -> None:
     declared = Answered()
     queues = []
     for n in range(count):
-        queues.append(kernel.declare_queue(f"client-{n}", owner=declared))
+        queues.append(kernel.groups.declare_queue(f"client-{n}", owner=declared))
         if n % BURST == BURST - 1:
             await declared.wait(n + 1)
     rate_declared = count / (time.perf_counter() - began)
@@ -93,7 +93,7 @@ async def many(kernel: Kernel, count: int, size: int) -> None:
 
 async def backlog(kernel: Kernel, count: int, size: int) -> None:
     """Fill one queue with nobody there, then empty it."""
-    queue = kernel.declare_queue("backlog")
+    queue = kernel.groups.declare_queue("backlog")
     placement = kernel.place_queue(queue)
     before = resident_mib()
     stored = Answered()

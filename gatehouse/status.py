@@ -133,7 +133,7 @@ class HubStatus:
         began_s = loop.time()
         if began_s < self._groups_until_s:
             return self._groups
-        groups = self._storage.kernel.leasing.in_memory()
+        groups = self._storage.kernel.groups.in_memory()
         ready = leased = waiting = 0
         for number, group in enumerate(groups, 1):
             counts = group.counts()

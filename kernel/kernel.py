@@ -27,13 +27,17 @@ from gatehouse.kernel.delivery.slices import Slices
 from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
-from gatehouse.kernel.groups.calls import GroupCalls
+from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.needed import NeededByCursors
 from gatehouse.kernel.groups.redriving import Redriving
 from gatehouse.kernel.groups.rewinding import Rewinding
-from gatehouse.kernel.groups.settings import decode_binding
-from gatehouse.kernel.groups.sharing import Sharing
+from gatehouse.kernel.groups.settings import (
+    Queue,
+    decode_binding,
+    decode_definition,
+    definition_key,
+)
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
@@ -43,6 +47,7 @@ from gatehouse.kernel.index.store import IndexStore
 from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.cut import Cutting
 from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
@@ -71,7 +76,7 @@ from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
 
 
-class Kernel(GroupCalls):
+class Kernel:
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -94,7 +99,7 @@ class Kernel(GroupCalls):
         index, watermarks, state = Index(store), Watermarks(), StateTable(store)
         topics, subscriptions = Topics(), Subscriptions()
         self.makers = Makers(topics)
-        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self.queue)
+        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self._queue)
         self._reader = Reader(watermarks, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
                               self._places.max_record_bytes)
         deliveries = Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error,
@@ -184,9 +189,9 @@ class Kernel(GroupCalls):
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
         self._appending.require_room = self.leasing.queues.max_lengths.require_room
-        self._sharing = Sharing(self)
-        self._rewinding = Rewinding(parts, self.leasing, self._committer.open_frame)
-        self._redriving = Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh)
+        self.groups = Groups(self.leasing, Rewinding(parts, self.leasing, self._committer.open_frame),
+                             Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh),
+                             self._appending, self._subscriptions, self._topics, self._places.routes, self._views)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self.scheduling = Scheduling(parts, self._committer, self._appending)
@@ -253,6 +258,21 @@ class Kernel(GroupCalls):
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
         return self._places.routes.address_of(topic, key, headers)
+
+    def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a queue alone."""
+        return self._places.place_queue(queue, priority, key)
+
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
+                     maker: str = "") -> Placement:
+        """Where the address leads, and by reference into exactly these queues, besides bindings that are not
+        `chosen`. Raises as `place`."""
+        return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
+
+    @property
+    def has_routes(self) -> bool:
+        """Whether addresses may lead elsewhere than to the topic of their first level."""
+        return self._places.routes.any
 
     @property
     def route_entries(self) -> tuple[RouteEntry, ...]:
@@ -380,6 +400,9 @@ class Kernel(GroupCalls):
 
     # ---- topics
 
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        return self._topics.get(name, tenant)
+
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
         return self._topics.by_uuid(uuid)
 
@@ -429,9 +452,25 @@ class Kernel(GroupCalls):
         if maker and self._topics.get(name, tenant) is None:
             self.makers.check(maker, self.settings, self._loop.now_ms())
         topic = self._appending.create_topic(name, tenant, partitions, settings, owner, token, maker)
-        self._sharing.on_topic(topic)
+        self.groups.on_topic(topic)
         self.makers.look(self.settings)
         return topic
+
+    def _queue(self, name: str, tenant: str) -> Queue | None:
+        return self.groups.queue(name, tenant)
+
+    # ---- definitions of the doors' own
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+        record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
+        self._appending.put_state([record], owner, token)
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+        definitions = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        return [(tenant, name, value) for of, tenant, name, value in definitions if of == space]
 
     # ---- producers
 

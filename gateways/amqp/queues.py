@@ -53,13 +53,13 @@ class KernelQueues:
     def open(self, queue: AmqpQueue) -> None:
         settings = _kernel_settings(queue)
         tenant = queue.vhost.name
-        left_over = self._kernel.queue(queue.name, tenant)         # where the disk refused what was to be deleted
+        left_over = self._kernel.groups.queue(queue.name, tenant)  # where the disk refused what was to be deleted
         if left_over is not None:
-            self._kernel.delete_queue(left_over)
-        queue.kernel_queue = self._kernel.declare_queue(queue.name, settings, tenant)
+            self._kernel.groups.delete_queue(left_over)
+        queue.kernel_queue = self._kernel.groups.declare_queue(queue.name, settings, tenant)
 
     def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
-        kernel_queue = self._kernel.queue(name, vhost.name)
+        kernel_queue = self._kernel.groups.queue(name, vhost.name)
         if kernel_queue is None or _door_settings(kernel_queue) is not None:
             return None
         queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
@@ -67,24 +67,17 @@ class KernelQueues:
         return queue
 
     def on_gone(self, tell: Callable[[str, str], None]) -> None:
-        kernel_queues = self._kernel.leasing.queues
-        before = kernel_queues.on_gone
-
-        def both(kernel_queue: Queue) -> None:
-            before(kernel_queue)
-            tell(kernel_queue.tenant, kernel_queue.name)
-
-        kernel_queues.on_gone = both
+        self._kernel.groups.on_queue_gone(lambda kernel_queue: tell(kernel_queue.tenant, kernel_queue.name))
 
     def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
         """The queues of a virtual host that outlived the hub. A queue that was not durable is deleted."""
         queues = []
-        for kernel_queue in self._kernel.queues(vhost.name):
+        for kernel_queue in self._kernel.groups.queues(vhost.name):
             settings = _door_settings(kernel_queue)
             if settings is None:
                 continue
             if not settings["durable"]:
-                self._kernel.delete_queue(kernel_queue)
+                self._kernel.groups.delete_queue(kernel_queue)
                 continue
             queue = _reopened(vhost, kernel_queue.name, settings)
             queue.kernel_queue = kernel_queue
@@ -93,14 +86,14 @@ class KernelQueues:
 
     def drop(self, queue: AmqpQueue) -> None:
         kernel_queue, queue.kernel_queue = queue.kernel_queue, None
-        self._kernel.delete_queue(kernel_queue)
+        self._kernel.groups.delete_queue(kernel_queue)
 
     def purge(self, queue: AmqpQueue) -> int:
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
         group = self._group(queue)
-        entering = [self._kernel.leasing.entering(partition_id) for partition_id in group.prefetchers]
+        entering = [self._kernel.groups.entering(partition_id) for partition_id in group.prefetchers]
         return group.counts().ready + sum(entering)
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
@@ -109,7 +102,7 @@ class KernelQueues:
             return None
         queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None, arguments=Table())
         try:
-            queue.kernel_queue = self._kernel.shared_group(name, vhost.name)
+            queue.kernel_queue = self._kernel.groups.shared_group(name, vhost.name)
         except (InvalidFilter, UnknownTopic) as error:
             raise ChannelFault(404, f"no {queue.where}: {error}") from None
         except KernelError as error:
@@ -118,7 +111,7 @@ class KernelQueues:
 
     def _group(self, queue: AmqpQueue) -> LeasedGroup:
         return queue.kernel_queue if isinstance(queue.kernel_queue,
-                                                LeasedGroup) else self._kernel.queue_group(queue.kernel_queue)
+                                                LeasedGroup) else self._kernel.groups.queue_group(queue.kernel_queue)
 
     # ---- what other doors send
 
@@ -129,7 +122,7 @@ class KernelQueues:
             return
         if (kernel_queue.first_partition_id, text) not in self._filters:
             try:
-                self._kernel.bind(text, kernel_queue, chosen=True)
+                self._kernel.groups.bind(text, kernel_queue, chosen=True)
             except InvalidFilter:              # longer than an address can be: nothing can match it
                 return
         self._heard[key] = (kernel_queue, text)
@@ -145,13 +138,13 @@ class KernelQueues:
         if self._filters[key]:
             return
         del self._filters[key]
-        still = self._kernel.queue(kernel_queue.name, kernel_queue.tenant)
+        still = self._kernel.groups.queue(kernel_queue.name, kernel_queue.tenant)
         if still is not None and still.first_partition_id == kernel_queue.first_partition_id:
-            self._kernel.unbind(text, kernel_queue, chosen=True)
+            self._kernel.groups.unbind(text, kernel_queue, chosen=True)
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         if isinstance(queue.kernel_queue, LeasedGroup):
-            return self._kernel.address_of_leased(leased)
+            return self._kernel.groups.address_of_leased(leased)
         said = stated_in(named_headers(leased[7], (ADDRESS_HEADER,)))
         if said is not None:
             return said.decode(errors="replace")
@@ -201,16 +194,13 @@ class KernelQueues:
             self._group(queue).reject(handles)
 
     def dead_letter_by(self, dead_letter: DeadLetter) -> None:
-        dead_lettering = self._kernel.leasing.dead_lettering
-        before = dead_lettering.route
-
-        def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message]:
+        def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message] | None:
             if _door_settings(kernel_queue) is None:
-                return [] if before is None else before(kernel_queue, leased, reason)
+                return None
             target = kernel_queue.settings.dead_letter
             return dead_letter(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
 
-        dead_lettering.route = route
+        self._kernel.groups.route_dead_letters(route)
 
     # ---- publishing
 

@@ -19,7 +19,7 @@ async def count_topics(door: Door, topics: list[Topic]) -> list[dict[str, int]]:
     is furthest behind."""
     counts = [{"messages": _messages_in(door, topic), "groups": 0, "lag": 0} for topic in topics]
     of_topic = {topic.id: number for number, topic in enumerate(topics)}
-    for number, (topic_id, lag) in enumerate(door.kernel.groups_behind(topics), 1):
+    for number, (topic_id, lag) in enumerate(door.kernel.groups.behind(topics), 1):
         topic_counts = counts[of_topic[topic_id]]
         topic_counts["groups"] += 1
         topic_counts["lag"] = max(topic_counts["lag"], lag)

@@ -35,7 +35,7 @@ class Share:
         self._qos = qos
         timeout_ms = outbox.config.ack_timeout_ms
         hold = HoldLimit(timeout_ms, self._on_overdue) if timeout_ms else None
-        self.place: Shared = kernel.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant, hold=hold)
+        self.place: Shared = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant, hold=hold)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Sent as far as window and socket allow; the rest waits for `pump`."""
@@ -56,7 +56,7 @@ class Share:
         while self._waiting and outbox.may_send(self._qos > 0):
             count = min(len(self._waiting), outbox.window.room()) if self._qos else len(self._waiting)
             messages, self._waiting = self._waiting[:count], self._waiting[count:]
-            for address, run in groupby(messages, key=self._kernel.address_of_leased):
+            for address, run in groupby(messages, key=self._kernel.groups.address_of_leased):
                 self._send(address, list(run))
 
     def _send(self, address: str, messages: list[Leased]) -> None:

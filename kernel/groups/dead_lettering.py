@@ -44,18 +44,23 @@ NESTED_MAX: Final = 4                   # a death, its transaction, that one's c
 _DEATH: Final = {"reason": str, "topic": str, "partition": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
 
-Route = Callable[["Queue", Leased, str], "list[Message]"]
-"""A door's own: the messages that a dead letter of a queue becomes, for this reason; none to drop it."""
+Route = Callable[["Queue", Leased, str], "list[Message] | None"]
+"""A door's own: the messages that a dead letter of a queue becomes, for this reason; none to drop it. None: the
+queue is not of this door."""
 
 
 class DeadLettering:
-    """`route` is a door's own: what it says of queues whose dead letters go where only it can tell."""
+    """Of every group. Queues whose dead letters go where only a door can tell are asked of the doors' routes."""
 
     def __init__(self, parts: Parts, leasing: Leasing, open_frame: Callable[[], PendingFrame]) -> None:
         self._parts = parts
         self._leasing = leasing
         self._open_frame = open_frame
-        self.route: Route | None = None
+        self._routes: list[Route] = []
+
+    def add_route(self, route: Route) -> None:
+        """Ask this one too."""
+        self._routes.append(route)
 
     def dead_letter(self, group: LeasedGroup, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
         """Settle these, with their copies in the same frame. Raises Stopping, with nothing done."""
@@ -69,9 +74,10 @@ class DeadLettering:
         group.settle_unleased(prefetcher, offsets)
 
     def _copies(self, group: LeasedGroup, message: Leased, reason: str) -> list[Message]:
-        if group.queue is not None and group.queue.settings.dead_letter and self.route is not None \
+        if group.queue is not None and group.queue.settings.dead_letter and self._routes \
                 and not group.queue.settings.dead_letter.startswith((TO_QUEUE, TO_ADDRESS)):
-            return self.route(group.queue, message, reason)
+            answers = (route(group.queue, message, reason) for route in self._routes)
+            return next((copies for copies in answers if copies is not None), [])
         placement = self._of_queue(group.queue, message, reason) if group.queue is not None and not group.shared \
             else self._of_group(group, message)
         if placement is None:

@@ -43,9 +43,7 @@ class Queues:
         self.definitions = queue_definitions(parts.state)
         self.max_lengths = MaxLengths(leasing, parts.subscriptions.limited, pending)
         self.idle = Idle(leasing)
-        self.on_gone: Callable[[Queue], None] = lambda queue: None
-        """Told of every queue that is not there any more, whoever deleted it."""
-
+        self._listeners: list[Callable[[Queue], None]] = []      # see `on_gone`
         self._groups: dict[int, LeasedGroup] = {}      # by first partition id
         self._pending = pending
         self._resting: set[LeasedGroup] = set()        # as of the last look
@@ -157,7 +155,12 @@ class Queues:
         group = self._groups.pop(queue.first_partition_id, None)
         if group is not None:
             self._leasing.end(group)
-        self.on_gone(queue)
+        for listener in self._listeners:
+            listener(queue)
+
+    def on_gone(self, listener: Callable[[Queue], None]) -> None:
+        """Tell `listener` of every queue that is not there any more, whoever deleted it."""
+        self._listeners.append(listener)
 
     # ---- groups
 

@@ -56,7 +56,7 @@ class Rewinding:
                 if partition_id in offsets}
 
     def behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
-        """See `GroupCalls.groups_behind`; as far as is durable."""
+        """See `Groups.behind`; as far as is durable."""
         watermarks = self._parts.watermarks
         of_partition = {partition_id: topic.id for topic in topics for partition_id in topic.partition_ids()}
         for offsets in list(self._parts.views.offsets.values()):

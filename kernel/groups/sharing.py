@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
-from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.state.topics import Topic, Topics
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.calls import GroupCalls
+    from gatehouse.kernel.groups.calls import Groups
 
 SHARE: Final = "$share/"
 UNUSED_MS: Final = 24 * 3_600_000
@@ -44,8 +45,10 @@ def shared_name(queue: Queue) -> str:
 class Sharing:
     """Joins members to the groups behind shared filters."""
 
-    def __init__(self, kernel: GroupCalls) -> None:
-        self._kernel = kernel
+    def __init__(self, groups: Groups, topics: Topics, routes: Routes) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._routes = routes
         self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
 
     # decision 26
@@ -68,28 +71,28 @@ class Sharing:
         name, filter_text = parse_share(text)
         topic = self.topic_of(filter_text)
         if topic is None:
-            return self._kernel.queue_group(self._bound_queue(text, filter_text, tenant))
-        existing = self._kernel.topic(topic, tenant)
+            return self._groups.queue_group(self._bound_queue(text, filter_text, tenant))
+        existing = self._topics.get(topic, tenant)
         if existing is None:
             raise UnknownTopic(f"there is no topic {topic!r}")
-        return self._kernel.leasing.of_topic(name, existing, "latest")
+        return self._groups.over(name, existing, "latest")
 
     def topic_of(self, filter_text: str) -> str | None:
         """The topic that is exactly what the filter matches; None where there is no such one."""
         name, _, rest = filter_text.partition("/")
-        return name if rest == "#" and is_topic_name(name) and not self._kernel.has_routes else None
+        return name if rest == "#" and is_topic_name(name) and not self._routes.any else None
 
     def _bound_queue(self, text: str, filter_text: str, tenant: str) -> Queue:
-        queue = self._kernel.queue(text, tenant)
+        queue = self._groups.queue(text, tenant)
         if queue is None:
-            queue = self._kernel.declare_queue(text, QueueSettings(expires_ms=UNUSED_MS), tenant)
-            self._kernel.bind(filter_text, queue)
+            queue = self._groups.declare_queue(text, QueueSettings(expires_ms=UNUSED_MS), tenant)
+            self._groups.bind(filter_text, queue)
         return queue
 
     def on_topic(self, topic: Topic) -> None:
         """A topic was made: who waited for it has a place in its group now."""
         for shared in self._waiting.pop((topic.tenant, topic.name), ()):
-            shared.take_place(self._kernel.leasing.of_topic(shared.name, topic))
+            shared.take_place(self._groups.over(shared.name, topic))
 
     def forget(self, shared: Shared) -> None:
         """It waits no longer."""

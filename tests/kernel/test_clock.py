@@ -31,7 +31,7 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> ScheduleRig:
 
 
 def take(rig: ScheduleRig) -> list[Leased]:
-    return pop(rig, rig.kernel.group("workers", "work"), 10, 30_000)
+    return pop(rig, rig.kernel.groups.group("workers", "work"), 10, 30_000)
 
 
 def append_times(rig: ScheduleRig) -> list[int]:
@@ -57,7 +57,7 @@ def test_a_lease_ends_in_its_time(step_ms: int) -> None:
 def test_a_released_message_waits_its_time(step_ms: int) -> None:
     rig = ScheduleRig()
     rig.publish("work/a", b"1")
-    rig.kernel.group("workers", "work").release(handles(take(rig)), 20_000, rig.witness)
+    rig.kernel.groups.group("workers", "work").release(handles(take(rig)), 20_000, rig.witness)
     rig.run()
     rig.world.step_wall(step_ms)
     rig.world.advance(19_000)

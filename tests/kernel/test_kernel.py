@@ -376,27 +376,27 @@ def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
 
 def test_committed_offsets_of_groups_survive(rig: Rig) -> None:
     partition_id = rig.kernel.place("t/k").partition_id
-    rig.kernel.commit_offsets("g", {partition_id: (5, b"meta")}, rig.witness)
+    rig.kernel.groups.commit_offsets("g", {partition_id: (5, b"meta")}, rig.witness)
     rig.run()
-    rig.kernel.commit_offsets("g", {partition_id: (7, b"")}, rig.witness)
+    rig.kernel.groups.commit_offsets("g", {partition_id: (7, b"")}, rig.witness)
     rig.run()
-    assert rig.kernel.committed("g") == {partition_id: (7, b"")}
+    assert rig.kernel.groups.committed("g") == {partition_id: (7, b"")}
     rig.restart()
-    assert rig.kernel.committed("g") == {partition_id: (7, b"")} and rig.kernel.committed("none") == {}
+    assert rig.kernel.groups.committed("g") == {partition_id: (7, b"")} and rig.kernel.groups.committed("none") == {}
 
 
 def test_offsets_that_were_on_their_way_go_with_their_topic(rig: Rig) -> None:
     partition_id = rig.kernel.place("t/k").partition_id
     rig.run()
-    rig.kernel.commit_offsets("g", {partition_id: (5, b"")}, rig.witness)
+    rig.kernel.groups.commit_offsets("g", {partition_id: (5, b"")}, rig.witness)
     while rig.world.loop.step():                          # on its way to the disk
         pass
-    rig.kernel.commit_offsets("h", {partition_id: (7, b"")}, rig.witness)
+    rig.kernel.groups.commit_offsets("h", {partition_id: (7, b"")}, rig.witness)
     rig.kernel.delete_topic("t")
     rig.run()
-    assert rig.kernel.committed("g") == {} and rig.kernel.committed("h") == {}
+    assert rig.kernel.groups.committed("g") == {} and rig.kernel.groups.committed("h") == {}
     rig.restart()
-    assert rig.kernel.committed("g") == {} and rig.kernel.committed("h") == {}
+    assert rig.kernel.groups.committed("g") == {} and rig.kernel.groups.committed("h") == {}
 
 
 def test_producer_ids_are_never_given_twice(rig: Rig) -> None:

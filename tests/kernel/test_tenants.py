@@ -52,14 +52,15 @@ def test_a_subscription_of_another_tenant_opens_no_producers_batch(filter_text: 
 def test_bound_queues_take_their_own_tenants_messages_over_restarts(tmp_path: Path, restart: bool) -> None:
     rig = Rig(tmp_path)
     for tenant in (HERE, THERE):
-        rig.kernel.bind("plant/#", rig.kernel.declare_queue("work", tenant=tenant))
+        rig.kernel.groups.bind("plant/#", rig.kernel.groups.declare_queue("work", tenant=tenant))
     rig.run()
     if restart:
         rig.restart()
     rig.publish("plant/a", b"1", tenant=HERE)
     rig.publish("plant/a", b"2")
-    found = {tenant: rig.kernel.queue("work", tenant) for tenant in (HERE, THERE)}
-    assert {tenant: values(pop(rig, rig.kernel.queue_group(queue))) for tenant, queue in found.items() if queue} == \
+    found = {tenant: rig.kernel.groups.queue("work", tenant) for tenant in (HERE, THERE)}
+    groups = {tenant: rig.kernel.groups.queue_group(queue) for tenant, queue in found.items() if queue}
+    assert {tenant: values(pop(rig, group)) for tenant, group in groups.items()} == \
         {HERE: [b"1"], THERE: []}
 
 
@@ -68,7 +69,7 @@ def test_shared_groups_of_one_name_are_one_per_tenant(shared: str) -> None:
     rig = Rig()
     takers = {tenant: Taker() for tenant in (HERE, THERE)}
     for tenant, taker in takers.items():
-        rig.kernel.share(shared, taker, 10, tenant=tenant)
+        rig.kernel.groups.share(shared, taker, 10, tenant=tenant)
     rig.publish("plant/a/temp", b"1", tenant=HERE)
     rig.publish("plant/a/temp", b"2")
     rig.run()
@@ -76,21 +77,21 @@ def test_shared_groups_of_one_name_are_one_per_tenant(shared: str) -> None:
 
 
 def group_of(rig: Rig, tenant: str) -> LeasedGroup:
-    return rig.kernel.group("billing", "orders", tenant)
+    return rig.kernel.groups.group("billing", "orders", tenant)
 
 
 def test_groups_dead_letters_and_redrive_stay_in_their_tenant() -> None:
     rig = Rig()
     for tenant in (HERE, THERE):
-        rig.kernel.define_group("billing", GroupSettings(max_attempts=1, retry=Retry((0,))), tenant)
+        rig.kernel.groups.define("billing", GroupSettings(max_attempts=1, retry=Retry((0,))), tenant)
         rig.publish("orders/a", tenant.encode(), tenant=tenant)
     group_of(rig, HERE).release(handles(pop(rig, group_of(rig, HERE))))
     rig.run()
-    assert [queue.name for queue in rig.kernel.queues(HERE)] == ["$dead-letters/billing"]
-    assert rig.kernel.queues(THERE) == []
-    queue = rig.kernel.queue("$dead-letters/billing", HERE)
+    assert [queue.name for queue in rig.kernel.groups.queues(HERE)] == ["$dead-letters/billing"]
+    assert rig.kernel.groups.queues(THERE) == []
+    queue = rig.kernel.groups.queue("$dead-letters/billing", HERE)
     assert queue is not None
-    assert rig.kernel.redrive(queue, rig.read_partition(queue.first_partition_id)) == [None]
+    assert rig.kernel.groups.redrive(queue, rig.read_partition(queue.first_partition_id)) == [None]
     rig.run()
     assert values(pop(rig, group_of(rig, HERE))) == [b"red"]
     assert values(pop(rig, group_of(rig, THERE))) == [b"blue"]
@@ -99,24 +100,25 @@ def test_groups_dead_letters_and_redrive_stay_in_their_tenant() -> None:
 def test_committed_offsets_are_the_tenants() -> None:
     rig = Rig()
     partition_ids = {tenant: rig.publish("orders/a", b"1", tenant=tenant)[0][0] for tenant in (HERE, THERE)}
-    rig.kernel.commit_offsets("kafka", {partition_ids[HERE]: (1, b"")}, None)
+    rig.kernel.groups.commit_offsets("kafka", {partition_ids[HERE]: (1, b"")}, None)
     rig.run()
-    assert rig.kernel.committed("kafka", HERE) == {partition_ids[HERE]: (1, b"")}
-    assert rig.kernel.committed("kafka", THERE) == {} and rig.kernel.groups(THERE) == []
-    assert values(pop(rig, rig.kernel.group("kafka", "orders", THERE))) == [b"1"], "a group of another tenant leases"
-    assert [name for name, _ in rig.kernel.groups(HERE)] == ["kafka"]
+    assert rig.kernel.groups.committed("kafka", HERE) == {partition_ids[HERE]: (1, b"")}
+    assert rig.kernel.groups.committed("kafka", THERE) == {} and rig.kernel.groups.all(THERE) == []
+    group = rig.kernel.groups.group("kafka", "orders", THERE)
+    assert values(pop(rig, group)) == [b"1"], "a group of another tenant leases"
+    assert [name for name, _ in rig.kernel.groups.all(HERE)] == ["kafka"]
 
 
 def test_deleting_a_group_leaves_the_other_tenants() -> None:
     rig = Rig()
     partition_ids = {tenant: rig.publish("orders/a", b"1", tenant=tenant)[0][0] for tenant in (HERE, THERE)}
     for partition_id in partition_ids.values():
-        rig.kernel.commit_offsets("kafka", {partition_id: (1, b"")}, None)
+        rig.kernel.groups.commit_offsets("kafka", {partition_id: (1, b"")}, None)
     rig.run()
-    rig.kernel.delete_group("kafka", HERE)
+    rig.kernel.groups.delete("kafka", HERE)
     rig.run()
-    assert rig.kernel.committed("kafka", HERE) == {}
-    assert rig.kernel.committed("kafka", THERE) == {partition_ids[THERE]: (1, b"")}
+    assert rig.kernel.groups.committed("kafka", HERE) == {}
+    assert rig.kernel.groups.committed("kafka", THERE) == {partition_ids[THERE]: (1, b"")}
 
 
 def test_retained_values_and_what_is_scheduled_are_the_tenants() -> None:
@@ -146,21 +148,22 @@ def test_retained_values_and_what_is_scheduled_are_the_tenants() -> None:
 
 def test_a_binding_that_was_deleted_in_vain_is_the_tenants_as_before() -> None:
     rig = FullRig()
-    queue = rig.kernel.declare_queue("work", tenant=THERE)
-    rig.kernel.bind("orders/#", queue)
+    queue = rig.kernel.groups.declare_queue("work", tenant=THERE)
+    rig.kernel.groups.bind("orders/#", queue)
     rig.run()
     with rig.full():
-        rig.kernel.delete_queue(queue)
+        rig.kernel.groups.delete_queue(queue)
     rig.publish("orders/a", b"1", tenant=THERE)
     rig.publish("orders/a", b"2")
-    found = rig.kernel.queue("work", THERE)
+    found = rig.kernel.groups.queue("work", THERE)
     assert found is not None
     rig.world.advance(PAUSE_MS + 100)
-    assert values(pop(rig, rig.kernel.queue_group(found))) == [b"1"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(found))) == [b"1"]
 
 
 def test_queues_of_one_name_have_their_own_settings() -> None:
     rig = Rig()
-    rig.kernel.declare_queue("work", QueueSettings(max_length=1), HERE)
-    rig.kernel.declare_queue("work", QueueSettings(max_length=2), THERE)
-    assert [queue.settings.max_length for tenant in (HERE, THERE) for queue in rig.kernel.queues(tenant)] == [1, 2]
+    rig.kernel.groups.declare_queue("work", QueueSettings(max_length=1), HERE)
+    rig.kernel.groups.declare_queue("work", QueueSettings(max_length=2), THERE)
+    queues = [queue for tenant in (HERE, THERE) for queue in rig.kernel.groups.queues(tenant)]
+    assert [queue.settings.max_length for queue in queues] == [1, 2]

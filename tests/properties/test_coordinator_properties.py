@@ -163,7 +163,7 @@ class Coordinator(RuleBasedStateMachine):
     @invariant()
     def what_expired_is_a_dead_letter(self) -> None:
         for group in GROUPS if hasattr(self, "rig") else ():
-            queue = self.rig.kernel.queue("$dead-letters/" + group)
+            queue = self.rig.kernel.groups.queue("$dead-letters/" + group)
             found = [] if queue is None else [record[3] for record in self.rig.read_partition(queue.first_partition_id)]
             assert sorted(value or b"" for value in found) == sorted(
                 value for model in self.known.values() if model.state is State.EXPIRED and model.group == group

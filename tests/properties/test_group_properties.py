@@ -68,11 +68,12 @@ class GroupMachine(RuleBasedStateMachine):
         kernel = self.rig.kernel
         kernel.create_topic("t", partitions=partitions)
         retry = Retry(delays_ms=DELAYS_MS)
-        kernel.define_group("billing", GroupSettings(ordered=ordered, max_attempts=attempts, retry=retry))
-        copies = kernel.declare_queue("copies", QueueSettings(max_attempts=queue_attempts, single_active=single_active))
-        kernel.declare_queue("work", QueueSettings(priorities=WORK_PRIORITIES))
-        kernel.bind("t/#", copies)
-        kernel.declare_queue("$dead-letters/billing")
+        kernel.groups.define("billing", GroupSettings(ordered=ordered, max_attempts=attempts, retry=retry))
+        settings = QueueSettings(max_attempts=queue_attempts, single_active=single_active)
+        copies = kernel.groups.declare_queue("copies", settings)
+        kernel.groups.declare_queue("work", QueueSettings(priorities=WORK_PRIORITIES))
+        kernel.groups.bind("t/#", copies)
+        kernel.groups.declare_queue("$dead-letters/billing")
         self.rig.run()
         self.subjects = {
             "billing": Subject("billing", GroupModel(ordered=ordered, max_attempts=attempts, delays_ms=DELAYS_MS)),
@@ -99,10 +100,10 @@ class GroupMachine(RuleBasedStateMachine):
     def group(self, name: str) -> LeasedGroup:
         kernel = self.rig.kernel
         if name == "billing":
-            return kernel.group("billing", "t")
-        queue = kernel.queue(name)
+            return kernel.groups.group("billing", "t")
+        queue = kernel.groups.queue(name)
         assert queue is not None
-        return kernel.queue_group(queue)
+        return kernel.groups.queue_group(queue)
 
     @property
     def has_members(self) -> bool:
@@ -218,7 +219,7 @@ class GroupMachine(RuleBasedStateMachine):
         stored = self._append(placement, count, life_ms)
         if stored is None:
             return
-        bound = self.rig.kernel.queue("copies")
+        bound = self.rig.kernel.groups.queue("copies")
         assert bound is not None
         copies = self.subjects["copies"].model
         for partition_id, offset, value, expires_ms in stored:
@@ -229,7 +230,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(priority=st.integers(0, WORK_PRIORITIES), count=st.integers(1, 5), life_ms=st.sampled_from([0, 0, 3_000]))
     def send(self, priority: int, count: int, life_ms: int) -> None:
         self.ready()
-        queue = self.rig.kernel.queue("work")
+        queue = self.rig.kernel.groups.queue("work")
         assert queue is not None
         stored = self._append(self.rig.kernel.place_queue(queue, priority), count, life_ms)
         for partition_id, offset, value, expires_ms in stored or []:
@@ -332,7 +333,7 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.group(name)
         handles, found = [], []
         for handle in self.some_handles(name, which, count):
-            known = self.rig.kernel.leasing.find("/", *handle)
+            known = self.rig.kernel.groups.find("/", *handle)
             if known is None:             # of a member that was handed it just before the hub ended
                 assert not model.is_lease((handle[1], handle[2]), handle[3])
                 continue
@@ -384,7 +385,7 @@ class GroupMachine(RuleBasedStateMachine):
         mine = [one for one in self.handles if one[0] == name]
         if not mine or name == other:
             return
-        known = self.rig.kernel.leasing.find("/", *mine[which % len(mine)])
+        known = self.rig.kernel.groups.find("/", *mine[which % len(mine)])
         if known is None:
             return
         group = self.group(other)
@@ -478,7 +479,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert not prefetcher.parked and not prefetcher.busy and not prefetcher.key_of
         assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
         billing = self.subjects["billing"].model
-        queue = self.rig.kernel.queue("$dead-letters/billing")
+        queue = self.rig.kernel.groups.queue("$dead-letters/billing")
         assert queue is not None
         letters = [record[3] or b"" for record in self.rig.read_partition(queue.first_partition_id)]
         kept = [known.value for known in billing.messages.values()

@@ -23,11 +23,11 @@ class LimitMachine(RuleBasedStateMachine):
     def begin(self, max_length: int, max_bytes: int, overflow: str, bound: bool) -> None:
         self.rig = Rig()
         self.settings = QueueSettings(max_length=max_length, max_bytes=max_bytes, overflow=overflow)
-        self.queue = self.rig.kernel.declare_queue("work", self.settings)
+        self.queue = self.rig.kernel.groups.declare_queue("work", self.settings)
         self.bound = bound
         if bound:
             self.rig.kernel.create_topic("orders", partitions=1)
-            self.rig.kernel.bind("orders/#", self.queue)
+            self.rig.kernel.groups.bind("orders/#", self.queue)
         self.rig.run()
         self.count = 0
         self.ready: list[bytes] = []
@@ -75,7 +75,7 @@ class LimitMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.pending)
     @rule(count=st.integers(1, 5))
     def take(self, count: int) -> None:
-        found = pop(self.rig, self.rig.kernel.queue_group(self.queue), count, LONG_MS)
+        found = pop(self.rig, self.rig.kernel.groups.queue_group(self.queue), count, LONG_MS)
         assert [message[6] for message in found] == self.ready[:count]
         del self.ready[:count]
         self.leased.update({message[6] or b"": message for message in found})
@@ -85,7 +85,7 @@ class LimitMachine(RuleBasedStateMachine):
     def end(self, which: int, verb: str) -> None:
         value = sorted(self.leased)[which % len(self.leased)]
         handle = self.leased.pop(value)[:3]
-        group = self.rig.kernel.queue_group(self.queue)
+        group = self.rig.kernel.groups.queue_group(self.queue)
         assert (group.ack([handle]) if verb == "ack" else group.release([handle], 0)) == [None]
         if verb == "release":
             self.ready.append(value)
@@ -93,7 +93,7 @@ class LimitMachine(RuleBasedStateMachine):
 
     @rule()
     def purge(self) -> None:
-        assert self.rig.kernel.purge(self.queue) == len(self.ready) + len(self.pending)
+        assert self.rig.kernel.groups.purge(self.queue) == len(self.ready) + len(self.pending)
         self.ready, self.pending = [], []
         self.rig.run()
 
@@ -101,7 +101,7 @@ class LimitMachine(RuleBasedStateMachine):
     @rule(lose_index=st.booleans())
     def restart(self, lose_index: bool) -> None:
         handles = [message[:3] for message in self.leased.values()]
-        self.rig.kernel.queue_group(self.queue).ack(handles)
+        self.rig.kernel.groups.queue_group(self.queue).ack(handles)
         self.leased.clear()
         self.rig.run()
         self.rig.restart(lose_index=lose_index)
@@ -109,7 +109,7 @@ class LimitMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_counts_agree(self) -> None:
-        counts = self.rig.kernel.queue_group(self.queue).counts()
+        counts = self.rig.kernel.groups.queue_group(self.queue).counts()
         assert (counts.ready, counts.leased) == (len(self.ready), len(self.leased))
 
 

@@ -81,7 +81,7 @@ class Definitions:
         there = self._simulation.reading.partition_ids()
         for (group, partition_id), history in self._offsets.items():
             if partition_id in there:
-                history.found(self._simulation.hub.kernel.committed(group).get(partition_id))
+                history.found(self._simulation.hub.kernel.groups.committed(group).get(partition_id))
 
     # ---- steps
 
@@ -147,4 +147,4 @@ class Definitions:
             if stored.error is None:
                 history.acknowledged(mark)
 
-        self._simulation.hub.kernel.commit_offsets(group, {partition_id: offset}, client, client.ask(None, told))
+        self._simulation.hub.kernel.groups.commit_offsets(group, {partition_id: offset}, client, client.ask(None, told))

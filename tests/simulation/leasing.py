@@ -113,22 +113,22 @@ class Leasing:
     def _group(self, name: str) -> LeasedGroup | None:
         kernel = self._kernel
         if name == BOX:
-            return kernel.queue_group(self._box())  # type: ignore[no-any-return]
-        if kernel.group_settings(name, TENANT) != SETTINGS[name]:
-            kernel.define_group(name, SETTINGS[name], TENANT)
+            return kernel.groups.queue_group(self._box())  # type: ignore[no-any-return]
+        if kernel.groups.settings(name, TENANT) != SETTINGS[name]:
+            kernel.groups.define(name, SETTINGS[name], TENANT)
         try:
-            return kernel.group(name, TOPIC, TENANT)  # type: ignore[no-any-return]
+            return kernel.groups.group(name, TOPIC, TENANT)  # type: ignore[no-any-return]
         except UnknownTopic:
             return None
 
     def _box(self) -> Any:
         """Made and bound in one frame, whenever it is not there."""
         kernel = self._kernel
-        box = kernel.queue(BOX, TENANT)
+        box = kernel.groups.queue(BOX, TENANT)
         if box is None:
-            kernel.declare_queue(GRAVES, None, TENANT)
-            box = kernel.declare_queue(BOX, BOX_SETTINGS, TENANT)
-            kernel.bind(f"{LEASED}#", box)
+            kernel.groups.declare_queue(GRAVES, None, TENANT)
+            box = kernel.groups.declare_queue(BOX, BOX_SETTINGS, TENANT)
+            kernel.groups.bind(f"{LEASED}#", box)
         return box
 
     # ---- steps
@@ -284,7 +284,7 @@ class Leasing:
         handles = []
         for fate in fates:
             assert fate.handle is not None
-            found = self._kernel.leasing.find(TENANT, NAMES[which % len(NAMES)], *fate.handle)
+            found = self._kernel.groups.find(TENANT, NAMES[which % len(NAMES)], *fate.handle)
             if found is None or found[0] is not group:
                 raise Broken(f"refused: {fate.number} has the handle {fate.handle}, and nobody knows it")
             handles.append(found[1])
@@ -343,7 +343,7 @@ class Leasing:
             raise Broken(f"everything is settled, and pages are left: {pages}")
 
     def _letters(self, name: str) -> set[int]:
-        queue = self._kernel.queue(LETTERS[name], TENANT)
+        queue = self._kernel.groups.queue(LETTERS[name], TENANT)
         found: set[int] = set()
         if queue is None:
             return found

@@ -268,6 +268,6 @@ class Simulation:
         state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind)
                        if kind != Kind.IDEMPOTENCY or decode_answer(value).stored_ms > answered_ms)
         return {"topics": self.definitions.now(), "partitions": self.reading.read_all(), "state": state,
-                "offsets": {group: kernel.committed(group) for group in GROUPS},
+                "offsets": {group: kernel.groups.committed(group) for group in GROUPS},
                 "idempotency": {key: value for key, value in kernel.parts.window._answers.items()
                                 if decode_answer(value).stored_ms > answered_ms}}

@@ -385,7 +385,7 @@ class Transacting:
             raise Broken(f"lost: {one.number} has {what.messages} messages, {stored} were stored")
         if seen > what.messages:
             raise Broken(f"torn: {one.number} has {what.messages} messages, {seen} are there")
-        offsets = self._simulation.hub.kernel.committed(f"g{one.number}", TENANT)
+        offsets = self._simulation.hub.kernel.groups.committed(f"g{one.number}", TENANT)
         if bool(offsets) != (committed and bool(one.number % 2)):
             raise Broken(f"torn: {one.number} is {what.state.name}, its offsets are {offsets}")
 
@@ -415,7 +415,7 @@ class Transacting:
         return records
 
     def _read_letters(self) -> list[Record]:
-        queue = self._simulation.hub.kernel.queue(LETTERS, TENANT)
+        queue = self._simulation.hub.kernel.groups.queue(LETTERS, TENANT)
         return [] if queue is None else self._read(queue.first_partition_id, kept=True)
 
     def _show(self, transaction_id: int | None) -> Transaction | None:

@@ -25,7 +25,7 @@ def checks(rig: TransactionRig, one: int) -> list[str]:
 
 
 def dead_letters(rig: TransactionRig, group: str = "shop") -> list[bytes | None]:
-    queue = rig.kernel.queue("$dead-letters/" + group)
+    queue = rig.kernel.groups.queue("$dead-letters/" + group)
     return [] if queue is None else [record[3] for record in rig.read_partition(queue.first_partition_id)]
 
 
@@ -187,19 +187,19 @@ def test_a_member_with_a_fault_costs_the_others_nothing():
 def test_dead_letters_have_their_history_and_can_be_sent_back(rig: TransactionRig):
     one = rig.begin(("orders/7", b"half"), checks=FAST)
     rig.advance(30_000, 1_000)
-    queue = rig.kernel.queue("$dead-letters/shop")
+    queue = rig.kernel.groups.queue("$dead-letters/shop")
     assert queue is not None
     letter, = rig.read_partition(queue.first_partition_id)
     death, = read_deaths(letter[4])
     assert (death["reason"], death["group"], death["topic"], death["address"], death["attempts"]) == (
         "unanswered", "shop", "orders", "orders/7", 3)
     assert letter[2] == b"7" and letter[6] == one
-    assert rig.kernel.redrive(queue, [letter]) == [None]
+    assert rig.kernel.groups.redrive(queue, [letter]) == [None]
     rig.run()
     record, = rig.read("orders")
     assert (record[2], record[3], record[6]) == (b"7", b"half", one)
     assert rig.kernel.bounds(rig.kernel.place("orders/7").partition_id) == (0, 1)
-    assert pop(rig, rig.kernel.queue_group(queue)) == []
+    assert pop(rig, rig.kernel.groups.queue_group(queue)) == []
 
 
 def test_a_late_decision_is_told_what_happened(rig: TransactionRig):
@@ -220,7 +220,7 @@ def test_without_a_group_it_has_a_time_and_leaves_nothing(rig: TransactionRig):
     rig.advance(2_000)
     found = rig.show(one)
     assert found is not None and found.state is State.EXPIRED and found.checks == ()
-    assert rig.values("orders") == [] and not rig.kernel.queues()
+    assert rig.values("orders") == [] and not rig.kernel.groups.queues()
 
 
 def test_large_transactions_expire_one_after_the_other(rig: TransactionRig):
@@ -233,11 +233,11 @@ def test_large_transactions_expire_one_after_the_other(rig: TransactionRig):
 def test_a_dead_letter_can_be_popped_like_any_other(rig: TransactionRig):
     rig.begin(("orders/1", b"half"), checks=FAST)
     rig.advance(30_000, 1_000)
-    queue = rig.kernel.queue("$dead-letters/shop")
+    queue = rig.kernel.groups.queue("$dead-letters/shop")
     assert queue is not None
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     popped = pop(rig, group)
-    assert values(popped) == [b"half"] and rig.kernel.address_of_leased(popped[0]) == "orders/1"
+    assert values(popped) == [b"half"] and rig.kernel.groups.address_of_leased(popped[0]) == "orders/1"
     assert group.ack(handles(popped)) == [None]
 
 

@@ -28,7 +28,7 @@ def give_up(rig: TransactionRig, *halves: Half) -> list[Record]:
     one = rig.begin(*halves, checks=OVER)
     rig.advance(2_000)
     assert rig.state(one) is State.EXPIRED
-    queue = rig.kernel.queue("$dead-letters/shop")
+    queue = rig.kernel.groups.queue("$dead-letters/shop")
     assert queue is not None
     letters: list[Record] = rig.read_partition(queue.first_partition_id)
     assert [letter[6] for letter in letters] == list(range(one, one + len(halves)))
@@ -48,7 +48,7 @@ def deaths(letter: Record) -> list[dict[str, Any]]:
 
 
 def test_each_keeps_what_it_was_and_says_where_it_was_to_go(rig: TransactionRig) -> None:
-    rig.kernel.declare_queue("jobs", QueueSettings())
+    rig.kernel.groups.declare_queue("jobs", QueueSettings())
     letters = give_up(rig, half(rig, "orders/1", (b"kind", b"a")), half(rig, "orders/2", (b"kind", None), value=None),
                       half(rig, "$queue/jobs", (b"kind", b"b")), half(rig, "orders/1", attributes=2 | RETAIN))
     assert [(letter[2], letter[3], letter[5] & RETAIN) for letter in letters] == [

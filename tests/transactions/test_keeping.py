@@ -61,7 +61,7 @@ def test_a_begin_that_was_not_stored_is_nothing():
 def test_a_decision_that_was_not_stored_can_be_made_again(decision: Decision):
     rig = FullRig()
     rig.publish("stock/1", b"s")
-    group = rig.kernel.group("consumer", "stock")
+    group = rig.kernel.groups.group("consumer", "stock")
     popped = pop(rig, group)
     one = rig.begin(("orders/1", b"half"))
     with rig.full(), pytest.raises(StorageFull):

@@ -237,7 +237,7 @@ def test_a_million_that_are_over_at_once_are_given_up_in_slices(group: str, monk
     assert 0 < most(rig, lambda: ended) <= SLICE // BURY
     assert ended == MANY == statistic(rig, "transactions_expired_total")
     assert statistic(rig, "transactions_open") == statistic(rig, "transactions_open_bytes") == 0
-    letters = rig.kernel.queue("$dead-letters/shop")
+    letters = rig.kernel.groups.queue("$dead-letters/shop")
     if group:
         assert letters is not None
         found = [record[3] for record in rig.read_partition(letters.first_partition_id)]
@@ -256,7 +256,7 @@ def test_a_crash_at_any_turn_of_giving_them_up() -> None:
         rig.restart()
         for _ in range(random.randrange(100)):
             rig.world.loop.step() or rig.world._step_workers()
-    letters = rig.kernel.queue("$dead-letters/shop")
+    letters = rig.kernel.groups.queue("$dead-letters/shop")
     assert letters is not None
     rig.run()
     found = [record[3] for record in rig.read_partition(letters.first_partition_id)]

@@ -50,8 +50,8 @@ def test_keys_keep_the_order_of_commits(rig: TransactionRig):
 
 
 def test_an_ordered_group_is_handed_them_one_by_one(rig: TransactionRig):
-    rig.kernel.define_group("billing", GroupSettings(ordered=True))
-    group = rig.kernel.group("billing", rig.kernel.place("orders/1").topic)
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True))
+    group = rig.kernel.groups.group("billing", rig.kernel.place("orders/1").topic)
     rig.commit(rig.begin(("orders/1", b"a"), ("orders/1", b"b"), ("orders/2", b"c")))
     popped = pop(rig, group)
     assert sorted(value or b"" for value in values(popped)) == [b"a", b"c"]
@@ -109,32 +109,32 @@ def test_it_is_retained_when_it_is_committed(rig: TransactionRig):
 
 
 def test_a_queue_gets_it_with_the_commit(rig: TransactionRig):
-    queue = rig.kernel.declare_queue("work")
-    bound = rig.kernel.declare_queue("bound")
-    rig.kernel.bind("orders/#", bound)
+    queue = rig.kernel.groups.declare_queue("work")
+    bound = rig.kernel.groups.declare_queue("bound")
+    rig.kernel.groups.bind("orders/#", bound)
     one = rig.begin(Half((rig.kernel.place_queue(queue), b"direct", b"\0", 3, 0)), ("orders/1", b"by address"))
-    assert pop(rig, rig.kernel.queue_group(queue)) == [] == pop(rig, rig.kernel.queue_group(bound))
+    assert pop(rig, rig.kernel.groups.queue_group(queue)) == [] == pop(rig, rig.kernel.groups.queue_group(bound))
     rig.restart()
     rig.commit(one)
-    queue, bound = rig.kernel.queue("work"), rig.kernel.queue("bound")
+    queue, bound = rig.kernel.groups.queue("work"), rig.kernel.groups.queue("bound")
     assert queue is not None and bound is not None
-    assert values(pop(rig, rig.kernel.queue_group(queue))) == [b"direct"]
-    assert values(pop(rig, rig.kernel.queue_group(bound))) == [b"by address"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(queue))) == [b"direct"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(bound))) == [b"by address"]
     assert rig.values("orders") == [b"by address"]
 
 
 def test_queues_that_a_door_chose_are_those_of_this_message_alone(rig: TransactionRig):
-    chosen, bound = rig.kernel.declare_queue("chosen"), rig.kernel.declare_queue("bound")
-    rig.kernel.bind("orders/1", bound, chosen=True)
+    chosen, bound = rig.kernel.groups.declare_queue("chosen"), rig.kernel.groups.declare_queue("bound")
+    rig.kernel.groups.bind("orders/1", bound, chosen=True)
     def routed(value: bytes, *partition_ids: int) -> Half:
         return Half((rig.kernel.place_routed("orders/1", partition_ids), value, b"\0", 3, 0))
     one = rig.begin(routed(b"to one", chosen.first_partition_id), routed(b"to none"), ("orders/1", b"to all"))
     rig.restart()
     rig.commit(one)
-    chosen, bound = rig.kernel.queue("chosen"), rig.kernel.queue("bound")
+    chosen, bound = rig.kernel.groups.queue("chosen"), rig.kernel.groups.queue("bound")
     assert chosen is not None and bound is not None
-    assert values(pop(rig, rig.kernel.queue_group(chosen))) == [b"to one"]
-    assert values(pop(rig, rig.kernel.queue_group(bound))) == [b"to all"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(chosen))) == [b"to one"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(bound))) == [b"to all"]
 
 
 def test_a_topic_that_has_gone_is_made_anew(rig: TransactionRig):
@@ -146,9 +146,9 @@ def test_a_topic_that_has_gone_is_made_anew(rig: TransactionRig):
 
 
 def test_what_has_nowhere_to_go_any_more_is_not_lost(rig: TransactionRig):
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     one = rig.begin(Half((rig.kernel.place_queue(queue), b"direct", b"\0", 3, 0)))
-    rig.kernel.delete_queue(queue)
+    rig.kernel.groups.delete_queue(queue)
     rig.run()
     rig.commit(one)
     assert rig.values("unrouted") == [b"direct"]
@@ -156,7 +156,7 @@ def test_what_has_nowhere_to_go_any_more_is_not_lost(rig: TransactionRig):
 
 def test_acks_and_offsets_are_part_of_the_commit(rig: TransactionRig):
     rig.publish("stock/1", b"s1", b"s2")
-    group = rig.kernel.group("consumer", "stock")
+    group = rig.kernel.groups.group("consumer", "stock")
     popped = pop(rig, group)
     partition_id = rig.kernel.place("prices/1").partition_id
     rig.publish("prices/1", b"p")
@@ -166,8 +166,8 @@ def test_acks_and_offsets_are_part_of_the_commit(rig: TransactionRig):
     assert rig.kernel.statistics()["flushes_total"] == flushes + 1
     rig.restart()
     assert rig.values("orders") == [b"out"]
-    assert rig.kernel.group("consumer", "stock").counts()[:3] == (0, 0, 0)
-    assert rig.kernel.committed("reader") == {partition_id: (1, b"note")}
+    assert rig.kernel.groups.group("consumer", "stock").counts()[:3] == (0, 0, 0)
+    assert rig.kernel.groups.committed("reader") == {partition_id: (1, b"note")}
 
 
 @pytest.mark.parametrize(("name", "offset"), [
@@ -179,14 +179,14 @@ def test_offsets_that_cannot_be_stored_leave_everything_as_it_was(rig: Transacti
     one = rig.begin(("orders/1", b"out"))
     with pytest.raises((InvalidGroup, OffsetOutOfRange)):
         rig.commit(one, offsets={"good": {partition_id: (1, b"")}, name: {partition_id: (offset, b"")}})
-    assert rig.values("orders") == [] and rig.state(one) is State.OPEN and rig.kernel.committed("good") == {}
+    assert rig.values("orders") == [] and rig.state(one) is State.OPEN and rig.kernel.groups.committed("good") == {}
     rig.commit(one)
     assert rig.values("orders") == [b"out"]
 
 
 def test_a_lease_that_is_named_twice(rig: TransactionRig):
     rig.publish("stock/1", b"s1", b"s2")
-    group = rig.kernel.group("consumer", "stock")
+    group = rig.kernel.groups.group("consumer", "stock")
     popped = handles(pop(rig, group))
     one = rig.begin(("orders/1", b"out"))
     rig.commit(one, acks=[(group, [*popped, *popped]), (group, popped)])
@@ -195,7 +195,7 @@ def test_a_lease_that_is_named_twice(rig: TransactionRig):
 
 def test_a_lease_that_has_ended_leaves_everything_as_it_was(rig: TransactionRig):
     rig.publish("stock/1", b"s1", b"s2")
-    group = rig.kernel.group("consumer", "stock")
+    group = rig.kernel.groups.group("consumer", "stock")
     popped = pop(rig, group)
     group.ack(handles(popped[:1]))
     rig.run()

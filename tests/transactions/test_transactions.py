@@ -77,7 +77,7 @@ def test_silence_is_asked_about_and_then_ends_it():
     rig.advance(2_200)
     found = rig.show(one)
     assert found is not None and found.state is State.EXPIRED and [check.to for check in found.checks] == ["first"] * 3
-    queue = rig.kernel.queue("$dead-letters/shop")
+    queue = rig.kernel.groups.queue("$dead-letters/shop")
     assert queue is not None
     record, = rig.read_partition(queue.first_partition_id)
     assert record[3] == b"half" and record[6] == one

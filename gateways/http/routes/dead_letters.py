@@ -158,7 +158,7 @@ async def _send_back(door: Door, queue: Queue, letters: list[Record],
     results: list[KernelError | None] = []
     for begin in range(0, len(letters), REDRIVEN_AT_ONCE):
         some = letters[begin:begin + REDRIVEN_AT_ONCE]
-        results += await door.durable(partial(door.kernel.redrive, queue, some, gaps=gaps))
+        results += await door.durable(partial(door.kernel.groups.redrive, queue, some, gaps=gaps))
     return results
 
 
@@ -169,8 +169,8 @@ def _left(message_id: str, error: KernelError) -> dict[str, Any]:
 def _queue_of(door: Door, principal: Principal, group: str, operation: Operation) -> Queue | None:
     """A group's dead-letter queue; None while nothing has died. Raises UnknownGroup."""
     door.admission.require_group(principal, operation, group)
-    queue = door.kernel.queue(PREFIX + group, tenant=principal.tenant)
-    if queue is None and door.kernel.group_settings(group, tenant=principal.tenant) is None:
+    queue = door.kernel.groups.queue(PREFIX + group, tenant=principal.tenant)
+    if queue is None and door.kernel.groups.settings(group, tenant=principal.tenant) is None:
         raise UnknownGroup(f"there is no group {group!r}")
     return queue
 
@@ -179,7 +179,7 @@ async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
                   gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[Record]]:
     """What lies in the queue from an offset on, a piece of the log at a time. `gaps` is told where nothing is."""
     partition_id = queue.first_partition_id
-    cursor = door.kernel.queue_group(queue).prefetchers[partition_id].cursor
+    cursor = door.kernel.groups.queue_group(queue).prefetchers[partition_id].cursor
     at = max(start, cursor.committed)
     while at < min(stop, door.kernel.bounds(partition_id)[1]):
         (fetched,) = await fetch(door, [(partition_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)

@@ -73,7 +73,7 @@ async def list_groups(door: Door, call: Call) -> web.StreamResponse:
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    entries = [(name, settings) for name, settings in door.kernel.groups(tenant=principal.tenant)
+    entries = [(name, settings) for name, settings in door.kernel.groups.all(tenant=principal.tenant)
                if name > after and matching(name, query)
                and door.admission.may_group(principal, Operation.CONSUME, name)]
     groups = []
@@ -116,7 +116,7 @@ async def put_group(door: Door, call: Call) -> web.StreamResponse:
     if existing is not None and settings.kind != existing.kind:
         refusal = AssignedGroup if existing.kind == ASSIGNED else GroupIsLeased
         raise refusal(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
-    define = partial(door.kernel.define_group, name, settings, tenant=principal.tenant)
+    define = partial(door.kernel.groups.define, name, settings, tenant=principal.tenant)
     await door.durable(lambda owner, token: define(owner=owner, token=token))
     return json_answer(_describe(name, settings), 201 if existing is None else 200)
 
@@ -131,7 +131,7 @@ async def delete_group(door: Door, call: Call) -> web.StreamResponse:
     """
     principal, name = await _altering(door, call)
     _checked(door, principal, call, name)
-    delete = partial(door.kernel.delete_group, name, tenant=principal.tenant)
+    delete = partial(door.kernel.groups.delete, name, tenant=principal.tenant)
     await door.durable(lambda owner, token: delete(owner=owner, token=token))
     return web.Response(status=204)
 
@@ -168,12 +168,12 @@ async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
 
 
 def _rewind(door: Door, name: str, topic: Topic, offsets: dict[int, int], owner: Any, token: Any) -> None:
-    settings = door.kernel.group_settings(name, tenant=topic.tenant)
+    settings = door.kernel.groups.settings(name, tenant=topic.tenant)
     if settings is not None and settings.kind == ASSIGNED:
-        door.kernel.commit_offsets(name, {partition_id: (at, b"") for partition_id, at in offsets.items()}, owner,
-                                   token)
+        commits = {partition_id: (at, b"") for partition_id, at in offsets.items()}
+        door.kernel.groups.commit_offsets(name, commits, owner, token)
     else:
-        door.kernel.rewind_group(name, topic, offsets, owner, token)
+        door.kernel.groups.rewind(name, topic, offsets, owner, token)
 
 
 def _read_rewind(door: Door, principal: Principal, document: dict[str, Any]) -> tuple[Topic, int | None]:
@@ -192,7 +192,7 @@ def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:
 
 def _checked(door: Door, principal: Principal, call: Call, name: str) -> GroupSettings | None:
     """The group as it is, if there is one. Refuses `precondition_failed`."""
-    settings = door.kernel.group_settings(name, tenant=principal.tenant)
+    settings = door.kernel.groups.settings(name, tenant=principal.tenant)
     check_conditions(call.request.headers, None if settings is None else _describe(name, settings))
     return settings
 
@@ -200,7 +200,7 @@ def _checked(door: Door, principal: Principal, call: Call, name: str) -> GroupSe
 def _existing(door: Door, principal: Principal, call: Call) -> tuple[str, GroupSettings]:
     name = call.topic_name()
     door.admission.require_group(principal, Operation.CONSUME, name)
-    settings = door.kernel.group_settings(name, tenant=principal.tenant)
+    settings = door.kernel.groups.settings(name, tenant=principal.tenant)
     if settings is None:
         raise UnknownGroup(f"there is no group {name!r}")
     return name, settings
@@ -215,7 +215,7 @@ async def _altering(door: Door, call: Call) -> tuple[Principal, str]:
 
 def _topics(door: Door, principal: Principal, name: str) -> list[Topic]:
     """What the group reads and the principal may."""
-    return [topic for topic in door.kernel.group_topics(name, tenant=principal.tenant)
+    return [topic for topic in door.kernel.groups.topics(name, tenant=principal.tenant)
             if door.admission.may_topic(principal, Operation.CONSUME, topic.name)]
 
 
@@ -223,7 +223,7 @@ def _counts(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dic
     """What memory tells of its progress."""
     if settings.kind == ASSIGNED:
         return {"topic": topic.name, "lag": sum(row["lag"] for row in _offsets(door, name, topic))}
-    counts = door.kernel.group(name, topic.name, tenant=topic.tenant).counts()
+    counts = door.kernel.groups.group(name, topic.name, tenant=topic.tenant).counts()
     return {"topic": topic.name, **counts._asdict(), "oldest": counts.oldest_ms or None}
 
 
@@ -234,7 +234,7 @@ def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
     counts = _counts(door, name, settings, topic)
     if settings.kind == ASSIGNED:
         return counts, []
-    return counts, _unsettled(door, door.kernel.group(name, topic.name, tenant=topic.tenant))
+    return counts, _unsettled(door, door.kernel.groups.group(name, topic.name, tenant=topic.tenant))
 
 
 def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
@@ -254,7 +254,7 @@ async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
 
 def _offsets(door: Door, name: str, topic: Topic) -> list[dict[str, Any]]:
     """One row per partition that holds or held something, or that the group has met."""
-    offsets = door.kernel.group_offsets(name, topic)
+    offsets = door.kernel.groups.offsets(name, topic)
     rows = []
     for partition, partition_id in enumerate(topic.partition_ids()):
         start, end = door.kernel.bounds(partition_id)

@@ -99,7 +99,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
         return door.readable_topic(principal, query["topic"])
 
     topic = require()
-    group_of = partial(door.kernel.group, name, topic.name, tenant=principal.tenant)
+    group_of = partial(door.kernel.groups.group, name, topic.name, tenant=principal.tenant)
     leases = await _pop(door, principal, query, group_of, require)
     topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got partitions while this waited
     return _shown(door, principal, name, leases,
@@ -120,7 +120,7 @@ async def pop_from_queue(door: Door, principal: Principal, name: str, query: dic
     """Messages leased from the queue of this name."""
     require = partial(readable_queue, door, principal, name)
     queue = require()
-    leases = await _pop(door, principal, query, partial(door.kernel.queue_group, queue), require)
+    leases = await _pop(door, principal, query, partial(door.kernel.groups.queue_group, queue), require)
     return _shown(door, principal, name, leases,
                   [(QUEUE_PREFIX + name, leased[0].partition_id - queue.first_partition_id) for leased in leases],
                   wants_json(query))
@@ -144,14 +144,14 @@ def _popped(door: Door, messages: list[dict[str, Any]]) -> web.StreamResponse:
 def _shown(door: Door, principal: Principal, name: str, leases: list[Leased], places: list[tuple[str, int]],
            parsed: bool) -> list[dict[str, Any]]:
     """Leased messages as JSON's types; `places` are their topics and partitions."""
-    handles = door.kernel.leasing.handles(principal.tenant, name)
+    handles = door.kernel.groups.handles(principal.tenant, name)
     messages = []
     for leased, (topic, partition) in zip(leases, places, strict=True):
         _, offset, attempt, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
         came_by = door_of(attributes)
         messages.append({
-            **record_to_json(record, topic, partition, door.kernel.address_of_leased(leased) or topic,
+            **record_to_json(record, topic, partition, door.kernel.groups.address_of_leased(leased) or topic,
                              door.door_names.get(came_by, str(came_by)), parsed=parsed),
             "receipt_handle": handles.encode(leased[:3]), "attempt": attempt})
     return messages
@@ -284,11 +284,11 @@ async def settled(door: Door, principal: Principal, name: str, texts: list[str],
     errors: list[KernelError | None] = [None] * len(texts)
     held: dict[LeasedGroup, list[tuple[int, Handle]]] = {}
     check_name(name, "group")
-    leasing = door.kernel.leasing
-    reader = leasing.handles(principal.tenant, name)
+    groups = door.kernel.groups
+    reader = groups.handles(principal.tenant, name)
     for number, text in enumerate(texts):
         try:
-            lease = leasing.find(principal.tenant, name, *reader.decode(text))
+            lease = groups.find(principal.tenant, name, *reader.decode(text))
         except KernelError as error:
             errors[number] = error
             continue

@@ -47,11 +47,11 @@ async def list_queues(door: Door, call: Call) -> web.StreamResponse:
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    queues = [queue for queue in door.kernel.queues(tenant=principal.tenant)
+    queues = [queue for queue in door.kernel.groups.queues(tenant=principal.tenant)
               if queue.name > after and matching(queue.name, query)
               and door.admission.may(principal, Operation.CONSUME, queue_address(queue.name))]
     listed = queues[:count]
-    counts = [door.kernel.queue_group(queue).counts()._asdict() if counted else {} for queue in listed]
+    counts = [door.kernel.groups.queue_group(queue).counts()._asdict() if counted else {} for queue in listed]
     return json_answer({"queues": [{**_describe(queue), **more} for queue, more in zip(listed, counts, strict=True)],
                         "cursor": encode_name(listed[-1].name) if len(queues) > count else None})
 
@@ -63,13 +63,13 @@ async def get_queue(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(call.request)
     call.query()
     queue = readable_queue(door, principal, call.topic_name())
-    return json_answer({**_describe(queue), **door.kernel.queue_group(queue).counts()._asdict()})
+    return json_answer({**_describe(queue), **door.kernel.groups.queue_group(queue).counts()._asdict()})
 
 
 def readable_queue(door: Door, principal: Principal, name: str) -> Queue:
     """A queue that the principal may take from. Raises Denied, UnknownQueue."""
     door.admission.require(principal, Operation.CONSUME, queue_address(name))
-    queue = door.kernel.queue(name, tenant=principal.tenant)
+    queue = door.kernel.groups.queue(name, tenant=principal.tenant)
     if queue is None:
         raise UnknownQueue(f"there is no queue {name!r}")
     return queue

@@ -345,10 +345,10 @@ def _read_acks(door: Door, principal: Principal, given: list[dict[str, Any]]) ->
                 or not all(isinstance(text, str) for text in texts):
             raise Refusal("invalid_body", "one of 'acks' is {\"group\", \"receipt_handles\": [...]}")
         door.admission.require_group(principal, Operation.CONSUME, name)
-        leasing = door.kernel.leasing
-        reader = leasing.handles(principal.tenant, name)
+        groups = door.kernel.groups
+        reader = groups.handles(principal.tenant, name)
         for text in texts:
-            lease = leasing.find(principal.tenant, name, *reader.decode(text[:MAX_HANDLE_CHARACTERS]))
+            lease = groups.find(principal.tenant, name, *reader.decode(text[:MAX_HANDLE_CHARACTERS]))
             if lease is None:
                 all_held = False
             else:

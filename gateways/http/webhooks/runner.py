@@ -85,7 +85,7 @@ class Runner:  # decision 72
         kernel = self._door.kernel
         while self._membership is None:
             try:
-                self._group = kernel.group(self.webhook.group, self.webhook.topic, self._tenant)
+                self._group = kernel.groups.group(self.webhook.group, self.webhook.topic, self._tenant)
             except UnknownTopic:
                 self.last = Outcome(0, f"there is no topic {self.webhook.topic!r} yet")
             except KernelError as error:
@@ -188,4 +188,4 @@ class Runner:  # decision 72
         """The message as a record, and its address."""
         _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
-        return record, self._door.kernel.address_of_leased(leased) or self.webhook.topic
+        return record, self._door.kernel.groups.address_of_leased(leased) or self.webhook.topic

@@ -64,9 +64,9 @@ class Commit:
         """Have the kernel commit what is sound."""
         session = self.request.session
         try:
-            session.kernel.require_commits(group, session.principal.tenant)
+            session.kernel.groups.require_commits(group, session.principal.tenant)
             if self.offsets:
-                session.kernel.commit_offsets(group, self.offsets, session, self)
+                session.kernel.groups.commit_offsets(group, self.offsets, session, self)
                 return
         except KernelError as refusal:
             self.fail(self.committed, coordinator_code_of(refusal))

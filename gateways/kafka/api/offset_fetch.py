@@ -54,7 +54,7 @@ def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None) -> Row:
     error = check(session, name, asked)
     if error != NONE:
         return Row(group_id=name, topics=[], error_code=error)
-    committed = session.kernel.committed(name, session.principal.tenant)
+    committed = session.kernel.groups.committed(name, session.principal.tenant)
     rows = everything(session, committed) if topics is None else [named(session, topic, committed) for topic in topics]
     return Row(group_id=name, topics=rows, error_code=NONE)
 
@@ -66,7 +66,7 @@ def check(session: KafkaSession, name: str, asked: Any) -> int:
     if getattr(asked, "member_id", None):
         return UNKNOWN_MEMBER_ID
     try:
-        session.kernel.require_commits(name, session.principal.tenant)
+        session.kernel.groups.require_commits(name, session.principal.tenant)
     except KernelError as refusal:
         return coordinator_code_of(refusal)
     return NONE

@@ -154,7 +154,7 @@ def test_other_limits_are_another_queue(hub: KernelHub) -> None:
 def test_a_queue_whose_limit_was_not_looked_at_when_it_was_declared_is_there_still(hub: KernelHub) -> None:
     arguments = encode_table({"x-delivery-limit": typed("often"), "x-max-priority": typed(3)})
     door = json.dumps({"amqp": 1, "durable": True, "auto_delete": False, "arguments": b64encode(arguments).decode()})
-    hub.rig.kernel.declare_queue("old", QueueSettings(priorities=4, door=door))
+    hub.rig.kernel.groups.declare_queue("old", QueueSettings(priorities=4, door=door))
     hub.rig.run()
     open_door(hub.services)
     fill(hub.client(), "old", b"x", **{"x-max-priority": 3})
@@ -269,7 +269,7 @@ def test_without_acknowledgements_there_is_nothing_to_wait_for(hub: KernelHub) -
 
 def test_what_a_member_of_a_group_gives_back_comes_again_as_its_retry_says(hub: KernelHub) -> None:
     kernel = hub.rig.kernel
-    kernel.define_group("crew", GroupSettings(retry=Retry((5_000,)), max_attempts=2, start="latest"))
+    kernel.groups.define("crew", GroupSettings(retry=Retry((5_000,)), max_attempts=2, start="latest"))
     hub.rig.publish("jobs/a", b"0")
     for filter_text in ("jobs/#", "jobs/+"):
         client = hub.client()
@@ -284,9 +284,9 @@ def test_what_a_member_of_a_group_gives_back_comes_again_as_its_retry_says(hub: 
         client.ask("basic.nack", delivery_tag=2, requeue=True)
         hub.advance(MINUTE_MS)
         assert client.got() == []
-        letters = kernel.queue("$dead-letters/crew")
-        assert letters is not None and kernel.queue_group(letters).counts().ready == 1
-        kernel.queue_group(letters).purge()
+        letters = kernel.groups.queue("$dead-letters/crew")
+        assert letters is not None and kernel.groups.queue_group(letters).counts().ready == 1
+        kernel.groups.queue_group(letters).purge()
         client.session.handle_closed()
         hub.rig.run()
 

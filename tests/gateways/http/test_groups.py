@@ -19,6 +19,10 @@ class GroupKernel(FakeKernel):
     deleted = False
     made_again = False
 
+    @property
+    def groups(self) -> Any:
+        return SimpleNamespace(settings=self.group_settings, topics=self.group_topics, group=self.group)
+
     def group_settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
         return None if self.deleted else GroupSettings()
 

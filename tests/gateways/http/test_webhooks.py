@@ -72,7 +72,8 @@ def test_a_mistake_in_one_post_is_an_attempt_that_failed_and_holds_up_nothing() 
         loop = client.door.loop
         loop.set_exception_handler(lambda _, context: told.append(context))
         door = SimpleNamespace(loop=loop, services=client.door.services,
-                               kernel=SimpleNamespace(group=lambda *_: group, address_of_leased=lambda _: None))
+                               kernel=SimpleNamespace(groups=SimpleNamespace(
+                                   group=lambda *_: group, address_of_leased=lambda _: None)))
         webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
         runner = Runner(cast(Any, door), "/", webhook, Guard(()), lambda reason: None)
         await until(lambda: group.credit == 2)

@@ -227,6 +227,10 @@ class FakeKernel:
 
     # ---- groups
 
+    @property
+    def groups(self) -> FakeKernel:
+        return self
+
     def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
                        token: object = None) -> None:
         self.require_commits(group)

@@ -193,7 +193,7 @@ def member(door: Door, client_id: bytes, topic_filter: bytes, config: MqttConfig
 @pytest.mark.parametrize("topic_filter", [b"jobs/#", b"jobs/+"])
 def test_what_a_member_leaves_unacknowledged_comes_again_as_the_groups_retry_says(topic_filter: bytes) -> None:
     door = Door()
-    door.rig.kernel.define_group("crew", GroupSettings(retry=Retry((5_000,)), max_attempts=2))
+    door.rig.kernel.groups.define("crew", GroupSettings(retry=Retry((5_000,)), max_attempts=2))
     first, link = member(door, b"first", b"$share/crew/" + topic_filter)
     first.handle_data(publish(b"jobs/a", b"1", 9))
     door.rig.run()

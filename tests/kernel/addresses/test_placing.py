@@ -102,7 +102,7 @@ def test_what_has_no_topic_is_stored_where_a_route_asks_for_it() -> None:
 
 def test_queues_get_what_no_topic_takes(rig: Rig) -> None:
     """Who chose them means them; the topic `unrouted` holds what they refer to."""
-    work = rig.kernel.declare_queue("work")
+    work = rig.kernel.groups.declare_queue("work")
     placement = rig.kernel.place_routed("my exchange/k", (work.first_partition_id,), may_create=False)
     append(rig, placement, b"v")
     assert [record[3] for record in rig.read_partition(work.first_partition_id)] == [b"v"] == rig.values("unrouted")

@@ -16,7 +16,7 @@ NAMES = ("a+b", "a%2Bb", "a%252Bb", "a/b", "a%2Fb", "a#", "a%23", "100%", "work"
 def test_an_address_leads_to_the_queue_whose_right_was_asked_for(name: str) -> None:
     rig = Rig()
     for one in NAMES:
-        rig.kernel.declare_queue(one, QueueSettings())
+        rig.kernel.groups.declare_queue(one, QueueSettings())
     placed = rig.kernel.place(queue_address(name)).queue
     assert placed is not None and placed.name == name
     assert len({queue_address(one) for one in NAMES}) == len(NAMES)
@@ -24,7 +24,7 @@ def test_an_address_leads_to_the_queue_whose_right_was_asked_for(name: str) -> N
 
 def test_a_right_for_one_name_opens_no_other() -> None:
     rig = Rig()
-    rig.kernel.declare_queue("a%2Bb", QueueSettings())
+    rig.kernel.groups.declare_queue("a%2Bb", QueueSettings())
     with pytest.raises(UnknownQueue, match=r"'a\+b'"):
         rig.kernel.place("$queue/a%2Bb")           # what the right to the queue `a+b` opens
 
@@ -33,11 +33,11 @@ def test_a_right_for_one_name_opens_no_other() -> None:
 def test_dead_letters_go_to_the_queue_that_is_named(name: str) -> None:
     rig = Rig()
     for one in NAMES:
-        rig.kernel.declare_queue(one, QueueSettings())
-    source = rig.kernel.declare_queue("source", QueueSettings(ttl_ms=1_000, dead_letter=f"queue:{name}"))
+        rig.kernel.groups.declare_queue(one, QueueSettings())
+    source = rig.kernel.groups.declare_queue("source", QueueSettings(ttl_ms=1_000, dead_letter=f"queue:{name}"))
     rig.kernel.append([(rig.kernel.place_queue(source, 0), b"1", encode_headers([]), 0, 0)], rig.witness, "put")
     rig.run()
     for _ in range(3):
         rig.world.advance(1_000)
-    target = rig.kernel.queue(name)
+    target = rig.kernel.groups.queue(name)
     assert target is not None and rig.kernel.bounds(target.partition_id(0)) == (0, 1)

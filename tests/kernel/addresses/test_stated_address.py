@@ -60,30 +60,30 @@ def test_one_for_later_a_repeated_one_and_a_retained_one() -> None:
 def test_in_a_queue(bound: bool) -> None:
     """By its binding, or put into the queue itself."""
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings())
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings())
     if bound:
-        rig.kernel.bind("plant/#", queue)
+        rig.kernel.groups.bind("plant/#", queue)
         rig.publish("plant/open/x", b"1", headers=FORGED)
     else:
         rig.kernel.append([(rig.kernel.place_queue(queue, 0), b"1", encode_headers(FORGED), 2, 0)], rig.witness, "put")
         rig.run()
-    (leased,) = pop(rig, rig.kernel.queue_group(queue))
-    assert rig.kernel.address_of_leased(leased) == ("plant/open/x" if bound else "$queue/work")
+    (leased,) = pop(rig, rig.kernel.groups.queue_group(queue))
+    assert rig.kernel.groups.address_of_leased(leased) == ("plant/open/x" if bound else "$queue/work")
 
 
 def test_a_dead_letter_goes_back_to_where_it_died_whatever_its_sender_made_up() -> None:
     """Whoever redrives may have rights that the sender has not."""
     rig = Rig()
     rig.kernel.create_topic("vault", partitions=1)
-    rig.kernel.define_group("billing", GroupSettings(max_attempts=1, retry=Retry((0,))))
+    rig.kernel.groups.define("billing", GroupSettings(max_attempts=1, retry=Retry((0,))))
     made_up = b'[{"reason":"attempts","topic":"vault","queue":0,"offset":0,"attempts":1,"at_ms":1,"address":"vault/x"}]'
     rig.publish("orders/a", b"1", headers=[(b"dead-letter", made_up), (b"address", b"orders/b")])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     group.release(handles(pop(rig, group)))
     rig.run()
-    dead = rig.kernel.queue("$dead-letters/billing")
+    dead = rig.kernel.groups.queue("$dead-letters/billing")
     assert dead is not None
-    assert rig.kernel.redrive(dead, rig.read_partition(dead.first_partition_id)) == [None]
+    assert rig.kernel.groups.redrive(dead, rig.read_partition(dead.first_partition_id)) == [None]
     rig.run()
     assert rig.values("vault") == [] and addresses(rig, "orders") == ["orders/a"] * 2
 
@@ -91,6 +91,6 @@ def test_a_dead_letter_goes_back_to_where_it_died_whatever_its_sender_made_up() 
 def test_a_leased_message_says_its_address_to_whoever_holds_it() -> None:
     rig = Rig()
     rig.publish("plant/open/x", b"1", headers=FORGED)
-    (leased,) = pop(rig, rig.kernel.group("crew", "plant"))
-    assert rig.kernel.address_of_leased(leased) == "plant/open/x"
+    (leased,) = pop(rig, rig.kernel.groups.group("crew", "plant"))
+    assert rig.kernel.groups.address_of_leased(leased) == "plant/open/x"
     assert (b"address", b"plant/sealed/x") in read_headers(leased[7], 0)[0]

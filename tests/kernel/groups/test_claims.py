@@ -35,7 +35,7 @@ def little_memory(limit: int = MEMORY) -> Iterator[None]:
 
 
 def group_of(rig: Rig) -> LeasedGroup:
-    return rig.kernel.group("shop", "plant")
+    return rig.kernel.groups.group("shop", "plant")
 
 
 def drained(rig: Rig, group: LeasedGroup, most: int = 10_000) -> list[bytes | None]:
@@ -240,9 +240,9 @@ def test_what_is_held_behind_a_wide_gap_is_held_again_after_a_refused_frame() ->
 def test_the_weight_of_a_queue_with_a_wide_gap_is_that_of_its_messages() -> None:
     """The log has lost segments in which a queue had very many messages."""
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_bytes=10_000))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_bytes=10_000))
     send(rig, queue, b"a" * 10, b"b" * 20)
-    prefetcher = rig.kernel.queue_group(queue).prefetchers[queue.first_partition_id]
+    prefetcher = rig.kernel.groups.queue_group(queue).prefetchers[queue.first_partition_id]
     pieces = rig.fetch(queue.first_partition_id).pieces
 
     def with_gap(wants: list[tuple[int, int, int]], most: int, on_done: object) -> None:

@@ -18,9 +18,9 @@ from tests.kernel.rig import Rig
 
 
 def group_of(rig: Rig, name: str = "work") -> LeasedGroup:
-    queue = rig.kernel.queue(name)
+    queue = rig.kernel.groups.queue(name)
     assert queue is not None
-    return rig.kernel.queue_group(queue)
+    return rig.kernel.groups.queue_group(queue)
 
 
 def send_expiring(rig: Rig, queue: Queue, value: bytes, in_ms: int) -> None:
@@ -38,8 +38,8 @@ def live_timers(rig: Rig) -> int:
 
 def test_a_queues_messages_expire_when_nobody_takes_them() -> None:
     rig = Rig()
-    rig.kernel.declare_queue("late")
-    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=1_000, dead_letter="queue:late"))
+    rig.kernel.groups.declare_queue("late")
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=1_000, dead_letter="queue:late"))
     group = group_of(rig)
     send(rig, queue, b"1")
     rig.world.advance(600)
@@ -56,7 +56,7 @@ def test_a_queues_messages_expire_when_nobody_takes_them() -> None:
 
 def test_a_message_expires_by_its_own_word_at_the_head() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     group = group_of(rig)
     send_expiring(rig, queue, b"1", 1_000)
     send_expiring(rig, queue, b"2", 60_000)
@@ -71,8 +71,8 @@ def test_a_message_expires_by_its_own_word_at_the_head() -> None:
 def test_messages_that_wait_by_their_own_word_move_on_from_a_queue_that_nobody_uses(crash: bool) -> None:
     """Delays as AMQP clients make them: a queue without consumers, messages that expire, a place for dead letters."""
     rig = Rig()
-    rig.kernel.declare_queue("work")
-    queue = rig.kernel.declare_queue("wait", QueueSettings(dead_letter="queue:work"))
+    rig.kernel.groups.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("wait", QueueSettings(dead_letter="queue:work"))
     send_expiring(rig, queue, b"1", 1_000)
     wait(rig, 60_000)                                       # it rests
     found = pop(rig, group_of(rig))
@@ -91,7 +91,7 @@ def test_messages_that_wait_by_their_own_word_move_on_from_a_queue_that_nobody_u
 
 def test_a_queue_does_not_rest_while_a_message_is_going_to_expire() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     group_of(rig)
     send_expiring(rig, queue, b"1", 100_000)
     wait(rig, 90_000)
@@ -103,7 +103,7 @@ def test_a_queue_does_not_rest_while_a_message_is_going_to_expire() -> None:
 def test_what_expired_does_not_expire_again_where_it_is_kept() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1", headers=[(b"expires-at", b"%d" % (rig.world.loop.now_ms() + 100))])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     rig.world.advance(1_000)
     assert pop(rig, group) == []
     assert group.counts().expired == 1
@@ -114,8 +114,8 @@ def test_what_expired_does_not_expire_again_where_it_is_kept() -> None:
 def test_time_in_a_queue_counts_from_the_entry_not_from_the_timestamp() -> None:
     """A message that waits before it is tried again: refused, kept for a while in a queue without takers, and back."""
     rig = Rig()
-    work = rig.kernel.declare_queue("work", QueueSettings(dead_letter="queue:wait", max_attempts=1))
-    rig.kernel.declare_queue("wait", QueueSettings(ttl_ms=5_000, dead_letter="queue:work"))
+    work = rig.kernel.groups.declare_queue("work", QueueSettings(dead_letter="queue:wait", max_attempts=1))
+    rig.kernel.groups.declare_queue("wait", QueueSettings(ttl_ms=5_000, dead_letter="queue:work"))
     send(rig, work, b"1")
     for attempt in range(3):
         rig.world.advance(10_000)
@@ -131,8 +131,8 @@ def test_time_in_a_queue_counts_from_the_entry_not_from_the_timestamp() -> None:
 
 def test_queues_whose_messages_expire_into_each_other_end() -> None:
     rig = Rig()
-    one = rig.kernel.declare_queue("one", QueueSettings(ttl_ms=100, dead_letter="queue:two"))
-    rig.kernel.declare_queue("two", QueueSettings(ttl_ms=100, dead_letter="queue:one"))
+    one = rig.kernel.groups.declare_queue("one", QueueSettings(ttl_ms=100, dead_letter="queue:two"))
+    rig.kernel.groups.declare_queue("two", QueueSettings(ttl_ms=100, dead_letter="queue:one"))
     group_of(rig, "one"), group_of(rig, "two")
     send(rig, one, b"1")
     for _ in range(20):
@@ -143,7 +143,7 @@ def test_queues_whose_messages_expire_into_each_other_end() -> None:
 
 def test_a_released_message_is_at_the_head_again() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=1_000))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=1_000))
     group = group_of(rig)
     send(rig, queue, b"1")
     held = pop(rig, group, 1, 60_000)
@@ -157,7 +157,7 @@ def test_a_released_message_is_at_the_head_again() -> None:
 
 def test_messages_expire_under_members_that_take_no_more() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=1_000))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=1_000))
     taker, membership = join(rig, group_of(rig), 1)
     send(rig, queue, b"1", b"2", b"3")
     assert taker.values == [b"1"]
@@ -170,7 +170,7 @@ def test_messages_expire_under_members_that_take_no_more() -> None:
 
 def test_one_timer_serves_however_many_messages_come_and_go() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=60_000))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=60_000))
     group = group_of(rig)
     send(rig, queue, b"first")
     before = live_timers(rig)
@@ -188,8 +188,8 @@ def test_what_expired_while_the_hub_was_down_goes_at_the_start(tmp_path: Path, s
                                                                lose_index: bool) -> None:
     """Also of a queue that nobody asks for, by the word of its messages."""
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work", settings)
-    rig.kernel.declare_queue("idle")
+    queue = rig.kernel.groups.declare_queue("work", settings)
+    rig.kernel.groups.declare_queue("idle")
     send_expiring(rig, queue, b"1", 2_000)
     rig.world.advance(1_500)
     rig.restart(lose_index=lose_index)
@@ -201,7 +201,7 @@ def test_what_expired_while_the_hub_was_down_goes_at_the_start(tmp_path: Path, s
 
 def test_what_expires_later_is_waited_for_after_a_start(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send_expiring(rig, queue, b"1", 60_000)
     rig.world.advance(5_000)
     rig.restart()
@@ -213,7 +213,7 @@ def test_what_expires_later_is_waited_for_after_a_start(tmp_path: Path) -> None:
 
 def test_a_start_looks_at_many_queues(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queues = [rig.kernel.declare_queue(f"queue{number}") for number in range(700)]
+    queues = [rig.kernel.groups.declare_queue(f"queue{number}") for number in range(700)]
     for queue in queues[::2]:
         headers = encode_headers([(b"expires-at", b"%d" % (rig.world.loop.now_ms() + 500))])
         rig.kernel.append([(rig.kernel.place_queue(queue), b"x", headers, 3, 0)], rig.witness)
@@ -222,12 +222,12 @@ def test_a_start_looks_at_many_queues(tmp_path: Path) -> None:
     rig.run()
     left = [queue for queue in queues[::2] if rig.kernel.bounds(queue.first_partition_id) != (1, 1)]
     assert left == []
-    assert len(rig.kernel.leasing.in_memory()) == 350, "the empty ones stay where they are"
+    assert len(rig.kernel.groups.in_memory()) == 350, "the empty ones stay where they are"
 
 
 def test_a_full_disk_is_not_asked_over_and_over_to_let_messages_go() -> None:
     rig = FullRig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(ttl_ms=500))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=500))
     group = group_of(rig)
     send(rig, queue, b"1")
     rig.full_log.full = True
@@ -244,9 +244,9 @@ def test_a_full_disk_is_not_asked_over_and_over_to_let_messages_go() -> None:
 def test_a_topics_messages_are_worth_nothing_after_its_time() -> None:
     rig = Rig()
     rig.kernel.create_topic("orders", partitions=1, settings=TopicSettings(message_ttl_ms=1_000))
-    rig.kernel.define_group("billing", GroupSettings(dead_letters=False))
+    rig.kernel.groups.define("billing", GroupSettings(dead_letters=False))
     rig.publish("orders/a", b"1")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     rig.world.advance(1_500)
     rig.publish("orders/a", b"2")
     assert values(pop(rig, group)) == [b"2"]
@@ -268,74 +268,74 @@ def wait(rig: Rig, ms: int) -> None:
 
 def test_a_queue_that_nobody_uses_is_deleted() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", UNUSED)
-    rig.kernel.bind("orders/#", queue)
+    queue = rig.kernel.groups.declare_queue("work", UNUSED)
+    rig.kernel.groups.bind("orders/#", queue)
     wait(rig, 9_500)
-    assert rig.kernel.queue("work") is not None
+    assert rig.kernel.groups.queue("work") is not None
     send(rig, queue, b"messages are no use")
     wait(rig, 1_000)
-    assert rig.kernel.queue("work") is None
+    assert rig.kernel.groups.queue("work") is None
     rig.publish("orders/a", b"1")
     rig.restart()
     wait(rig, 1_000)
-    assert rig.kernel.queue("work") is None
+    assert rig.kernel.groups.queue("work") is None
 
 
 @pytest.mark.parametrize("use", ["declare", "pop"])
 def test_use_puts_it_off(use: str) -> None:
     rig = Rig()
-    rig.kernel.declare_queue("work", UNUSED)
+    rig.kernel.groups.declare_queue("work", UNUSED)
     for _ in range(5):
         wait(rig, 7_000)
         if use == "declare":
-            rig.kernel.declare_queue("work", UNUSED)
+            rig.kernel.groups.declare_queue("work", UNUSED)
         else:
             pop(rig, group_of(rig))
     wait(rig, 9_500)
-    assert rig.kernel.queue("work") is not None
+    assert rig.kernel.groups.queue("work") is not None
     wait(rig, 1_000)
-    assert rig.kernel.queue("work") is None
+    assert rig.kernel.groups.queue("work") is None
 
 
 def test_a_queue_with_a_member_is_in_use() -> None:
     rig = Rig()
-    rig.kernel.declare_queue("work", UNUSED)
+    rig.kernel.groups.declare_queue("work", UNUSED)
     taker, membership = join(rig, group_of(rig))
     wait(rig, 60_000)
     membership.leave()
     wait(rig, 9_500)
-    assert rig.kernel.queue("work") is not None
+    assert rig.kernel.groups.queue("work") is not None
     wait(rig, 1_000)
-    assert rig.kernel.queue("work") is None
+    assert rig.kernel.groups.queue("work") is None
 
 
 def test_a_start_does_not_count_as_use_but_gives_time_to_come_back(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    rig.kernel.declare_queue("long", QueueSettings(expires_ms=100 * COME_BACK_MS))
-    rig.kernel.declare_queue("short", UNUSED)
+    rig.kernel.groups.declare_queue("long", QueueSettings(expires_ms=100 * COME_BACK_MS))
+    rig.kernel.groups.declare_queue("short", UNUSED)
     join(rig, group_of(rig, "short"))
     wait(rig, 20_000)
     rig.world.advance(80 * COME_BACK_MS)
     rig.restart()
     wait(rig, 9_000)
-    assert rig.kernel.queue("short") is not None
+    assert rig.kernel.groups.queue("short") is not None
     wait(rig, 2_000)
-    assert rig.kernel.queue("short") is None
+    assert rig.kernel.groups.queue("short") is None
     for _ in range(18):
         rig.world.advance(COME_BACK_MS)
-    assert rig.kernel.queue("long") is not None
+    assert rig.kernel.groups.queue("long") is not None
     for _ in range(10):
         rig.world.advance(COME_BACK_MS)
-    assert rig.kernel.queue("long") is None
+    assert rig.kernel.groups.queue("long") is None
 
 
 def test_a_deletion_that_the_disk_refused_is_tried_again() -> None:
     rig = FullRig()
-    rig.kernel.declare_queue("work", UNUSED)
+    rig.kernel.groups.declare_queue("work", UNUSED)
     rig.run()
     rig.full_log.full = True
     wait(rig, 15_000)
-    assert rig.kernel.queue("work") is not None
+    assert rig.kernel.groups.queue("work") is not None
     rig.full_log.full = False
     wait(rig, 3_000)
-    assert rig.kernel.queue("work") is None
+    assert rig.kernel.groups.queue("work") is None

@@ -46,7 +46,7 @@ def rig() -> FullRig:
 
 
 def billing(rig: Rig) -> LeasedGroup:
-    return rig.kernel.group("billing", "orders")
+    return rig.kernel.groups.group("billing", "orders")
 
 
 def take_all(rig: Rig, group: LeasedGroup) -> list[bytes | None]:
@@ -138,7 +138,7 @@ def test_what_a_member_acked_in_vain_comes_again_and_what_it_holds_does_not(rig:
 
 
 def test_the_order_of_keys_holds_over_a_full_disk(rig: FullRig) -> None:
-    rig.kernel.define_group("billing", GroupSettings(ordered=True))
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True))
     rig.publish("orders/a", b"a0", b"a1")
     rig.publish("orders/b", b"b0")
     group = billing(rig)
@@ -162,12 +162,12 @@ def test_a_dead_letter_is_in_one_place(rig: FullRig) -> None:
     held = pop(rig, group, 1, 60_000)
     with rig.full():
         group.reject(handles(held))
-    assert rig.kernel.queue("$dead-letters/billing") is None
+    assert rig.kernel.groups.queue("$dead-letters/billing") is None
     assert group.reject(handles(held)) == [None]
     rig.run()
-    queue = rig.kernel.queue("$dead-letters/billing")
+    queue = rig.kernel.groups.queue("$dead-letters/billing")
     assert queue is not None
-    assert take_all(rig, rig.kernel.queue_group(queue)) == [b"1"]
+    assert take_all(rig, rig.kernel.groups.queue_group(queue)) == [b"1"]
     assert take_all(rig, group) == []
 
 
@@ -194,7 +194,7 @@ def test_lines_that_are_read_in_turn_do_not_ask_a_full_disk_for_each_other(rig: 
         rig.publish(f"plant/{value.decode()}", value)
     rig.world.advance(5_000)
     rig.restart()                                               # nothing is in memory: reads take their time
-    group = rig.kernel.group("billing", "plant")
+    group = rig.kernel.groups.group("billing", "plant")
     rig.run()
     refused = rig.kernel.statistics()["refused_flushes_total"]
     with rig.full():
@@ -213,9 +213,9 @@ def test_a_rewind_that_was_not_stored_did_not_happen(rig: FullRig) -> None:
     group.ack(handles(held[:1]))
     rig.run()
     with rig.full():
-        rig.kernel.rewind_group("billing", topic, {topic.partition_id(0): 0}, rig.witness)
+        rig.kernel.groups.rewind("billing", topic, {topic.partition_id(0): 0}, rig.witness)
     assert isinstance(rig.error(), StorageFull)
-    assert rig.kernel.group_offsets("billing", topic) == {topic.partition_id(0): 1}
+    assert rig.kernel.groups.offsets("billing", topic) == {topic.partition_id(0): 1}
     assert values(pop(rig, group)) == [b"3"]
     rig.world.advance(61_000)
     assert values(pop(rig, group)) == [b"2", b"3"]
@@ -243,7 +243,7 @@ def test_a_group_deleted_in_vain_is_there_with_what_it_did(rig: FullRig) -> None
     taker = Taker()
     group.join(taker, 1)
     with rig.full():
-        rig.kernel.delete_group("billing", owner=rig.witness)
+        rig.kernel.groups.delete("billing", owner=rig.witness)
     assert isinstance(rig.error(), StorageFull)
     assert taker.gone
     rig.world.advance(61_000)
@@ -273,61 +273,61 @@ def test_a_deleted_topic_leaves_nothing_of_its_groups(rig: FullRig) -> None:
     assert [(kind, key) for kind, key in rig.kernel.parts.state.changes.newest
             if kind in (6, 12) and rig.kernel.parts.state.get(kind, key) is not None] == []
     rig.restart(lose_index=True)
-    assert rig.kernel.group_topics("billing") == []
+    assert rig.kernel.groups.topics("billing") == []
     rig.publish("orders/a", b"new")
     assert take_all(rig, billing(rig)) == [b"new"]
 
 
 def test_a_queue_that_was_not_stored_is_not_there(rig: FullRig) -> None:
     with rig.full():
-        queue = rig.kernel.declare_queue("work", QueueSettings(max_length=3), owner=rig.witness)
-        rig.kernel.bind("orders/#", queue)
+        queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=3), owner=rig.witness)
+        rig.kernel.groups.bind("orders/#", queue)
         taker = Taker()
-        rig.kernel.queue_group(queue).join(taker, 5)
+        rig.kernel.groups.queue_group(queue).join(taker, 5)
     assert isinstance(rig.error(), StorageFull)
     assert taker.gone
-    assert rig.kernel.queue("work") is None
-    fresh = rig.kernel.declare_queue("work", QueueSettings())
+    assert rig.kernel.groups.queue("work") is None
+    fresh = rig.kernel.groups.declare_queue("work", QueueSettings())
     rig.publish("orders/a", b"1")
-    assert take_all(rig, rig.kernel.queue_group(fresh)) == []
+    assert take_all(rig, rig.kernel.groups.queue_group(fresh)) == []
 
 
 def test_a_queue_deleted_in_vain_is_there_with_its_bindings(rig: FullRig) -> None:
-    queue = rig.kernel.declare_queue("work")
-    rig.kernel.bind("orders/#", queue)
+    queue = rig.kernel.groups.declare_queue("work")
+    rig.kernel.groups.bind("orders/#", queue)
     rig.publish("orders/a", b"1", b"2", b"3")
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     group.ack(handles(pop(rig, group, 3, 60_000)[1:2]))
     rig.run()
     with rig.full():
-        rig.kernel.delete_queue(queue, rig.witness)
+        rig.kernel.groups.delete_queue(queue, rig.witness)
     assert isinstance(rig.error(), StorageFull)
-    found = rig.kernel.queue("work")
+    found = rig.kernel.groups.queue("work")
     assert found == queue
     rig.publish("orders/a", b"4")
     rig.world.advance(61_000)
-    assert take_all(rig, rig.kernel.queue_group(found)) == [b"1", b"3", b"4"]
+    assert take_all(rig, rig.kernel.groups.queue_group(found)) == [b"1", b"3", b"4"]
 
 
 def test_an_unbinding_that_was_not_stored_did_not_happen(rig: FullRig) -> None:
-    queue = rig.kernel.declare_queue("work")
-    rig.kernel.bind("orders/a", queue)
+    queue = rig.kernel.groups.declare_queue("work")
+    rig.kernel.groups.bind("orders/a", queue)
     rig.run()
     with rig.full():
-        rig.kernel.unbind("orders/a", queue)
-        rig.kernel.bind("orders/b", queue)
+        rig.kernel.groups.unbind("orders/a", queue)
+        rig.kernel.groups.bind("orders/b", queue)
     rig.publish("orders/a", b"1")
     rig.publish("orders/b", b"2")
-    assert take_all(rig, rig.kernel.queue_group(queue)) == [b"1"]
+    assert take_all(rig, rig.kernel.groups.queue_group(queue)) == [b"1"]
 
 
 def test_messages_that_were_not_stored_are_in_no_queue(rig: FullRig) -> None:
-    queue: Queue = rig.kernel.declare_queue("work")
-    group = rig.kernel.queue_group(queue)
+    queue: Queue = rig.kernel.groups.declare_queue("work")
+    group = rig.kernel.groups.queue_group(queue)
     send(rig, queue, b"1")
     with rig.full():
         rig.kernel.append([(rig.kernel.place_queue(queue), b"lost", b"\0", 3, 0)], rig.witness)
     send(rig, queue, b"2")
     assert take_all(rig, group) == [b"1", b"2"]
     with pytest.raises(UnknownGroup):
-        rig.kernel.delete_group("work")
+        rig.kernel.groups.delete("work")

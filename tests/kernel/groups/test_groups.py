@@ -65,7 +65,7 @@ def send(rig: Rig, queue: Queue, *payloads: bytes, priority: int = 0) -> None:
 def test_a_pop_takes_each_message_once() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1", b"2", b"3")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     first, second = pop(rig, group, 2), pop(rig, group, 2)
     assert values(first) + values(second) == [b"1", b"2", b"3"]
     assert pop(rig, group) == []
@@ -74,7 +74,7 @@ def test_a_pop_takes_each_message_once() -> None:
 def test_a_pop_waits_for_what_comes() -> None:
     rig = Rig()
     rig.publish("orders/a", b"old")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     found: list[Leased] = []
     pop(rig, group)
     group.pop(10, 1_000, found.extend)
@@ -87,7 +87,7 @@ def test_a_pop_waits_for_what_comes() -> None:
 def test_what_is_not_acked_comes_again_when_its_time_is_up_and_what_is_acked_never() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1", b"2", b"3")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     first = pop(rig, group, 3, 1_000)
     assert group.ack(handles(first[1:2]), rig.witness) == [None]
     rig.run()
@@ -104,7 +104,7 @@ def test_what_is_not_acked_comes_again_when_its_time_is_up_and_what_is_acked_nev
 def test_extending_keeps_a_message_and_releasing_gives_it_back() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1", b"2")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     first = pop(rig, group, 2, 1_000)
     assert group.extend(handles(first[:1]), 10_000) == [None]
     assert group.release(handles(first[1:]), 0) == [None]
@@ -119,7 +119,7 @@ def test_extending_keeps_a_message_and_releasing_gives_it_back() -> None:
 def test_a_release_with_a_delay_waits() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     group.release(handles(pop(rig, group)), 5_000)
     rig.run()
     assert group.counts()[:3] == (0, 0, 1)
@@ -132,7 +132,7 @@ def test_a_release_with_a_delay_waits() -> None:
 def test_a_member_gets_what_its_credit_allows_and_leaves_what_it_holds() -> None:
     rig = Rig()
     rig.publish("orders/a", *[b"%d" % i for i in range(10)])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     one, membership = join(rig, group, 4)
     two, _ = join(rig, group, 3)
     assert sorted(one.values + two.values) == [b"%d" % i for i in range(7)]
@@ -148,7 +148,7 @@ def test_members_that_come_together_share() -> None:
     rig = Rig()
     group = None
     rig.publish("orders/a", b"first")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     takers = [join(rig, group)[0] for _ in range(3)]
     for n in range(10):
         rig.publish("orders/a", *[b"%d" % (n * 10 + i) for i in range(9)])
@@ -161,18 +161,18 @@ def test_members_that_come_together_share() -> None:
 def test_leases_acks_and_attempts_are_there_after_a_restart(tmp_path: Path, lose_index: bool) -> None:
     rig = Rig(tmp_path)
     rig.publish("orders/a", *[b"%d" % i for i in range(6)])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     mine = pop(rig, group, 3, 60_000)
     taker, _ = join(rig, group, 2)
     group.ack(handles(mine[1:2]), rig.witness)
     rig.run()
-    text = rig.kernel.leasing.handles("/", "billing").encode(mine[0][:3])
+    text = rig.kernel.groups.handles("/", "billing").encode(mine[0][:3])
     rig.restart(lose_index=lose_index)
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     after = pop(rig, group)
     assert values(after) == [b"3", b"4", b"5"]                  # the member's are free again, the pop's are not
     assert [one[2] for one in after] == [2, 2, 1]
-    found = rig.kernel.leasing.find("/", "billing", *rig.kernel.leasing.handles("/", "billing").decode(text))
+    found = rig.kernel.groups.find("/", "billing", *rig.kernel.groups.handles("/", "billing").decode(text))
     assert found is not None and found[0] is group
     assert group.ack([found[1]]) == [None]
     rig.run()
@@ -183,23 +183,23 @@ def test_leases_acks_and_attempts_are_there_after_a_restart(tmp_path: Path, lose
 def test_a_forged_handle_and_another_groups_are_refused() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1")
-    one, two = rig.kernel.group("one", "orders"), rig.kernel.group("two", "orders")
+    one, two = rig.kernel.groups.group("one", "orders"), rig.kernel.groups.group("two", "orders")
     mine = pop(rig, one)
     assert isinstance(two.ack(handles(mine))[0], UnknownReceipt)
-    text = rig.kernel.leasing.handles("/", "one").encode(mine[0][:3])
+    text = rig.kernel.groups.handles("/", "one").encode(mine[0][:3])
     for wrong in (text[:-1], "x" + text[1:], "", "ä" * 48, text + "A"):
         with pytest.raises(UnknownReceipt):
-            rig.kernel.leasing.handles("/", "one").decode(wrong)
+            rig.kernel.groups.handles("/", "one").decode(wrong)
     with pytest.raises(UnknownReceipt):
-        rig.kernel.leasing.handles("/", "two").decode(text)
+        rig.kernel.groups.handles("/", "two").decode(text)
     assert one.ack(handles(mine)) == [None]
 
 
 def test_after_its_attempts_a_message_is_a_dead_letter_with_its_history() -> None:
     rig = Rig()
-    rig.kernel.define_group("billing", GroupSettings(max_attempts=2, retry=Retry(delays_ms=(1_000,))))
+    rig.kernel.groups.define("billing", GroupSettings(max_attempts=2, retry=Retry(delays_ms=(1_000,))))
     position = rig.publish("orders/a", b"poison", headers=[(b"color", b"red")])[0]
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     group.release(handles(pop(rig, group)))
     rig.run()
     assert pop(rig, group) == []
@@ -208,9 +208,9 @@ def test_after_its_attempts_a_message_is_a_dead_letter_with_its_history() -> Non
     rig.run()
     rig.world.advance(100_000)
     assert pop(rig, group) == []
-    queue = rig.kernel.queue("$dead-letters/billing")
+    queue = rig.kernel.groups.queue("$dead-letters/billing")
     assert queue is not None
-    dead = pop(rig, rig.kernel.queue_group(queue))
+    dead = pop(rig, rig.kernel.groups.queue_group(queue))
     assert [(one[3], one[5], one[6]) for one in dead] == [(position[2], b"a", b"poison")]
     death = deaths_of(dead[0][7])
     assert [(one["reason"], one["attempts"], one["address"]) for one in death] == [("attempts", 2, "orders/a")]
@@ -222,7 +222,7 @@ def test_an_expired_message_is_not_handed_out() -> None:
     soon = b"%d" % (rig.world.loop.now_ms() + 1_000)
     rig.publish("orders/a", b"1", headers=[(b"expires-at", soon)])
     rig.publish("orders/a", b"2")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     rig.world.advance(2_000)
     assert values(pop(rig, group)) == [b"2"]
     assert group.counts().expired == 1
@@ -231,11 +231,11 @@ def test_an_expired_message_is_not_handed_out() -> None:
 def test_a_key_is_handed_out_one_at_a_time_and_others_flow() -> None:
     rig = Rig()
     rig.kernel.create_topic("orders", partitions=1)
-    rig.kernel.define_group("billing", GroupSettings(ordered=True))
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True))
     for n in range(3):
         rig.publish("orders/a", b"a%d" % n)
         rig.publish("orders/b", b"b%d" % n)
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     first = pop(rig, group)
     assert values(first) == [b"a0", b"b0"]
     assert pop(rig, group) == []
@@ -255,14 +255,14 @@ def test_a_key_is_handed_out_one_at_a_time_and_others_flow() -> None:
 def test_order_per_key_holds_over_a_restart(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.kernel.create_topic("orders", partitions=1)
-    rig.kernel.define_group("billing", GroupSettings(ordered=True))
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True))
     rig.publish("orders/a", b"a0", b"a1")
     rig.publish("orders/b", b"b0")
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     held = pop(rig, group, 1, 60_000)
     assert values(held) == [b"a0"]
     rig.restart()
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     assert values(pop(rig, group)) == [b"b0"]
     rig.world.advance(61_000)
     again = pop(rig, group)
@@ -274,17 +274,17 @@ def test_order_per_key_holds_over_a_restart(tmp_path: Path) -> None:
 def test_a_pop_on_a_group_that_commits_offsets_is_refused() -> None:
     rig = Rig()
     partition_id = rig.publish("orders/a", b"1")[0][0]
-    rig.kernel.commit_offsets("kafka", {partition_id: (1, b"")}, rig.witness)
+    rig.kernel.groups.commit_offsets("kafka", {partition_id: (1, b"")}, rig.witness)
     rig.run()
     with pytest.raises(AssignedGroup):
-        rig.kernel.group("kafka", "orders")
+        rig.kernel.groups.group("kafka", "orders")
 
 
 def test_a_group_that_starts_late_gets_what_comes_after() -> None:
     rig = Rig()
     rig.publish("orders/a", b"old")
-    rig.kernel.define_group("late", GroupSettings(start="latest"))
-    group = rig.kernel.group("late", "orders")
+    rig.kernel.groups.define("late", GroupSettings(start="latest"))
+    group = rig.kernel.groups.group("late", "orders")
     rig.publish("orders/a", b"new")
     assert values(pop(rig, group)) == [b"new"]
 
@@ -293,7 +293,7 @@ def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
     rig = Rig()
     rig.kernel.create_topic("orders", partitions=1)
     rig.publish("orders/a", *[b"x"] * 3_000)
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     messages = pop(rig, group, 3_000)
     for part in (messages[1::2], messages[::2]):
         group.ack(handles(part))
@@ -306,70 +306,70 @@ def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
 
 def test_a_queue_holds_what_is_sent_to_it_and_nothing_else_does(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work", QueueSettings())
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings())
     send(rig, queue, b"1", b"2")
     rig.restart()
-    found = rig.kernel.queue("work")
+    found = rig.kernel.groups.queue("work")
     assert found == queue
-    group = rig.kernel.queue_group(found)
+    group = rig.kernel.groups.queue_group(found)
     taker, _ = join(rig, group)
     assert taker.values == [b"1", b"2"]
     group.ack(handles(taker.got))
     rig.run()
     rig.restart()
-    found = rig.kernel.queue("work")
+    found = rig.kernel.groups.queue("work")
     assert found is not None
-    assert pop(rig, rig.kernel.queue_group(found)) == []
+    assert pop(rig, rig.kernel.groups.queue_group(found)) == []
     assert rig.kernel.topics() == []
 
 
 def test_a_bound_queue_gets_references_to_what_matches(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    hot, everything = rig.kernel.declare_queue("hot"), rig.kernel.declare_queue("everything")
-    rig.kernel.bind("plant/+/temp", hot)
-    rig.kernel.bind("plant/#", everything)
+    hot, everything = rig.kernel.groups.declare_queue("hot"), rig.kernel.groups.declare_queue("everything")
+    rig.kernel.groups.bind("plant/+/temp", hot)
+    rig.kernel.groups.bind("plant/#", everything)
     for n in range(3):
         rig.publish(f"plant/cursor{n}/temp", b"t%d" % n)
         rig.publish(f"plant/cursor{n}/power", b"p%d" % n)
     rig.restart()
-    names = {name: rig.kernel.queue(name) for name in ("hot", "everything")}
-    got = {name: pop(rig, rig.kernel.queue_group(queue)) for name, queue in names.items() if queue is not None}
+    names = {name: rig.kernel.groups.queue(name) for name in ("hot", "everything")}
+    got = {name: pop(rig, rig.kernel.groups.queue_group(queue)) for name, queue in names.items() if queue is not None}
     assert values(got["hot"]) == [b"t0", b"t1", b"t2"]
     assert values(got["everything"]) == [b"t0", b"p0", b"t1", b"p1", b"t2", b"p2"]
     rig.publish("plant/line9/temp", b"late")
-    assert values(pop(rig, rig.kernel.queue_group(hot))) == [b"late"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(hot))) == [b"late"]
     assert sorted(value or b"" for value in rig.values("plant")) == [b"late", b"p0", b"p1", b"p2", b"t0", b"t1", b"t2"]
 
 
 def test_interleaved_addresses_in_one_burst_reach_the_right_queues() -> None:
     rig = Rig()
     rig.kernel.create_topic("t", partitions=1)
-    queues = [rig.kernel.declare_queue(name) for name in ("a", "b")]
-    rig.kernel.bind("t/a", queues[0])
-    rig.kernel.bind("t/b", queues[1])
-    rig.kernel.bind("t/#", queues[1])
+    queues = [rig.kernel.groups.declare_queue(name) for name in ("a", "b")]
+    rig.kernel.groups.bind("t/a", queues[0])
+    rig.kernel.groups.bind("t/b", queues[1])
+    rig.kernel.groups.bind("t/#", queues[1])
     places = {name: rig.kernel.place(f"t/{name}") for name in "abc"}
     rig.kernel.append([(places["abc"[n % 3]], b"%d" % n, b"\0", 1, 0) for n in range(30)], rig.witness)
     rig.run()
-    assert values(pop(rig, rig.kernel.queue_group(queues[0]))) == [b"%d" % n for n in range(0, 30, 3)]
-    assert values(pop(rig, rig.kernel.queue_group(queues[1]), 100)) == [b"%d" % n for n in range(30)]
+    assert values(pop(rig, rig.kernel.groups.queue_group(queues[0]))) == [b"%d" % n for n in range(0, 30, 3)]
+    assert values(pop(rig, rig.kernel.groups.queue_group(queues[1]), 100)) == [b"%d" % n for n in range(30)]
 
 
 def test_higher_priorities_are_served_first() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(priorities=10))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(priorities=10))
     for priority, value in ((0, b"low"), (9, b"high"), (5, b"middle"), (99, b"highest")):
         send(rig, queue, value, priority=priority)
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     assert values(pop(rig, group, 1)) == [b"high"]
     assert values(pop(rig, group)) == [b"highest", b"middle", b"low"]
 
 
 def test_a_returned_message_is_served_first_at_its_old_place() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, *[b"%d" % n for n in range(6)])
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     first = pop(rig, group, 3)
     group.release(handles([first[2], first[0]]), 0)
     assert values(pop(rig, group)) == [b"0", b"2", b"3", b"4", b"5"]
@@ -377,35 +377,35 @@ def test_a_returned_message_is_served_first_at_its_old_place() -> None:
 
 def test_a_queue_declared_again_is_the_same_and_with_other_settings_refused() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=5))
-    assert rig.kernel.declare_queue("work", QueueSettings(max_length=5)) == queue
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=5))
+    assert rig.kernel.groups.declare_queue("work", QueueSettings(max_length=5)) == queue
     with pytest.raises(QueueExists):
-        rig.kernel.declare_queue("work", QueueSettings())
+        rig.kernel.groups.declare_queue("work", QueueSettings())
 
 
 def test_a_deleted_queue_is_gone_for_good(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work")
-    rig.kernel.bind("t/#", queue)
+    queue = rig.kernel.groups.declare_queue("work")
+    rig.kernel.groups.bind("t/#", queue)
     rig.publish("t/a", b"1")
-    taker, _ = join(rig, rig.kernel.queue_group(queue))
-    rig.kernel.delete_queue(queue)
+    taker, _ = join(rig, rig.kernel.groups.queue_group(queue))
+    rig.kernel.groups.delete_queue(queue)
     rig.run()
     assert taker.gone
-    assert rig.kernel.queue("work") is None
+    assert rig.kernel.groups.queue("work") is None
     rig.publish("t/a", b"2")
     rig.restart()
-    assert rig.kernel.queue("work") is None
-    fresh = rig.kernel.declare_queue("work")
+    assert rig.kernel.groups.queue("work") is None
+    fresh = rig.kernel.groups.declare_queue("work")
     assert fresh.first_partition_id != queue.first_partition_id
-    assert pop(rig, rig.kernel.queue_group(fresh)) == []
+    assert pop(rig, rig.kernel.groups.queue_group(fresh)) == []
 
 
 def test_an_only_active_member_is_followed_by_the_next() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(single_active=True))
-    one, membership = join(rig, rig.kernel.queue_group(queue))
-    two, _ = join(rig, rig.kernel.queue_group(queue))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(single_active=True))
+    one, membership = join(rig, rig.kernel.groups.queue_group(queue))
+    two, _ = join(rig, rig.kernel.groups.queue_group(queue))
     send(rig, queue, b"1", b"2")
     assert (one.values, two.values) == ([b"1", b"2"], [])
     membership.leave()
@@ -415,9 +415,9 @@ def test_an_only_active_member_is_followed_by_the_next() -> None:
 
 def test_a_member_that_needs_no_ack_settles_at_once() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, b"1", b"2")
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     taker, membership = join(rig, group, keeps=False)
     membership.leave()
     assert taker.values == [b"1", b"2"]
@@ -427,8 +427,8 @@ def test_a_member_that_needs_no_ack_settles_at_once() -> None:
 
 def test_what_was_consumed_leaves_nothing_in_the_index(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work")
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("work")
+    group = rig.kernel.groups.queue_group(queue)
     for n in range(20):
         send(rig, queue, *[b"%d" % i for i in range(100)])
         if n % 3 == 2:
@@ -441,11 +441,11 @@ def test_what_was_consumed_leaves_nothing_in_the_index(tmp_path: Path) -> None:
     left = list(rig.store.scan(b"b", b"c"))
     assert len(left) < len(blocks)
     rig.restart()
-    found = rig.kernel.queue("work")
+    found = rig.kernel.groups.queue("work")
     assert found is not None
-    messages = pop(rig, rig.kernel.queue_group(found), 100)
+    messages = pop(rig, rig.kernel.groups.queue_group(found), 100)
     assert values(messages) == [b"%d" % i for i in range(50, 100)]
-    rig.kernel.queue_group(found).ack(handles(messages))
+    rig.kernel.groups.queue_group(found).ack(handles(messages))
     rig.run()
     rig.world.advance(3_000)
     assert list(rig.store.scan(b"b", b"c")) == []
@@ -453,7 +453,7 @@ def test_what_was_consumed_leaves_nothing_in_the_index(tmp_path: Path) -> None:
 
 def test_a_member_that_asks_for_more_while_it_is_handed_something_gets_it() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, *[b"%d" % n for n in range(10)])
 
     class Greedy(Taker):
@@ -465,23 +465,23 @@ def test_a_member_that_asks_for_more_while_it_is_handed_something_gets_it() -> N
                 self.membership.add_credit(len(messages))
 
     taker = Greedy()
-    taker.membership = rig.kernel.queue_group(queue).join(taker, 2)
+    taker.membership = rig.kernel.groups.queue_group(queue).join(taker, 2)
     rig.run()
     assert len(taker.got) == 10
 
 
 def test_a_queue_that_nobody_uses_leaves_memory_and_goes_on_where_it_was() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, b"1", b"2")
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     group.ack(handles(pop(rig, group, 1)))
     rig.run()
     assert rig.kernel.leasing.queues.in_memory() == [group]
     for _ in range(3):
         rig.world.advance(20_000)
     assert rig.kernel.leasing.queues.in_memory() == []
-    again = rig.kernel.queue_group(queue)
+    again = rig.kernel.groups.queue_group(queue)
     assert values(pop(rig, again, invisible_ms=3_600_000)) == [b"2"]
     for _ in range(3):
         rig.world.advance(20_000)

@@ -36,9 +36,9 @@ def rig() -> Rig:
 
 
 def work(rig: Rig) -> LeasedGroup:
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, b"1", b"2", b"3")
-    return rig.kernel.queue_group(queue)
+    return rig.kernel.groups.queue_group(queue)
 
 
 # ---- the time to acknowledge
@@ -70,7 +70,7 @@ def test_the_oldest_that_is_missing_counts_whatever_came_and_went_behind_it(rig:
     holder = Holder(group, leaves=False)
     rig.run()
     group.ack(handles(holder.got[:2]))
-    queue = rig.kernel.queue("work")
+    queue = rig.kernel.groups.queue("work")
     assert queue is not None
     for _ in range(5):
         rig.world.advance(HOLD_MS // 5)
@@ -110,7 +110,7 @@ def test_what_is_acked_leaves_no_deadline_behind(rig: Rig) -> None:
 def test_the_limit_holds_also_after_an_ack_that_the_disk_refused() -> None:
     rig = FullRig()
     rig.publish("orders/a", b"1", b"2")
-    group = rig.kernel.group("g", "orders")
+    group = rig.kernel.groups.group("g", "orders")
     holder = Holder(group, leaves=False)
     rig.run()
     with rig.full():
@@ -123,9 +123,9 @@ def test_the_limit_holds_also_after_an_ack_that_the_disk_refused() -> None:
 # ---- when it comes again
 
 def test_what_a_member_leaves_comes_again_as_the_groups_retry_says(rig: Rig) -> None:
-    rig.kernel.define_group("g", GroupSettings(retry=Retry((5_000, 20_000))))
+    rig.kernel.groups.define("g", GroupSettings(retry=Retry((5_000, 20_000))))
     rig.publish("orders/a", b"1")
-    group = rig.kernel.group("g", "orders")
+    group = rig.kernel.groups.group("g", "orders")
     for wait_ms in (5_000, 20_000):
         taker, membership = join(rig, group)
         assert taker.values == [b"1"]
@@ -138,11 +138,11 @@ def test_what_a_member_leaves_comes_again_as_the_groups_retry_says(rig: Rig) -> 
 
 
 def test_a_shared_filter_tries_again_and_gives_up_as_its_group_says(rig: Rig) -> None:
-    rig.kernel.define_group("g", GroupSettings(max_attempts=2, retry=Retry((7_000,))))
+    rig.kernel.groups.define("g", GroupSettings(max_attempts=2, retry=Retry((7_000,))))
     taker = Taker()
-    rig.kernel.share("$share/g/plant/+/temp", taker, 10)
+    rig.kernel.groups.share("$share/g/plant/+/temp", taker, 10)
     rig.publish("plant/line1/temp", b"hot")
-    group = rig.kernel.shared_group("$share/g/plant/+/temp")
+    group = rig.kernel.groups.shared_group("$share/g/plant/+/temp")
     group.release(handles(taker.got))
     rig.run()
     rig.world.advance(6_900)
@@ -151,28 +151,28 @@ def test_a_shared_filter_tries_again_and_gives_up_as_its_group_says(rig: Rig) ->
     assert len(taker.got) == 2
     group.release(handles(taker.got[1:]))
     rig.run()
-    letters = rig.kernel.queue("$dead-letters/g")
+    letters = rig.kernel.groups.queue("$dead-letters/g")
     assert letters is not None
-    (letter,) = pop(rig, rig.kernel.queue_group(letters))
+    (letter,) = pop(rig, rig.kernel.groups.queue_group(letters))
     (death,) = deaths_of(letter[7])
     assert (letter[6], death["reason"], death["group"], death["attempts"]) == (b"hot", "attempts", "g", 2)
 
 
 def test_a_shared_filter_hears_of_other_settings(rig: Rig) -> None:
     taker = Taker()
-    rig.kernel.share("$share/g/plant/+/temp", taker, 10)
-    group = rig.kernel.shared_group("$share/g/plant/+/temp")
+    rig.kernel.groups.share("$share/g/plant/+/temp", taker, 10)
+    group = rig.kernel.groups.shared_group("$share/g/plant/+/temp")
     assert group.settings.max_attempts == GroupSettings().max_attempts
-    rig.kernel.define_group("g", GroupSettings(max_attempts=3, dead_letters=False))
+    rig.kernel.groups.define("g", GroupSettings(max_attempts=3, dead_letters=False))
     assert (group.settings.max_attempts, group.settings.dead_letters) == (3, False)
     rig.run()
-    rig.kernel.delete_group("g")
+    rig.kernel.groups.delete("g")
     assert group.settings.max_attempts == GroupSettings().max_attempts
-    rig.kernel.define_group("g", GroupSettings(kind=ASSIGNED, max_attempts=9))
+    rig.kernel.groups.define("g", GroupSettings(kind=ASSIGNED, max_attempts=9))
     assert group.settings.max_attempts == GroupSettings().max_attempts
 
 
 def test_a_queue_of_another_name_has_no_group_to_ask(rig: Rig) -> None:
-    rig.kernel.define_group("work", GroupSettings(max_attempts=3))
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_attempts=7))
-    assert rig.kernel.queue_group(queue).settings.max_attempts == 7
+    rig.kernel.groups.define("work", GroupSettings(max_attempts=3))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_attempts=7))
+    assert rig.kernel.groups.queue_group(queue).settings.max_attempts == 7

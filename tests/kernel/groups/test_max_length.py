@@ -16,13 +16,13 @@ from tests.kernel.rig import Rig
 
 
 def ready(rig: Rig, queue: Queue) -> int:
-    return rig.kernel.queue_group(queue).counts().ready
+    return rig.kernel.groups.queue_group(queue).counts().ready
 
 
 def taken(rig: Rig, name: str) -> list[bytes | None]:
-    queue = rig.kernel.queue(name)
+    queue = rig.kernel.groups.queue(name)
     assert queue is not None
-    return values(pop(rig, rig.kernel.queue_group(queue), 1_000))
+    return values(pop(rig, rig.kernel.groups.queue_group(queue), 1_000))
 
 
 def numbers(start: int, stop: int) -> list[bytes]:
@@ -36,17 +36,17 @@ def numbers(start: int, stop: int) -> list[bytes]:
     (QueueSettings(max_length=0, max_bytes=0), [b"1", b"22", b""])])
 def test_a_queue_that_holds_nothing(settings: QueueSettings, left: list[bytes]) -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", settings)
+    queue = rig.kernel.groups.declare_queue("work", settings)
     send(rig, queue, b"1", b"22", b"")
     assert ready(rig, queue) == len(left)
     assert taken(rig, "work") == left
     rig.restart()
-    assert rig.kernel.queue("work") == queue
+    assert rig.kernel.groups.queue("work") == queue
 
 
 def test_a_queue_that_holds_nothing_and_refuses() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=NOTHING, overflow="reject"))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=NOTHING, overflow="reject"))
     with pytest.raises(QueueFull):
         send(rig, queue, b"1")
 
@@ -54,7 +54,7 @@ def test_a_queue_that_holds_nothing_and_refuses() -> None:
 def test_a_limit_below_that_is_none() -> None:
     for settings in (QueueSettings(max_length=-2), QueueSettings(ttl_ms=-1)):
         with pytest.raises(InvalidQueue):
-            Rig().kernel.declare_queue("work", settings)
+            Rig().kernel.groups.declare_queue("work", settings)
 
 
 # ---- the oldest goes
@@ -62,8 +62,8 @@ def test_a_limit_below_that_is_none() -> None:
 @pytest.mark.parametrize("burst", [1, 7, 100])
 def test_the_oldest_give_way(burst: int) -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=5))
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=5))
+    group = rig.kernel.groups.queue_group(queue)
     for start in range(0, 100, burst):
         send(rig, queue, *numbers(start, min(100, start + burst)))
         assert ready(rig, queue) <= 5
@@ -74,8 +74,8 @@ def test_the_oldest_give_way(burst: int) -> None:
 def test_nobody_is_handed_what_has_to_go() -> None:
     """One who asks while a burst enters gets what is left of it."""
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=3))
-    taker, _ = join(rig, rig.kernel.queue_group(queue), 2)
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=3))
+    taker, _ = join(rig, rig.kernel.groups.queue_group(queue), 2)
     send(rig, queue, *numbers(0, 10))
     assert taker.values == numbers(7, 9)
     assert ready(rig, queue) == 1
@@ -83,8 +83,8 @@ def test_nobody_is_handed_what_has_to_go() -> None:
 
 def test_what_is_leased_does_not_count_and_what_comes_back_does() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=3))
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=3))
+    group = rig.kernel.groups.queue_group(queue)
     send(rig, queue, *numbers(0, 3))
     held = pop(rig, group, 3)
     send(rig, queue, *numbers(3, 6))
@@ -97,7 +97,7 @@ def test_what_is_leased_does_not_count_and_what_comes_back_does() -> None:
 
 def test_lower_priorities_give_way_first() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(priorities=3, max_length=4))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(priorities=3, max_length=4))
     for priority in (2, 0, 1):
         send(rig, queue, *[b"%d%d" % (priority, number) for number in range(3)], priority=priority)
     assert taken(rig, "work") == [b"20", b"21", b"22", b"12"]
@@ -105,8 +105,8 @@ def test_lower_priorities_give_way_first() -> None:
 
 def test_references_through_bindings_count() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=2))
-    rig.kernel.bind("orders/#", queue)
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=2))
+    rig.kernel.groups.bind("orders/#", queue)
     rig.publish("orders/a", *numbers(0, 5))
     rig.publish("orders/b", *numbers(5, 6))
     assert taken(rig, "work") == numbers(4, 6)
@@ -117,7 +117,7 @@ def test_references_through_bindings_count() -> None:
 def test_a_queue_is_held_to_its_length_after_a_start(tmp_path: Path, lose_index: bool) -> None:
     """A crash may come between the messages and what gives way to them."""
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=2))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=2))
     send(rig, queue, *numbers(0, 2))
     placement = rig.kernel.place_queue(queue)
     rig.kernel.append([(placement, value, b"\0", 3, 0) for value in numbers(2, 6)], rig.witness)
@@ -130,13 +130,13 @@ def test_a_queue_is_held_to_its_length_after_a_start(tmp_path: Path, lose_index:
 
 def test_what_gives_way_is_a_dead_letter_where_the_queue_says_so() -> None:
     rig = Rig()
-    rig.kernel.declare_queue("late")
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=2, dead_letter="queue:late"))
+    rig.kernel.groups.declare_queue("late")
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=2, dead_letter="queue:late"))
     send(rig, queue, *numbers(0, 5))
     assert taken(rig, "work") == numbers(3, 5)
-    late = rig.kernel.queue("late")
+    late = rig.kernel.groups.queue("late")
     assert late is not None
-    dead = pop(rig, rig.kernel.queue_group(late))
+    dead = pop(rig, rig.kernel.groups.queue_group(late))
     assert values(dead) == numbers(0, 3)
     assert [(death["reason"], death["address"]) for death in deaths_of(dead[0][7])] == [("overflow", "$queue/work")]
 
@@ -144,9 +144,9 @@ def test_what_gives_way_is_a_dead_letter_where_the_queue_says_so() -> None:
 def test_dead_letters_for_an_address_are_messages_like_others() -> None:
     """Stored in its topic, in the queues that are bound to it, and told to who listens."""
     rig = Rig()
-    rig.kernel.bind("deaths/#", rig.kernel.declare_queue("bound"))
+    rig.kernel.groups.bind("deaths/#", rig.kernel.groups.declare_queue("bound"))
     rig.kernel.subscribe("deaths/#", rig.witness)
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=1, dead_letter="address:deaths/of/work"))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=1, dead_letter="address:deaths/of/work"))
     send(rig, queue, b"1", b"2")
     assert rig.values("deaths") == [b"1"]
     assert taken(rig, "bound") == [b"1"]
@@ -155,30 +155,30 @@ def test_dead_letters_for_an_address_are_messages_like_others() -> None:
 
 def test_dead_letters_for_a_queue_that_is_not_there_are_dropped_and_counted() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=1, dead_letter="queue:nowhere"))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=1, dead_letter="queue:nowhere"))
     send(rig, queue, b"1", b"2")
     assert taken(rig, "work") == [b"2"]
-    assert rig.kernel.queue_group(queue).counts().dropped == 1
+    assert rig.kernel.groups.queue_group(queue).counts().dropped == 1
 
 
 def test_an_overflow_of_dead_letters_has_a_queue_of_its_own() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=2, overflow="dead-letter"))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=2, overflow="dead-letter"))
     send(rig, queue, *numbers(0, 3))
     assert taken(rig, "$dead-letters/work") == numbers(0, 1)
 
 
 def test_an_overflow_into_itself_ends() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_length=2, dead_letter="queue:work"))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_length=2, dead_letter="queue:work"))
     send(rig, queue, *numbers(0, 5))
     assert taken(rig, "work") == numbers(3, 5)
 
 
 def test_two_queues_that_overflow_into_each_other_end() -> None:
     rig = Rig()
-    one = rig.kernel.declare_queue("one", QueueSettings(max_length=2, dead_letter="queue:two"))
-    rig.kernel.declare_queue("two", QueueSettings(max_length=2, dead_letter="queue:one"))
+    one = rig.kernel.groups.declare_queue("one", QueueSettings(max_length=2, dead_letter="queue:two"))
+    rig.kernel.groups.declare_queue("two", QueueSettings(max_length=2, dead_letter="queue:one"))
     send(rig, one, *numbers(0, 10))
     assert taken(rig, "one") == numbers(8, 10)
     assert len(taken(rig, "two")) == 2
@@ -187,7 +187,7 @@ def test_two_queues_that_overflow_into_each_other_end() -> None:
 # ---- the new one is refused
 
 def refusing(rig: Rig, **limits: int) -> Queue:
-    return rig.kernel.declare_queue("work", QueueSettings(overflow="reject", **limits))
+    return rig.kernel.groups.declare_queue("work", QueueSettings(overflow="reject", **limits))
 
 
 def offer(rig: Rig, queue: Queue, *payloads: bytes) -> None:
@@ -208,7 +208,7 @@ def test_a_full_queue_refuses_with_nothing_taken() -> None:
     send(rig, queue, b"2")
     with pytest.raises(QueueFull):
         offer(rig, queue, b"3")
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     group.ack(handles(pop(rig, group, 1)))
     send(rig, queue, b"3")
     assert taken(rig, "work") == [b"1", b"2", b"3"]
@@ -233,7 +233,7 @@ def test_what_is_gathered_and_on_its_way_counts() -> None:
 def test_a_full_queue_refuses_references_and_the_topic_gets_nothing_either() -> None:
     rig = Rig()
     queue = refusing(rig, max_length=2)
-    rig.kernel.bind("orders/#", queue)
+    rig.kernel.groups.bind("orders/#", queue)
     rig.publish("orders/a", b"0")
     with pytest.raises(QueueFull):
         rig.publish("orders/b", b"1", b"2")
@@ -242,7 +242,7 @@ def test_a_full_queue_refuses_references_and_the_topic_gets_nothing_either() -> 
         rig.publish("orders/a", b"2", idempotency_key="key")
     assert sorted(value or b"" for value in rig.values("orders")) == numbers(0, 2)
     assert taken(rig, "work") == numbers(0, 2)
-    rig.kernel.delete_queue(queue)
+    rig.kernel.groups.delete_queue(queue)
     rig.publish("orders/a", b"2")
 
 
@@ -250,7 +250,7 @@ def test_a_producers_batch_is_refused_whole() -> None:
     rig = Rig()
     queue = refusing(rig, max_length=2)
     topic = rig.kernel.create_topic("orders", partitions=1)
-    rig.kernel.bind("orders/#", queue)
+    rig.kernel.groups.bind("orders/#", queue)
     rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"0", ()), (b"k", b"1", ())]), rig.witness)
     rig.run()
     with pytest.raises(QueueFull):
@@ -276,7 +276,7 @@ def test_a_refused_frame_leaves_room() -> None:
 
 def test_bytes_are_limited_too() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(max_bytes=100))
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_bytes=100))
     for number in range(10):
         send(rig, queue, b"%d" % number * 30)
     assert taken(rig, "work") == [b"%d" % number * 30 for number in (7, 8, 9)]
@@ -285,7 +285,7 @@ def test_bytes_are_limited_too() -> None:
 def test_bytes_of_what_is_leased_or_settled_out_of_order_do_not_count() -> None:
     rig = Rig()
     queue = refusing(rig, max_bytes=100)
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     send(rig, queue, b"a" * 40, b"b" * 30, b"c" * 30)
     with pytest.raises(QueueFull):
         offer(rig, queue, b"d")
@@ -317,13 +317,13 @@ def test_bytes_that_are_pending_count() -> None:
 def test_bytes_are_known_again_after_a_start(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     queue = refusing(rig, max_bytes=100)
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     send(rig, queue, b"a" * 40, b"b" * 30, b"c" * 30)
     group.ack(handles(pop(rig, group, 2)[1:]))
     rig.world.advance(31_000)
     rig.restart()
     rig.run()
-    found = rig.kernel.queue("work")
+    found = rig.kernel.groups.queue("work")
     assert found is not None
     with pytest.raises(QueueFull):
         offer(rig, found, b"d" * 31)
@@ -332,18 +332,18 @@ def test_bytes_are_known_again_after_a_start(tmp_path: Path) -> None:
 
 def test_a_queue_without_limits_pays_nothing() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     placement = rig.kernel.place_queue(queue)
     send(rig, queue, b"1")
-    assert not placement.limited and rig.kernel.queue_group(queue).limit is None
+    assert not placement.limited and rig.kernel.groups.queue_group(queue).limit is None
 
 
 # ---- purging
 
 def test_a_purge_takes_what_is_ready_and_what_is_on_its_way() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("work", QueueSettings(priorities=2))
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(priorities=2))
+    group = rig.kernel.groups.queue_group(queue)
     send(rig, queue, *numbers(0, 5))
     send(rig, queue, b"high", priority=1)
     held = pop(rig, group, 3, 60_000)
@@ -364,11 +364,11 @@ def test_a_purge_takes_what_is_ready_and_what_is_on_its_way() -> None:
 
 def test_a_purge_that_was_not_stored_did_not_happen() -> None:
     rig = FullRig()
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, *numbers(0, 3))
     with rig.full():
         offer(rig, queue, b"lost")
-        rig.kernel.queue_group(queue).purge()
+        rig.kernel.groups.queue_group(queue).purge()
     assert taken(rig, "work") == numbers(0, 3)
     send(rig, queue, b"3")
     assert taken(rig, "work") == [b"3"]
@@ -376,13 +376,13 @@ def test_a_purge_that_was_not_stored_did_not_happen() -> None:
 
 def test_what_is_read_while_a_queue_is_purged_is_not_handed_out(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("work")
+    queue = rig.kernel.groups.declare_queue("work")
     send(rig, queue, *numbers(0, 5))
     rig.world.advance(5_000)
     rig.restart()
-    found = rig.kernel.queue("work")
+    found = rig.kernel.groups.queue("work")
     assert found is not None
-    group = rig.kernel.queue_group(found)
+    group = rig.kernel.groups.queue_group(found)
     rig.run()
     taker = Taker()
     group.join(taker, 10)

@@ -13,10 +13,10 @@ from tests.kernel.rig import Rig
 
 def test_members_that_share_a_budget_are_handed_no_more_than_it() -> None:
     rig = Rig()
-    queues = [rig.kernel.declare_queue(name) for name in ("a", "b")]
+    queues = [rig.kernel.groups.declare_queue(name) for name in ("a", "b")]
     budget = Budget(3)
     takers = [Taker() for _ in queues]
-    members = [rig.kernel.queue_group(queue).join(taker, 10, budget=budget)
+    members = [rig.kernel.groups.queue_group(queue).join(taker, 10, budget=budget)
                for queue, taker in zip(queues, takers, strict=True)]
     for queue in queues:
         send(rig, queue, b"1", b"2", b"3", b"4")
@@ -31,8 +31,8 @@ def test_members_that_share_a_budget_are_handed_no_more_than_it() -> None:
 
 def test_two_members_of_one_group_may_share_a_budget() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("a")
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
     takers = [Taker(), Taker()]
     budget = Budget(3)
     members = [group.join(taker, 10, budget=budget) for taker in takers]
@@ -47,8 +47,8 @@ def test_two_members_of_one_group_may_share_a_budget() -> None:
 
 def test_a_member_that_retires_keeps_what_it_holds() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("a")
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
     first, membership = join(rig, group)
     send(rig, queue, b"1", b"2")
     membership.retire()
@@ -63,8 +63,8 @@ def test_a_member_that_retires_keeps_what_it_holds() -> None:
 
 def test_one_message_at_once_or_none() -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("a")
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
     asked: list[list[bytes | None]] = []
 
     class Once(Taker):
@@ -87,8 +87,8 @@ def test_one_message_at_once_or_none() -> None:
 @pytest.mark.parametrize("held", [True, False])
 def test_a_purge_settles_what_nobody_holds(held: bool) -> None:
     rig = Rig()
-    queue = rig.kernel.declare_queue("a")
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
     send(rig, queue, b"1", b"2", b"3")
     messages = pop(rig, group, 2)
     if not held:
@@ -102,8 +102,8 @@ def test_a_purge_settles_what_nobody_holds(held: bool) -> None:
 
 def test_lazy_notes_travel_with_the_next_frame_or_get_their_own(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    queue = rig.kernel.declare_queue("a")
-    group = rig.kernel.queue_group(queue)
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
     taker = Taker()
     send(rig, queue, b"1", b"2")
     rig.run()
@@ -120,6 +120,6 @@ def test_lazy_notes_travel_with_the_next_frame_or_get_their_own(tmp_path: Path) 
     send(rig, queue, b"3")
     assert rig.kernel.statistics()["flushes_total"] == flushes + 2
     rig.restart()
-    group = rig.kernel.queue_group(rig.kernel.queue("a"))
+    group = rig.kernel.groups.queue_group(rig.kernel.groups.queue("a"))
     again, _ = join(rig, group)
     assert again.values == [b"3"]

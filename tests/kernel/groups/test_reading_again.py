@@ -29,7 +29,7 @@ def pop(rig: Rig, group: LeasedGroup, count: int, invisible_ms: int = 1_000) -> 
 def fill(rig: Rig, count: int) -> list[Leased]:
     rig.kernel.create_topic("orders", partitions=1)
     rig.publish("orders/a", *[b"%d" % i for i in range(count)])
-    return pop(rig, rig.kernel.group("billing", "orders"), count)
+    return pop(rig, rig.kernel.groups.group("billing", "orders"), count)
 
 
 def test_messages_scattered_over_a_queue_all_come_again_after_a_start() -> None:
@@ -37,10 +37,10 @@ def test_messages_scattered_over_a_queue_all_come_again_after_a_start() -> None:
     assert STRETCHES * FETCH_BYTES <= COLD_BYTES
     rig, _ = new_rig()
     taken = fill(rig, 4_000)
-    rig.kernel.group("billing", "orders").ack([one[:3] for one in taken if one[1] % 50], rig.witness)
+    rig.kernel.groups.group("billing", "orders").ack([one[:3] for one in taken if one[1] % 50], rig.witness)
     rig.run()
     rig.restart()
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     rig.world.advance(LAST_MS)
     assert [one[1] for one in pop(rig, group, 4_000)] == list(range(0, 4_000, 50))
     assert group.counts().lost == 0
@@ -51,7 +51,7 @@ def test_what_cannot_be_read_is_not_lost_and_is_tried_again_after_a_while() -> N
     fill(rig, 10)
     rig.restart()
     rig.world.advance(LAST_MS)
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     disk.read_fault = BROKEN
     found: list[Leased] = []
     group.pop(10, 1_000, found.extend)

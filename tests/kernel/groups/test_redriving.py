@@ -27,16 +27,16 @@ ONCE = GroupSettings(max_attempts=1, retry=Retry((0,)))
 def rig_with_dead(count: int = 3) -> Rig:
     """Messages of `orders/a` that the group `billing` gave up."""
     rig = Rig()
-    rig.kernel.define_group("billing", ONCE)
+    rig.kernel.groups.define("billing", ONCE)
     rig.publish("orders/a", *(b"%d" % number for number in range(count)), headers=[(b"unit", b"C")])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     group.release(handles(pop(rig, group, count)))
     rig.run()
     return rig
 
 
 def dead_queue(rig: Rig) -> Queue:
-    queue = rig.kernel.queue("$dead-letters/billing")
+    queue = rig.kernel.groups.queue("$dead-letters/billing")
     assert queue is not None
     return queue
 
@@ -44,12 +44,12 @@ def dead_queue(rig: Rig) -> Queue:
 def letters(rig: Rig) -> list[Record]:
     """What lies in the dead-letter queue."""
     queue = dead_queue(rig)
-    cursor = rig.kernel.queue_group(queue).prefetchers[queue.first_partition_id].cursor
+    cursor = rig.kernel.groups.queue_group(queue).prefetchers[queue.first_partition_id].cursor
     return [record for record in rig.read_partition(queue.first_partition_id) if not cursor.is_settled(record[0])]
 
 
 def redrive(rig: Rig, chosen: list[Record]) -> list[KernelError | None]:
-    results = rig.kernel.redrive(dead_queue(rig), chosen, rig.witness, "redriven")
+    results = rig.kernel.groups.redrive(dead_queue(rig), chosen, rig.witness, "redriven")
     rig.run()
     assert rig.witness.stored[-1].token == "redriven"
     return results
@@ -68,12 +68,12 @@ def test_what_is_redriven_is_as_it_was_and_tried_again(crash: bool) -> None:
     again = rig.read("orders")[3:]
     as_it_was = [(*record[1:4], tuple(one for one in record[4] if one[0] != HEADER), *record[5:]) for record in again]
     assert as_it_was == [record[1:] for record in before[1:]]       # all but the offset, and the history
-    assert values(pop(rig, rig.kernel.group("billing", "orders"))) == [b"1", b"2"]
+    assert values(pop(rig, rig.kernel.groups.group("billing", "orders"))) == [b"1", b"2"]
 
 
 def test_a_crash_before_it_is_durable_leaves_the_letter_where_it_was() -> None:
     rig = rig_with_dead(1)
-    rig.kernel.redrive(dead_queue(rig), letters(rig))
+    rig.kernel.groups.redrive(dead_queue(rig), letters(rig))
     rig.restart()
     assert len(letters(rig)) == 1
     assert len(rig.read("orders")) == 1
@@ -90,7 +90,7 @@ def test_a_letter_is_redriven_once() -> None:
 def test_a_letter_that_somebody_has_stays() -> None:
     rig = rig_with_dead(3)
     dead = letters(rig)
-    group = rig.kernel.queue_group(dead_queue(rig))
+    group = rig.kernel.groups.queue_group(dead_queue(rig))
     held = pop(rig, group, 1)
     assert [type(result) for result in redrive(rig, dead)] == [ExpiredReceipt, type(None), type(None)]
     assert pop(rig, group) == []
@@ -101,7 +101,7 @@ def test_a_letter_that_somebody_has_stays() -> None:
 def test_letters_that_are_ready_again_or_read_ahead_are_not_handed_out_after_it() -> None:
     rig = rig_with_dead(6)
     dead = letters(rig)
-    group = rig.kernel.queue_group(dead_queue(rig))
+    group = rig.kernel.groups.queue_group(dead_queue(rig))
     group.release(handles(pop(rig, group, 3)), 0)
     rig.run()
     assert redrive(rig, [dead[1], dead[4]]) == [None, None]
@@ -118,7 +118,7 @@ def test_letters_that_are_ready_again_or_read_ahead_are_not_handed_out_after_it(
 def test_a_lost_end_of_two_milliards_of_offsets_before_a_letter_is_passed_over_at_once(ahead: int, crash: bool) -> None:
     rig = rig_with_dead(3)
     redrive(rig, letters(rig)[ahead:])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     group.ack(handles(pop(rig, group)))
     rig.run()
     queue, heads = dead_queue(rig), rig.kernel._watermarks      # as recovery lets a queue go on behind a lost end
@@ -129,12 +129,12 @@ def test_a_lost_end_of_two_milliards_of_offsets_before_a_letter_is_passed_over_a
     rig.run()
     dead = letters(rig)
     assert dead[-1][0] >= 1 << 31
-    assert rig.kernel.redrive(queue, dead[-1:], gaps=[(3, dead[-2][0])]) == [None]
+    assert rig.kernel.groups.redrive(queue, dead[-1:], gaps=[(3, dead[-2][0])]) == [None]
     rig.run()
     if crash:
         rig.restart()
     assert [record[3] for record in letters(rig)] == [b"0", b"x"][1 - ahead:]
-    assert values(pop(rig, rig.kernel.queue_group(dead_queue(rig)))) == [b"0", b"x"][1 - ahead:]
+    assert values(pop(rig, rig.kernel.groups.queue_group(dead_queue(rig)))) == [b"0", b"x"][1 - ahead:]
 
 
 def test_a_death_that_a_log_from_before_tells_of_has_its_partition_and_its_seal() -> None:
@@ -179,7 +179,7 @@ def test_a_letter_that_dies_again_has_died_twice() -> None:
     first_id = letters(rig)[0][6]
     for deaths in range(2, 30):
         assert redrive(rig, letters(rig)) == [None]
-        group = rig.kernel.group("billing", "orders")
+        group = rig.kernel.groups.group("billing", "orders")
         again = pop(rig, group)
         assert [one[2] for one in again] == [1]
         group.release(handles(again))
@@ -203,9 +203,9 @@ DEATH = json.dumps({"reason": "attempts", "topic": "t", "partition": 0, "offset"
 def test_deaths_that_a_sender_made_up_are_none(made_up: bytes) -> None:
     """Whatever they are: the message dies its own death, and everybody can be shown it."""
     rig = Rig()
-    rig.kernel.define_group("billing", ONCE)
+    rig.kernel.groups.define("billing", ONCE)
     rig.publish("orders/a", b"1", headers=[(HEADER, made_up)])
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     group.release(handles(pop(rig, group)))
     rig.run()
     (letter,) = letters(rig)
@@ -217,28 +217,28 @@ def test_deaths_that_a_sender_made_up_are_none(made_up: bytes) -> None:
 def test_a_letter_of_a_queue_goes_back_into_it() -> None:
     """By the shortest way, however far it has come; with its key and the address it was bound by."""
     rig = Rig()
-    rig.kernel.declare_queue("two", QueueSettings(dead_letter="queue:three"))
-    rig.kernel.declare_queue("three")
-    one = rig.kernel.declare_queue("one", QueueSettings(dead_letter="queue:two"))
-    rig.kernel.bind("orders/#", one)
+    rig.kernel.groups.declare_queue("two", QueueSettings(dead_letter="queue:three"))
+    rig.kernel.groups.declare_queue("three")
+    one = rig.kernel.groups.declare_queue("one", QueueSettings(dead_letter="queue:two"))
+    rig.kernel.groups.bind("orders/#", one)
     rig.publish("orders/a", b"1")
     for name in ("one", "two"):
-        queue = rig.kernel.queue(name)
+        queue = rig.kernel.groups.queue(name)
         assert queue is not None
-        group = rig.kernel.queue_group(queue)
+        group = rig.kernel.groups.queue_group(queue)
         group.reject(handles(pop(rig, group)))
         rig.run()
-    three = rig.kernel.queue("three")
+    three = rig.kernel.groups.queue("three")
     assert three is not None
     letter = rig.read_partition(three.first_partition_id)
     assert [death["address"] for death in read_deaths(letter[0][4])] == ["$queue/one", "$queue/two"]
-    assert rig.kernel.redrive(three, letter) == [None]
+    assert rig.kernel.groups.redrive(three, letter) == [None]
     rig.run()
-    found = pop(rig, rig.kernel.queue_group(one))
+    found = pop(rig, rig.kernel.groups.queue_group(one))
     assert [(message[5], message[6]) for message in found] == [(b"a", b"1")]
     assert read_headers(found[0][7], 0)[0][0] == (b"address", b"orders/a")
-    rig.kernel.queue_group(one).release(handles(found), 0)
-    rig.kernel.delete_queue(one)
+    rig.kernel.groups.queue_group(one).release(handles(found), 0)
+    rig.kernel.groups.delete_queue(one)
     rig.run()
     assert rig.read_partition(three.first_partition_id) == []
 
@@ -248,77 +248,78 @@ def test_no_sender_leads_a_letter_to_a_queue_that_it_was_never_in(copied: bool) 
     """Neither by a death that it made up nor by one that another message has died, where the queue's dead letters do
     lead to where its own message died."""
     rig = Rig()
-    rig.kernel.declare_queue("dead")
-    rig.kernel.declare_queue("open", QueueSettings(dead_letter="queue:dead"))
-    vault = rig.kernel.declare_queue("vault", QueueSettings(dead_letter="queue:open"))
+    rig.kernel.groups.declare_queue("dead")
+    rig.kernel.groups.declare_queue("open", QueueSettings(dead_letter="queue:dead"))
+    vault = rig.kernel.groups.declare_queue("vault", QueueSettings(dead_letter="queue:open"))
     death = {"reason": "rejected", "topic": "", "partition": 0, "offset": 0, "attempts": 1, "at_ms": 1,
              "address": "$queue/vault"}
     if copied:
         send(rig, vault, b"of another")
-        rig.kernel.queue_group(vault).reject(handles(pop(rig, rig.kernel.queue_group(vault))))
+        rig.kernel.groups.queue_group(vault).reject(handles(pop(rig, rig.kernel.groups.queue_group(vault))))
         rig.run()
         (other,) = rig.read_partition(queue_of(rig, "open").first_partition_id)
         (death,) = read_deaths(other[4])
         assert death["address"] == "$queue/vault"
     queue = queue_of(rig, "open")
-    rig.kernel.bind("orders/#", queue)
+    rig.kernel.groups.bind("orders/#", queue)
     rig.publish("orders/a", b"1", headers=[(HEADER, json.dumps([death]).encode())])
-    group = rig.kernel.queue_group(queue)
+    group = rig.kernel.groups.queue_group(queue)
     group.reject(handles(pop(rig, group)))
     rig.run()
     dead = queue_of(rig, "dead")
     letter = [one for one in rig.read_partition(dead.first_partition_id) if one[3] == b"1"]
     assert [one["address"] for one in read_deaths(letter[0][4])] == ["$queue/vault", "$queue/open"]
-    assert rig.kernel.redrive(dead, letter) == [None]
+    assert rig.kernel.groups.redrive(dead, letter) == [None]
     rig.run()
-    assert pop(rig, rig.kernel.queue_group(vault)) == [], "nobody let it in there"
+    assert pop(rig, rig.kernel.groups.queue_group(vault)) == [], "nobody let it in there"
     assert values(pop(rig, group)) == [b"1"]
 
 
 def queue_of(rig: Rig, name: str) -> Queue:
-    queue = rig.kernel.queue(name)
+    queue = rig.kernel.groups.queue(name)
     assert queue is not None
     return queue
 
 
 def test_a_letter_stays_while_where_it_came_from_is_full_or_gone() -> None:
     rig = Rig()
-    rig.kernel.declare_queue("dead")
-    work = rig.kernel.declare_queue("work", QueueSettings(max_length=1, overflow="reject", dead_letter="queue:dead"))
-    dead = rig.kernel.queue("dead")
+    rig.kernel.groups.declare_queue("dead")
+    settings = QueueSettings(max_length=1, overflow="reject", dead_letter="queue:dead")
+    work = rig.kernel.groups.declare_queue("work", settings)
+    dead = rig.kernel.groups.queue("dead")
     assert dead is not None
     send(rig, work, b"1")
-    group = rig.kernel.queue_group(work)
+    group = rig.kernel.groups.queue_group(work)
     group.reject(handles(pop(rig, group)))
     send(rig, work, b"2")
-    (result,) = rig.kernel.redrive(dead, rig.read_partition(dead.first_partition_id))
+    (result,) = rig.kernel.groups.redrive(dead, rig.read_partition(dead.first_partition_id))
     assert isinstance(result, QueueFull)
-    rig.kernel.delete_queue(work)
+    rig.kernel.groups.delete_queue(work)
     rig.run()
-    (result,) = rig.kernel.redrive(dead, rig.read_partition(dead.first_partition_id))
+    (result,) = rig.kernel.groups.redrive(dead, rig.read_partition(dead.first_partition_id))
     assert isinstance(result, UnknownQueue)
-    assert values(pop(rig, rig.kernel.queue_group(dead))) == [b"1"]
+    assert values(pop(rig, rig.kernel.groups.queue_group(dead))) == [b"1"]
 
 
 def test_a_group_with_the_longest_name_has_dead_letters_and_so_has_one_whose_queue_somebody_made() -> None:
     rig = Rig()
     rig.publish("orders/a", b"1")
-    rig.kernel.declare_queue("$dead-letters/taken", QueueSettings(max_length=7))
+    rig.kernel.groups.declare_queue("$dead-letters/taken", QueueSettings(max_length=7))
     for name in ("x" * 255, "taken"):
-        rig.kernel.define_group(name, ONCE)
-        group = rig.kernel.group(name, "orders")
+        rig.kernel.groups.define(name, ONCE)
+        group = rig.kernel.groups.group(name, "orders")
         group.release(handles(pop(rig, group)))
         rig.run()
-        queue = rig.kernel.queue(f"$dead-letters/{name}")
+        queue = rig.kernel.groups.queue(f"$dead-letters/{name}")
         assert queue is not None
-        assert values(pop(rig, rig.kernel.queue_group(queue))) == [b"1"]
+        assert values(pop(rig, rig.kernel.groups.queue_group(queue))) == [b"1"]
 
 
 def test_a_retained_value_is_not_set_by_a_death() -> None:
     rig = Rig()
-    rig.kernel.define_group("billing", ONCE)
+    rig.kernel.groups.define("billing", ONCE)
     rig.publish("orders/a", b"old", attributes=RETAIN | 2)
-    group = rig.kernel.group("billing", "orders")
+    group = rig.kernel.groups.group("billing", "orders")
     old = pop(rig, group)
     rig.publish("orders/a", b"new", attributes=RETAIN | 2)
     group.release(handles(old))

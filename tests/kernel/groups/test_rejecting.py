@@ -17,8 +17,8 @@ DEAD = "$dead-letters/billing"
 
 def dead(rig: Rig) -> int:
     """How many dead letters there are by now."""
-    queue = rig.kernel.queue(DEAD)
-    return 0 if queue is None else rig.kernel.queue_group(queue).counts().ready
+    queue = rig.kernel.groups.queue(DEAD)
+    return 0 if queue is None else rig.kernel.groups.queue_group(queue).counts().ready
 
 
 class Onlooker:
@@ -33,7 +33,7 @@ class Onlooker:
 
 
 def group_of(rig: Rig) -> LeasedGroup:
-    return rig.kernel.group("billing", "plant")
+    return rig.kernel.groups.group("billing", "plant")
 
 
 @pytest.mark.parametrize("cold", [False, True])

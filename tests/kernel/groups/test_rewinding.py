@@ -20,13 +20,13 @@ def rig_with_orders(count: int = 10) -> tuple[Rig, Topic]:
 
 
 def rewind(rig: Rig, topic: Topic, offset: int) -> None:
-    rig.kernel.rewind_group("billing", topic, {topic.partition_id(0): offset}, rig.witness, "rewound")
+    rig.kernel.groups.rewind("billing", topic, {topic.partition_id(0): offset}, rig.witness, "rewound")
     rig.run()
     assert rig.witness.stored[-1].token == "rewound"
 
 
 def billing(rig: Rig) -> LeasedGroup:
-    return rig.kernel.group("billing", "orders")
+    return rig.kernel.groups.group("billing", "orders")
 
 
 def numbers(messages: list[Leased]) -> list[int]:
@@ -42,7 +42,7 @@ def test_a_group_goes_back_and_forward(crash: bool) -> None:
         rewind(rig, topic, offset)
         if crash:
             rig.restart()
-        assert rig.kernel.group_offsets("billing", topic) == {topic.partition_id(0): offset}
+        assert rig.kernel.groups.offsets("billing", topic) == {topic.partition_id(0): offset}
         assert numbers(pop(rig, billing(rig))) == list(range(offset, 10))
 
 
@@ -77,27 +77,27 @@ def test_a_rewind_that_cannot_be_changes_nothing() -> None:
                            ({topic.partition_id(0): -1}, OffsetOutOfRange),
                            ({topic.partition_id(0): 0, 99: 0}, UnknownPartition)):
         with pytest.raises(error):
-            rig.kernel.rewind_group("billing", topic, offsets)
+            rig.kernel.groups.rewind("billing", topic, offsets)
     assert billing(rig).ack(handles(held)) == [None] * 3
 
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_deleted_group_begins_anew(crash: bool) -> None:
     rig, topic = rig_with_orders()
-    rig.kernel.define_group("billing", GroupSettings(max_attempts=3))
+    rig.kernel.groups.define("billing", GroupSettings(max_attempts=3))
     group = billing(rig)
     held = pop(rig, group, 6)
     group.ack(handles(held[:2] + held[3:4]))
     rig.run()
-    rig.kernel.delete_group("billing", owner=rig.witness, token="deleted")
+    rig.kernel.groups.delete("billing", owner=rig.witness, token="deleted")
     rig.run()
     assert rig.witness.stored[-1].token == "deleted"
     if crash:
         rig.restart(lose_index=True)
-    assert rig.kernel.groups() == []
-    assert rig.kernel.group_settings("billing") is None
+    assert rig.kernel.groups.all() == []
+    assert rig.kernel.groups.settings("billing") is None
     with pytest.raises(UnknownGroup):
-        rig.kernel.delete_group("billing")
+        rig.kernel.groups.delete("billing")
     assert numbers(pop(rig, billing(rig))) == list(range(10))
     assert billing(rig).settings == GroupSettings()
 
@@ -106,25 +106,25 @@ def test_groups_are_listed_with_what_they_read() -> None:
     rig, topic = rig_with_orders()
     rig.publish("plant/a", b"1")
     pop(rig, billing(rig))
-    pop(rig, rig.kernel.group("billing", "plant"))
-    rig.kernel.define_group("audit", GroupSettings(ordered=True))
-    rig.kernel.commit_offsets("kafka", {topic.partition_id(0): (4, b"")}, rig.witness)
+    pop(rig, rig.kernel.groups.group("billing", "plant"))
+    rig.kernel.groups.define("audit", GroupSettings(ordered=True))
+    rig.kernel.groups.commit_offsets("kafka", {topic.partition_id(0): (4, b"")}, rig.witness)
     rig.run()
     for _ in range(2):
-        assert [(name, settings.kind) for name, settings in rig.kernel.groups()] == [
+        assert [(name, settings.kind) for name, settings in rig.kernel.groups.all()] == [
             ("audit", "leased"), ("billing", "leased"), ("kafka", ASSIGNED)]
-        assert [one.name for one in rig.kernel.group_topics("billing")] == ["orders", "plant"]
-        assert rig.kernel.group_offsets("kafka", topic) == {topic.partition_id(0): 4}
-        assert rig.kernel.groups("elsewhere") == []
+        assert [one.name for one in rig.kernel.groups.topics("billing")] == ["orders", "plant"]
+        assert rig.kernel.groups.offsets("kafka", topic) == {topic.partition_id(0): 4}
+        assert rig.kernel.groups.all("elsewhere") == []
         rig.restart()
 
 
 def text_of(rig: Rig, message: Leased) -> str:
-    return rig.kernel.leasing.handles("/", "billing").encode(message[:3])
+    return rig.kernel.groups.handles("/", "billing").encode(message[:3])
 
 
 def found_by(rig: Rig, text: str) -> object:
-    return rig.kernel.leasing.find("/", "billing", *rig.kernel.leasing.handles("/", "billing").decode(text))
+    return rig.kernel.groups.find("/", "billing", *rig.kernel.groups.handles("/", "billing").decode(text))
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -151,7 +151,7 @@ def test_a_handle_from_before_a_rewind_is_never_good_again(crash: bool) -> None:
 def test_a_handle_of_a_deleted_group_is_not_good_in_one_of_its_name() -> None:
     rig, _ = rig_with_orders(1)
     text = text_of(rig, pop(rig, billing(rig), 1, 60_000)[0])
-    rig.kernel.delete_group("billing")
+    rig.kernel.groups.delete("billing")
     rig.run()
     again = pop(rig, billing(rig), 1, 60_000)
     assert numbers(again) == [0]
@@ -169,7 +169,7 @@ def test_work_begun_before_a_rewind_is_void() -> None:
     group = billing(rig)
     found: list[Leased] = []
     group.pop(10, 1_000, found.extend)
-    rig.kernel.rewind_group("billing", topic, {topic.partition_id(0): 2})
+    rig.kernel.groups.rewind("billing", topic, {topic.partition_id(0): 2})
     rig.run()
     assert numbers(found) == [2]
     rewind(rig, topic, 0)

@@ -30,7 +30,7 @@ def filled(folder: Path) -> Rig:
     rig.publish("quiet/k", b"once")
     for number in range(20):
         rig.publish("busy/k", b"%d" % number + bytes(5_000))
-    rig.kernel.commit_offsets("group", {rig.kernel.place("busy/k").partition_id: (19, b"")}, None)
+    rig.kernel.groups.commit_offsets("group", {rig.kernel.place("busy/k").partition_id: (19, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
     return rig
@@ -76,7 +76,7 @@ def test_a_log_that_lost_its_end_reuses_nothing(tmp_path: Path, lose: Callable[[
         rig.damage.clear()
         rig.restart(lose_index=True)
     assert rig.kernel.topic("quiet") == quiet and rig.kernel.topic("busy") == busy
-    assert rig.kernel.committed("group") == {last[0]: (19, b"")}
+    assert rig.kernel.groups.committed("group") == {last[0]: (19, b"")}
     partition_id, offset, message_id = rig.publish("busy/k", b"new")[0]
     assert partition_id == last[0] and offset > last[1] and message_id > last[2]
     assert rig.publish("quiet/k", b"new")[0][1] >= 1
@@ -91,13 +91,13 @@ def test_a_log_that_lost_its_end_reuses_nothing(tmp_path: Path, lose: Callable[[
 def test_a_group_that_had_read_to_the_end_gets_what_comes_after_a_loss(tmp_path: Path) -> None:
     rig = filled(tmp_path)
     partition_id, offset, _ = rig.publish("busy/k", b"last")[0]
-    rig.kernel.commit_offsets("group", {partition_id: (offset + 1, b"")}, None)
+    rig.kernel.groups.commit_offsets("group", {partition_id: (offset + 1, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
     rig.log.close()
     remove(tmp_path)
     rig.restart()
-    at = rig.kernel.committed("group")[partition_id][0]
+    at = rig.kernel.groups.committed("group")[partition_id][0]
     assert at == offset + 1
     rig.publish("busy/k", b"new")
     assert [record[3] for record in rig.read_partition(partition_id, at)] == [b"new"]
@@ -153,9 +153,9 @@ def test_state_of_a_segment_that_is_lost_is_written_down_again(tmp_path: Path) -
 @pytest.mark.parametrize("rebuilt", [False, True], ids=["index stays", "index is lost later"])
 def test_groups_and_queues_go_on_behind_a_loss(tmp_path: Path, rebuilt: bool) -> None:
     rig = filled(tmp_path)
-    queue = rig.kernel.declare_queue("work")
-    rig.kernel.declare_queue("unused")
-    group = rig.kernel.group("readers", "busy")
+    queue = rig.kernel.groups.declare_queue("work")
+    rig.kernel.groups.declare_queue("unused")
+    group = rig.kernel.groups.group("readers", "busy")
     rig.run()
     taken = pop(rig, group)
     group.ack([one[:3] for one in taken], rig.witness)
@@ -167,11 +167,11 @@ def test_groups_and_queues_go_on_behind_a_loss(tmp_path: Path, rebuilt: bool) ->
     if rebuilt:
         rig.world.advance(5_000)
         rig.restart(lose_index=True)
-    queue, group = rig.kernel.queue("work"), rig.kernel.group("readers", "busy")
-    assert queue is not None and rig.kernel.queue("unused") is not None
+    queue, group = rig.kernel.groups.queue("work"), rig.kernel.groups.group("readers", "busy")
+    assert queue is not None and rig.kernel.groups.queue("unused") is not None
     send(rig, queue, b"three")
     rig.publish("busy/k", b"new")
-    for leased, expected in ((rig.kernel.queue_group(queue), b"three"), (group, b"new")):
+    for leased, expected in ((rig.kernel.groups.queue_group(queue), b"three"), (group, b"new")):
         assert values(pop(rig, leased) or pop(rig, leased))[-1] == expected
 
 

@@ -39,7 +39,7 @@ def test_replay_over_an_index_that_holds_the_newer_topics_already(rig: Rig) -> N
 def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -> None:
     """A crash came after a record was copied, and after its deletion had reached the index, which knew of no copy."""
     partition_id = rig.kernel.place("t/k").partition_id
-    rig.kernel.commit_offsets("g", {partition_id: (5, b"")}, None)
+    rig.kernel.groups.commit_offsets("g", {partition_id: (5, b"")}, None)
     rig.run()
     order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
     rig.kernel.delete_topic("t")
@@ -50,16 +50,16 @@ def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -
     rig.log.sync_kept()
     for lose_index in (False, False, True):
         rig.restart(lose_index=lose_index)
-        assert rig.kernel.committed("g") == {} and dict(rig.kernel.parts.state.scan(Kind.OFFSET)) == {}
+        assert rig.kernel.groups.committed("g") == {} and dict(rig.kernel.parts.state.scan(Kind.OFFSET)) == {}
         rig.world.advance(5_000)
 
 
 def test_a_copy_of_what_was_replaced_meanwhile_is_not_read(rig: Rig) -> None:
     partition_id = rig.kernel.place("t/k").partition_id
-    rig.kernel.commit_offsets("g", {partition_id: (5, b"")}, None)
+    rig.kernel.groups.commit_offsets("g", {partition_id: (5, b"")}, None)
     rig.run()
     order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
-    rig.kernel.commit_offsets("g", {partition_id: (6, b"")}, None)
+    rig.kernel.groups.commit_offsets("g", {partition_id: (6, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
     copy = offset_record("g", partition_id, (5, b""))
@@ -67,7 +67,7 @@ def test_a_copy_of_what_was_replaced_meanwhile_is_not_read(rig: Rig) -> None:
     rig.log.sync_kept()
     for lose_index in (False, False, True):
         rig.restart(lose_index=lose_index)
-        assert rig.kernel.committed("g") == {partition_id: (6, b"")}
+        assert rig.kernel.groups.committed("g") == {partition_id: (6, b"")}
         newest = offset_record("g", partition_id, (6, b""))
         assert dict(rig.kernel.parts.state.scan(Kind.OFFSET)) == {newest.key: newest.value}
         rig.world.advance(5_000)

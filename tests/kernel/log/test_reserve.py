@@ -125,7 +125,7 @@ def test_messages_wait_while_the_reserve_is_given_up_and_acknowledgements_do_not
     with pytest.raises(StorageFull):
         rig.publish("t/k", b"refused", idempotency_key="once")
     partition_id = rig.kernel.place("t/k").partition_id
-    rig.kernel.commit_offsets("group", {partition_id: (1, b"")}, rig.witness, None)
+    rig.kernel.groups.commit_offsets("group", {partition_id: (1, b"")}, rig.witness, None)
     rig.run()
     assert rig.witness.stored[-1].error is None
     assert rig.values("t") == [b"before"]

@@ -27,7 +27,7 @@ def test_a_topic_that_is_gone_says_nothing() -> None:
 def test_groups_over_a_topic_are_given_no_expired_messages() -> None:
     rig = Rig()
     rig.kernel.create_topic("t", partitions=1, settings=TopicSettings(message_ttl_ms=1_000))
-    group = rig.kernel.group("g", "t")
+    group = rig.kernel.groups.group("g", "t")
     rig.publish("t/k", b"old")
     rig.world.advance(2_000)
     rig.publish("t/k", b"new")

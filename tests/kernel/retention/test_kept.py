@@ -153,7 +153,7 @@ def test_what_is_kept_of_a_deleted_topic_goes() -> None:
 
 def test_nothing_new_is_owed_once_kept_bytes_is_reached() -> None:
     rig = new_rig(kept_bytes=2 * SEGMENT_BYTES)
-    queue = rig.kernel.declare_queue("q", QueueSettings())
+    queue = rig.kernel.groups.declare_queue("q", QueueSettings())
     rig.run()
     placement = rig.kernel.place_queue(queue)
     stored = 0
@@ -171,7 +171,7 @@ def test_nothing_new_is_owed_once_kept_bytes_is_reached() -> None:
 
 def test_a_queue_outlives_the_log_and_is_consumed_from_what_is_kept() -> None:
     rig = new_rig()
-    queue = rig.kernel.declare_queue("q", QueueSettings())
+    queue = rig.kernel.groups.declare_queue("q", QueueSettings())
     rig.run()
     placement = rig.kernel.place_queue(queue)
     for i in range(20):
@@ -180,9 +180,9 @@ def test_a_queue_outlives_the_log_and_is_consumed_from_what_is_kept() -> None:
     turn_over(rig)
     for lose_index in (False, True):
         rig.restart(lose_index=lose_index)
-        queue = rig.kernel.queue("q")
+        queue = rig.kernel.groups.queue("q")
         assert queue is not None
-        group = rig.kernel.queue_group(queue)
+        group = rig.kernel.groups.queue_group(queue)
         leased: list[Leased] = []
         group.pop(10, 60_000, leased.extend)
         rig.run()
@@ -198,7 +198,7 @@ def test_a_queue_outlives_the_log_and_is_consumed_from_what_is_kept() -> None:
 def play(disk: SimDisk, store: SimStore) -> Rig:
     """One entry of a queue, one leased one, one delay, one retained value, and the log turns over them."""
     rig = new_rig(disk, store)
-    queue = rig.kernel.declare_queue("q", QueueSettings())
+    queue = rig.kernel.groups.declare_queue("q", QueueSettings())
     rig.publish("plant/a", b"retained", attributes=RETAIN | 2)
     rig.kernel.append([(rig.kernel.place_queue(queue), b"light", b"\0", 2, 0)], None)
     rig.publish("t/k", b"0", b"leased", b"2")
@@ -216,9 +216,9 @@ def check(rig: Rig, partition_id: int) -> None:
     assert not isinstance(pages[0], StorageFailed)
     assert [one.what.value for one in pages[0][0] if isinstance(one.what, Pending)] == [b"delayed"]
     found: list[Leased] = []
-    queue = rig.kernel.queue("q")
+    queue = rig.kernel.groups.queue("q")
     assert queue is not None
-    rig.kernel.queue_group(queue).pop(10, 1, found.extend)
+    rig.kernel.groups.queue_group(queue).pop(10, 1, found.extend)
     rig.run()
     rig.world.advance(1_000)
     assert [one[6] for one in found] == [b"light"]

@@ -90,13 +90,13 @@ def test_state_outlives_the_segments_it_was_written_to(lose_index: bool) -> None
     topic = rig.kernel.create_topic("t", partitions=2, settings=TopicSettings(max_message_bytes=9_999))
     rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"first", ())], 7, 0), rig.witness)
     once = rig.publish("t/once", b"v", idempotency_key="key")
-    rig.kernel.commit_offsets("g", {topic.partition_id(1): (5, b"meta")}, rig.witness)
+    rig.kernel.groups.commit_offsets("g", {topic.partition_id(1): (5, b"meta")}, rig.witness)
     turn_over(rig)
     turn_over(rig)
     assert rig.log.segments()[0].base > 0 and rig.log.kept_segments()
     rig.restart(lose_index=lose_index)
     assert rig.kernel.topic("t") == topic
-    assert rig.kernel.committed("g") == {topic.partition_id(1): (5, b"meta")}
+    assert rig.kernel.groups.committed("g") == {topic.partition_id(1): (5, b"meta")}
     assert rig.publish("t/once", b"v", idempotency_key="key") == once
     rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", b"first", ())], 7, 0), rig.witness, "repeat")
     rig.run()
@@ -121,12 +121,13 @@ def test_more_live_state_than_may_be_kept_is_kept_all_the_same() -> None:
     rig = rig_with(retention_bytes=2 * SEGMENT_BYTES, kept_bytes=SEGMENT_BYTES)
     partition_ids = [rig.kernel.place(f"t{n}/k").partition_id for n in range(200)]
     for n, partition_id in enumerate(partition_ids):
-        rig.kernel.commit_offsets("g" * 100, {partition_id: (n, b"m" * 200)}, None)
+        rig.kernel.groups.commit_offsets("g" * 100, {partition_id: (n, b"m" * 200)}, None)
         rig.run()
     turn_over(rig)
     assert rig.kernel._retention.kept_over_limit
     rig.restart(lose_index=True)
-    assert [rig.kernel.committed("g" * 100)[partition_id][0] for partition_id in partition_ids] == list(range(200))
+    committed = rig.kernel.groups.committed("g" * 100)
+    assert [committed[partition_id][0] for partition_id in partition_ids] == list(range(200))
 
 
 def test_kept_segments_with_nothing_alive_are_dropped() -> None:
@@ -134,18 +135,18 @@ def test_kept_segments_with_nothing_alive_are_dropped() -> None:
     partition_id = positions_of(rig, "t/k")
     for n in range(6):
         for group in range(20):
-            rig.kernel.commit_offsets(f"{group}", {partition_id: (n, b"m" * 1_000)}, None)
+            rig.kernel.groups.commit_offsets(f"{group}", {partition_id: (n, b"m" * 1_000)}, None)
         turn_over(rig, 25)
     kept = rig.log.kept_segments()
     assert kept[-1].end - KEPT_BASE > 6 * SEGMENT_BYTES > 2 * sum(segment.size_bytes for segment in kept)
     rig.restart(lose_index=True)
-    assert {rig.kernel.committed(f"{group}")[partition_id][0] for group in range(20)} == {5}
+    assert {rig.kernel.groups.committed(f"{group}")[partition_id][0] for group in range(20)} == {5}
 
 
 def test_deleted_keys_do_not_come_back_when_the_index_is_built_anew() -> None:
     rig = rig_with(retention_bytes=2 * SEGMENT_BYTES, idempotency_ms=600_000)
     rig.publish("t/k", b"v", idempotency_key="key")
-    rig.kernel.commit_offsets("g", {positions_of(rig, "t/k"): (1, b"")}, None)
+    rig.kernel.groups.commit_offsets("g", {positions_of(rig, "t/k"): (1, b"")}, None)
     turn_over(rig)
     rig.kernel.delete_topic("t")
     rig.world.advance(600_000)
@@ -153,5 +154,5 @@ def test_deleted_keys_do_not_come_back_when_the_index_is_built_anew() -> None:
     turn_over(rig)
     for lose_index in (False, True):
         rig.restart(lose_index=lose_index)
-        assert rig.kernel.topic("t") is None and rig.kernel.committed("g") == {}
+        assert rig.kernel.topic("t") is None and rig.kernel.groups.committed("g") == {}
         assert not rig.kernel.parts.window._answers

@@ -116,7 +116,7 @@ def test_topic_key_and_queue_that_were_asked_for_are_kept(rig: ScheduleRig) -> N
 
 
 def test_queues_get_theirs_alone_and_by_reference(rig: ScheduleRig) -> None:
-    jobs = rig.kernel.declare_queue("jobs", QueueSettings(priorities=3))
+    jobs = rig.kernel.groups.declare_queue("jobs", QueueSettings(priorities=3))
     rig.kernel.schedule([(rig.kernel.place_queue(jobs, 2, b"k"), b"alone", b"\0", 2, 0),
                          (rig.kernel.place_routed("t/k", (jobs.partition_id(1),)), b"too", b"\0", 2, 0),
                          rig.message("$queue/jobs", b"named")], [When(rig.now_ms + 10)] * 3, rig.witness)
@@ -129,9 +129,9 @@ def test_queues_get_theirs_alone_and_by_reference(rig: ScheduleRig) -> None:
 
 
 def test_what_is_for_a_queue_that_is_gone_goes_to_unrouted(rig: ScheduleRig) -> None:
-    jobs = rig.kernel.declare_queue("jobs")
+    jobs = rig.kernel.groups.declare_queue("jobs")
     rig.later("$queue/jobs", (100, b"v"))
-    rig.kernel.delete_queue(jobs)
+    rig.kernel.groups.delete_queue(jobs)
     rig.advance(100)
     assert [(record[2], record[3]) for record in rig.read("unrouted")] == [(b"$queue/jobs", b"v")]
 

@@ -51,7 +51,7 @@ class Shelf:
     def commit(self, group: str, topic: str, offset: int) -> None:
         found = self.rig.kernel.topic(topic)
         assert found is not None
-        self.rig.kernel.commit_offsets(group, {found.partition_id(0): (offset, b"")}, None)
+        self.rig.kernel.groups.commit_offsets(group, {found.partition_id(0): (offset, b"")}, None)
         self.rig.run()
 
     def rows(self, statement: str) -> list[tuple[object, ...]]:

@@ -101,7 +101,7 @@ def test_the_records_of_an_opened_batch_are_placed_over_many_turns_and_nothing_o
     rig = Rig()
     topic = rig.kernel.create_topic("plant", partitions=1, settings=TopicSettings(compact=not bound))
     if bound:
-        rig.kernel.bind("plant/#", rig.kernel.declare_queue("all"))
+        rig.kernel.groups.bind("plant/#", rig.kernel.groups.declare_queue("all"))
     rig.run()
     partition_id = topic.partition_id(0)
     rig.kernel._appending.batches.validating.slices.slice_ms = 0

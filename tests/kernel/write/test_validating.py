@@ -324,8 +324,8 @@ def test_records_are_opened_once_for_everybody_who_needs_them(large: bool, monke
     partition_id = partition_of(rig, compact=True, interpret_headers=True)
     witness = Witness()
     rig.kernel.subscribe("t/#", witness, 1)
-    queue = rig.kernel.declare_queue("q")
-    rig.kernel.bind("t/#", queue)
+    queue = rig.kernel.groups.declare_queue("q")
+    rig.kernel.groups.bind("t/#", queue)
     rig.run()
     times: list[int] = []
 
