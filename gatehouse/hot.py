@@ -16,6 +16,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.amqp.codec",
     "gatehouse.gateways.amqp.unacked",
     "gatehouse.gateways.connections.connection",
+    "gatehouse.gateways.connections.receiving",
     "gatehouse.gateways.connections.unsent",
     "gatehouse.gateways.http.deciding",
     "gatehouse.gateways.http.direct",

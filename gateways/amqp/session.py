@@ -20,6 +20,7 @@ from gatehouse.gateways.amqp.identity import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.sending import AmqpSender
+from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -76,20 +77,19 @@ class AmqpSession:
         self.identity = Identity(services.admission, link, self)
         self.channels = Channels(self)
         self.flow = services.admission.trace.flow(DOOR_NAME)
-        self._parts: list[bytes] = []                      # of the frame that is not all there yet
-        self._parts_bytes = 0
-        self._needed_bytes = 0
+        self._received = ReceiveBuffer()
+        self._timers = Timers(link)
+        self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
+        self._opening = self._timers.add(self._on_late)    # and once it is closing: when it must be closed
+        self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
+        self._blocking = self._timers.add(self._tell_blocked)          # when a client is told that it is not read
         self._heard_ms = services.now_ms()
-        self._opened_by_ms = self._heard_ms + config.handshake_timeout_ms      # and once it is closing: closed by then
-        self._beat_ms = 0                                  # when the next heartbeat leaves
-        self._paused_until_ms = 0
-        self._holds = 0                                    # decisions under way: nothing behind one is confirmed before
-        self._congested_ms = 0                             # since when publishes are not read
-        self._blocked = False
+        self._congested = False                            # publishes are not read
+        self._blocked = False                              # and the client knows
         self._stopping = False
         self._closing: Closing | None = None               # once connection.close was sent
         self._reason = ""                                  # of the end, then
-        link.wake_at(self._opened_by_ms)
+        self._opening.at(self._heard_ms + config.handshake_timeout_ms)
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
 
@@ -98,13 +98,9 @@ class AmqpSession:
         if self._closing is not None:
             self._take_goodbye(self._closing, data)
             return
-        if self._parts:
-            self._parts.append(data)
-            self._parts_bytes += len(data)
-            if self._parts_bytes < self._needed_bytes:
-                return
-            data = b"".join(self._parts)
-            self._parts = []
+        data = self._received.take(data)
+        if not data:
+            return
         try:
             self._take_frames(data)
             self.channels.finish_turn()
@@ -119,12 +115,12 @@ class AmqpSession:
                 self._end("protocol_header: this is not AMQP 0-9-1")
                 return
             if len(data) < 8:
-                self._keep_rest(data, 0, 8)
+                self._received.keep(data, 0, 8)
                 return
             pos = self._start()
         slow_steps = 0
         channels = self.channels
-        while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._holds:
+        while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._pacer.is_held:
             channel = channels.open.get(data[pos + 1:pos + 3])
             if channel is not None and channel.publishing.content is None:
                 self.sender.refresh()
@@ -147,7 +143,7 @@ class AmqpSession:
                 break
             slow_steps += 1
             if slow_steps > SLOW_STEPS_PER_TURN:
-                self._pause_until(self._heard_ms)
+                self._pacer.pause_until(self._heard_ms)
                 needed = 0
                 break
             try:
@@ -158,19 +154,12 @@ class AmqpSession:
         if self._closing is not None:
             self._take_goodbye(self._closing, data[pos:])  # which it may have sent before it heard of ours
         elif self._state is not State.ENDED:
-            self._keep_rest(data, pos, needed)
+            self._received.keep(data, pos, needed)
 
     def _start(self) -> int:
         self._state = State.START
         self._write_method(0, login.encode_start(self._services.hub_name, self._link.certificate))
         return len(login.PROTOCOL_HEADER)
-
-    def _keep_rest(self, data: bytes, pos: int, needed_bytes: int) -> None:
-        if pos < len(data):
-            rest = data[pos:]
-            self._parts = [rest]
-            self._parts_bytes = len(rest)
-            self._needed_bytes = needed_bytes
 
     def _take_frame(self, data: bytes, pos: int, size: int) -> None:
         """One whole frame. Raises AmqpError for what ends the connection."""
@@ -225,21 +214,21 @@ class AmqpSession:
         self._capabilities = login.client_capabilities(arguments["client_properties"])
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
         self._state = State.CHECKING  # decision 91
-        self._link.pause()
+        self._pacer.hold()
         self.identity.check(arguments, self._on_login, lambda: self._state is not State.CHECKING or self._link.gone)
 
     def _on_login(self, answer: Principal | NotAuthenticated) -> None:
         if self._state is not State.CHECKING:
             return
-        self._link.resume()
+        self._pacer.release()
         self._state = State.TUNE
         if not isinstance(answer, NotAuthenticated):
             self.identity.take_seat(answer)
             self._write_method(0, login.encode_tune(self._config))
         else:
             self._refuse_login(answer)
-        if self._parts:
-            self.handle_data(b"")
+        if self._received.held_bytes:
+            self._take_rest()
 
     def _refuse_login(self, why: NotAuthenticated) -> None:
         reason = f"connect_refused: {self.identity.attempt}: {why}"
@@ -255,9 +244,9 @@ class AmqpSession:
         self.rights = AmqpRights(self._services.admission, self.identity.principal, self.vhost, self, self._link.peer)
         self.sender = AmqpSender(self.broker, self._services, self.vhost, self.rights, self.note_not_honoured)
         self._state = State.OPEN
+        self._opening.at(0)
         if self._heartbeat_ms:
-            self._beat_ms = self._now_ms() + self._heartbeat_ms // 2
-        self._wake()
+            self._beating.at(self._now_ms() + self._heartbeat_ms // 2)
         self._write_method(0, encode_method("connection.open-ok"))
 
     def _update_secret(self, secret: bytes) -> None:
@@ -308,11 +297,11 @@ class AmqpSession:
         size_bytes = sum([len(message[1] or b"") for message in messages])
         wait_ms = self._services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
         if wait_ms:
-            self._pause_until(self._heard_ms + wait_ms)
-        if self._kernel.congested and not self._congested_ms:
-            self._congested_ms = self._heard_ms
+            self._pacer.pause_until(self._heard_ms + wait_ms)
+        if self._kernel.congested and not self._congested:
+            self._congested = True
             self._kernel.on_relief(self._on_relief)
-            self._wake()
+            self._blocking.at(self._heard_ms + self._config.blocked_after_ms)
 
     @property
     def unsent_max(self) -> int:
@@ -345,32 +334,25 @@ class AmqpSession:
     # --- back-pressure -----------------------------------------------------------------------------------------------
 
     def _on_relief(self) -> None:
-        self._congested_ms = 0
+        self._congested = False
+        self._blocking.at(0)
         if self._blocked and self._state is State.OPEN:
             self._blocked = False
             self._write_method(0, encode_method("connection.unblocked"))
 
-    def _tell_blocked(self) -> None:
+    def _tell_blocked(self, now_ms: int) -> None:
         self._blocked = True
         if login.WANTS_BLOCKED in self._capabilities:
             self._write_method(0, encode_method("connection.blocked", reason="the disk is slower than its publishers"))
 
-    def _pause_until(self, when_ms: int) -> None:
-        """Read nothing and do nothing for this client until then."""
-        self._paused_until_ms = max(self._paused_until_ms, when_ms, 1)
-        self._link.pause()
-        self._wake()
-
     def hold(self) -> None:
         """Take nothing more of what has come until `go_on`, which is called as often."""
-        self._holds += 1
-        self._link.pause()
+        self._pacer.hold()
 
     def go_on(self) -> None:
         """Take what has come again, later in this turn or in another: whoever held may be in the middle of a frame."""
-        self._holds -= 1
-        if not self._holds and self._state is State.OPEN:
-            self._pause_until(self._now_ms())
+        if self._state is State.OPEN:
+            self._pacer.go_on(self._now_ms())
             self.on_settled()
 
     def handle_drained(self) -> None:
@@ -378,32 +360,14 @@ class AmqpSession:
 
     # --- time --------------------------------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
-        if self._state is State.ENDED:
-            return
-        wishes = [self._paused_until_ms, self._beat_ms]
-        if self._state is not State.OPEN:
-            wishes.append(self._opened_by_ms)
-        if self._congested_ms and not self._blocked:
-            wishes.append(self._congested_ms + self._config.blocked_after_ms)
-        self._link.wake_at(min([wish for wish in wishes if wish], default=0))
-
     def handle_timer(self, now_ms: int) -> None:
-        if self._state is State.ENDED:
-            return
-        if self._paused_until_ms and now_ms >= self._paused_until_ms:
-            self._paused_until_ms = 0
-            if not self._holds:
-                self._link.resume()
-            self.handle_data(b"")                          # what was left of the last turn
-        if self._state is not State.OPEN and now_ms >= self._opened_by_ms:
-            self._end("handshake_timeout" if self._closing is None else "close_timeout: " + self._reason)
-            return
-        if self._beat_ms and now_ms >= self._beat_ms:
-            self._beat(now_ms)
-        if self._congested_ms and not self._blocked and now_ms >= self._congested_ms + self._config.blocked_after_ms:
-            self._tell_blocked()
-        self._wake()
+        self._timers.handle_timer(now_ms)
+
+    def _take_rest(self) -> None:
+        self.handle_data(b"")
+
+    def _on_late(self, now_ms: int) -> None:
+        self._end("handshake_timeout" if self._closing is None else "close_timeout: " + self._reason)
 
     def _beat(self, now_ms: int) -> None:
         """Send a heartbeat, or end the connection where nothing came for two intervals (and the hub was reading). Any
@@ -412,11 +376,11 @@ class AmqpSession:
             self._end("heartbeat_timeout: nothing came for two intervals")
             return
         self._link.write(codec.HEARTBEAT_FRAME)
-        self._beat_ms = now_ms + self._heartbeat_ms // 2
+        self._beating.at(now_ms + self._heartbeat_ms // 2)
 
     def _is_not_read(self) -> bool:
         """Whether the hub itself may be the reason that nothing was heard."""
-        return bool(self._paused_until_ms or self._holds or self._kernel.congested or self._link.unsent_bytes)
+        return bool(self._pacer.waits or self._kernel.congested or self._link.unsent_bytes)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -438,11 +402,10 @@ class AmqpSession:
         self._write_method(0, encode_method("connection.close", code=error.code, text=error.reply_text,
                                             class_id=class_id, method_id=method_id))
         self._closing = Closing(self._now_ms(), silence_ms)
-        self._opened_by_ms = self._closing.ends_ms
-        self._beat_ms = self._paused_until_ms = self._congested_ms = 0
-        self._parts = []
+        self._timers.stop()
+        self._opening.at(self._closing.ends_ms)
+        self._received.clear()
         self._link.resume()
-        self._wake()
 
     def _close_asked(self) -> None:
         self.channels.finish_turn()
@@ -452,8 +415,7 @@ class AmqpSession:
 
     def _take_goodbye(self, closing: Closing, data: bytes) -> None:
         if not closing.is_answered(data, self._heard_ms):
-            self._opened_by_ms = closing.ends_ms
-            self._wake()
+            self._opening.at(closing.ends_ms)
         else:
             if closing.asked_too:
                 self._write_method(0, encode_method("connection.close-ok"))
@@ -472,7 +434,7 @@ class AmqpSession:
             self._link.pause()
 
     def _is_settled(self) -> bool:
-        return not self._holds and all(channel.settled for channel in self.channels)
+        return not self._pacer.is_held and all(channel.settled for channel in self.channels)
 
     def _finish_stopping(self) -> None:
         self._stopping = False
@@ -484,11 +446,13 @@ class AmqpSession:
             login.log_end(self._link.peer, self._reason)
         self._release()
         self._state = State.ENDED
+        self._timers.stop()
 
     def _end(self, reason: str) -> None:
         if self._state is not State.ENDED:
             self._release()
             self._state = State.ENDED
+            self._timers.stop()
             self._link.close(reason)
 
     def _release(self) -> None:

@@ -20,9 +20,10 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from gatehouse.gateways.connections.receiving import ReceiveBuffer
+
 PRODUCE_FLEXIBLE: Final = 9
 SMALLEST_REQUEST: Final = 8          # a header without its client id
-SMALL_PART_BYTES: Final = 8192       # parts of an unfinished frame are merged up to this, so their number is bounded
 
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AND_ID: Final = struct.Struct(">ii")
@@ -156,57 +157,46 @@ def encode_count(count: int, flexible: bool) -> bytes:
 # ---- frames ---------------------------------------------------------------------------------------------------------
 
 class RequestReader:
-    """Cuts what the peer sends into frames. Holds at most one unfinished frame and what came behind it."""
+    """Cuts what the peer sends into frames. Holds at most one unfinished frame, or what came behind the last that was
+    asked for."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.min_frame_bytes = SMALLEST_REQUEST
-        self.buffer = b""
-        self.at = 0                        # the next frame begins here
-        self.parts: list[bytes] = []       # what came after `buffer`
-        self.parts_bytes = 0
+        self._received = ReceiveBuffer()
+        self._data = b""                   # what is cut into frames
+        self._at = 0                       # the next one begins here
 
     def feed(self, data: bytes) -> None:
-        if self.at == len(self.buffer):
-            self.buffer = data
-            self.at = 0
-            return
-        self.parts_bytes += len(data)
-        parts = self.parts
-        if parts and len(parts[-1]) + len(data) <= SMALL_PART_BYTES:
-            parts[-1] += data
+        if self._at < len(self._data):     # frames wait that nobody has asked for
+            self._received.keep(self._data, self._at)
+            self._received.add(data)
+            self._data = b""
         else:
-            parts.append(data)
+            self._data = self._received.take(data)
+        self._at = 0
 
     def next_frame(self) -> Frame | None:
         """The next whole frame, or None until more has come. Raises Malformed on a size that cannot be."""
-        here = len(self.buffer) - self.at
-        if here < 4:
-            if here + self.parts_bytes < 4:
-                return None
-            self._join()
-            here = len(self.buffer)
-        size: int = _SIZE.unpack_from(self.buffer, self.at)[0]
-        if size < self.min_frame_bytes or size > self.max_frame_bytes:
-            raise Malformed(f"a request of {size} bytes; at most {self.max_frame_bytes} are taken")
-        if here < size + 4:
-            if here + self.parts_bytes < size + 4:
-                return None
-            self._join()
-        start = self.at + 4
-        self.at = start + size
-        return self.buffer, start, self.at
+        if self._at == len(self._data):
+            self._data, self._at = self._received.take(b""), 0
+        data, at = self._data, self._at
+        needed_bytes = 4
+        if len(data) - at >= 4:
+            size: int = _SIZE.unpack_from(data, at)[0]
+            if size < self.min_frame_bytes or size > self.max_frame_bytes:
+                raise Malformed(f"a request of {size} bytes; at most {self.max_frame_bytes} are taken")
+            needed_bytes = size + 4
+        if len(data) - at < needed_bytes:
+            self._received.keep(data, at, needed_bytes)
+            self._data, self._at = b"", 0
+            return None
+        self._at = at + needed_bytes
+        return data, at + 4, self._at
 
     def held_bytes(self) -> int:
         """How much has come and is not yet handed out."""
-        return len(self.buffer) - self.at + self.parts_bytes
-
-    def _join(self) -> None:
-        self.parts.insert(0, self.buffer[self.at:])
-        self.buffer = b"".join(self.parts)
-        self.at = 0
-        self.parts = []
-        self.parts_bytes = 0
+        return len(self._data) - self._at + self._received.held_bytes
 
 
 def decode_header(data: bytes, at: int, end: int) -> tuple[int, int, int, bytes | None, int]:

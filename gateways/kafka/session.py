@@ -24,6 +24,7 @@ from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.connections.receiving import Silence, Timers
 from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version
@@ -75,22 +76,21 @@ class KafkaSession:
         self._paused = False
         self._closed = False
         self._last_reason = ""                       # why to close once every answer has left
-        self._held_until_ms = 0                      # when to call what is held
+        self._timers = timers = Timers(link)
+        self._throttle = timers.add(self._go_on)     # when requests are dispatched again
+        self._next_turn = timers.add(self._go_on)    # when to go on, if this turn ended before everything was handled
+        self._login_end = timers.add(self._on_no_login)                # of a login, or of the wait for a first request
+        self._silence = Silence(timers, self._on_silence, self._is_busy)
+        self._session_end = timers.add(self._on_session_end)           # when this client must have logged in again
+        self._holding = timers.add(self._release)    # when to call what is held
         self._held: Callable[[], None] | None = None
-        self._login_by_ms = 0                        # when a login must be done, or a first request here; 0: either is
-        self._heard_ms = services.now_ms()
-        self._idle_check_ms = 0                      # when to look whether the client says anything, 0: never
-        self._session_ends_ms = 0                    # when this client must have logged in again, 0: never
+        self._request_timer = timers.add(self._ring)                   # when the oldest request wants `on_timer`
+        self._on_timer: Callable[[], None] | None = None
         self._stopping = False
         self._spent_bytes = 0                        # of this turn
-        self._throttled_until_ms = 0
-        self._next_turn_ms = 0                       # when to go on, if this turn ended before everything was handled
-        self._wake_ms = 0                            # when the oldest request wants `on_timer`
-        self._on_timer: Callable[[], None] | None = None
         if not self.admission.allow_anonymous:
             self._reader.max_frame_bytes = min(config.max_request_bytes, MAX_TOKEN_BYTES)
-        if config.idle_timeout_ms:
-            self._idle_check_ms = self._heard_ms + config.idle_timeout_ms
+        self._silence.expect(services.now_ms(), config.idle_timeout_ms)
         self.login_began()
 
     # ---- what the connection calls
@@ -98,7 +98,7 @@ class KafkaSession:
     def handle_data(self, data: bytes) -> None:
         if self._closed or self._stopping:
             return
-        self._heard_ms = self.services.now_ms()
+        self._silence.hear(self.services.now_ms())
         self._reader.feed(data)
         self._turn()
 
@@ -106,28 +106,12 @@ class KafkaSession:
         self._turn()
 
     def handle_timer(self, now_ms: int) -> None:
-        if self._throttled_until_ms <= now_ms:
-            self._throttled_until_ms = 0
-        if self._next_turn_ms <= now_ms:
-            self._next_turn_ms = 0
-        if self._login_by_ms and self._login_by_ms <= now_ms:
-            self.close("login_timeout: no login, or no request, came in time")
-            return
-        if self._idle_check_ms and self._idle_check_ms <= now_ms and self._is_idle(now_ms):
-            self.close("idle_timeout: the client has asked for nothing")
-            return
-        if self._session_ends_ms and self._session_ends_ms <= now_ms:
-            self.close("session_expired: the client did not log in again in time")
-            return
-        if self._held_until_ms and self._held_until_ms <= now_ms:
-            self._release()
-        if self._wake_ms and self._wake_ms <= now_ms:
-            self._ring()
-        self._arm()
+        self._timers.handle_timer(now_ms)
         self._turn()
 
     def handle_closed(self) -> None:
         self._closed = True
+        self._timers.stop()
         if self._registration is not None:
             self._registration.leave()
         waiting, self._waiting = self._waiting, deque()
@@ -139,7 +123,7 @@ class KafkaSession:
         """Answers what is in flight: a fetch with what there is, a produce when it is stored. Then closes."""
         self._stopping = True
         self.link.pause()
-        self._ring()
+        self._ring(0)
         self._turn()
 
     def describe(self) -> dict[str, Any]:
@@ -188,13 +172,12 @@ class KafkaSession:
 
     def wake_at(self, when_ms: int, on_timer: Callable[[], None] | None) -> None:
         """Call `on_timer` once at that time, or when the hub stops; for the oldest request alone. 0 cancels."""
-        self._wake_ms, self._on_timer = when_ms, on_timer
-        self._arm()
+        self._on_timer = on_timer
+        self._request_timer.at(when_ms)
 
     def throttle(self, delay_ms: int) -> None:
         """Dispatch nothing for that long."""
-        self._throttled_until_ms = max(self._throttled_until_ms, self.services.now_ms() + delay_ms)
-        self._arm()
+        self._throttle.at(max(self._throttle.when_ms, self.services.now_ms() + delay_ms))
 
     def close_when_sent(self, reason: str) -> None:
         """Dispatch nothing more, and close once what was dispatched has its answers."""
@@ -203,20 +186,20 @@ class KafkaSession:
 
     def login_began(self) -> None:
         """A login has begun, and must be done in time."""
-        self._login_by_ms = self.services.now_ms() + self.config.login_timeout_ms
-        self._arm()
+        self._login_end.at(self.services.now_ms() + self.config.login_timeout_ms)
 
     def after(self, delay_ms: int, then: Callable[[], None]) -> None:
         """Call once, then; one at a time, since a login has one message at a time. Never where the client has gone."""
         if not delay_ms:
             then()
             return
-        self._held_until_ms, self._held = self.services.now_ms() + delay_ms, then
-        self._arm()
+        self._held = then
+        self._holding.at(self.services.now_ms() + delay_ms)
 
     def lifetime_ms(self) -> int:
         """How long the login is good (KIP-368); 0: no end is known."""
-        return max(0, self._session_ends_ms - self.services.now_ms()) if self._session_ends_ms else 0
+        ends_ms = self._session_end.when_ms
+        return max(0, ends_ms - self.services.now_ms()) if ends_ms else 0
 
     def audit(self, action: str, details: Mapping[str, object]) -> None:
         """Say on the audit topic what this client has changed."""
@@ -231,7 +214,7 @@ class KafkaSession:
 
     def on_rights_changed(self) -> None:
         """Every request asks anew: a fetch that waits looks again."""
-        self._ring()
+        self._ring(0)
 
     def close(self, reason: str) -> None:
         if not self._closed:
@@ -245,7 +228,7 @@ class KafkaSession:
         if self._busy or self._closed:
             return
         self._busy = True
-        if not self._next_turn_ms:
+        if not self._next_turn.when_ms:
             self._spent_bytes = 0
         try:
             self._send_done()
@@ -263,7 +246,7 @@ class KafkaSession:
         finally:
             self._busy = False
         if not self._closed:
-            if self._spent_bytes >= TURN_BYTES and not self._next_turn_ms:
+            if self._spent_bytes >= TURN_BYTES and not self._next_turn.when_ms:
                 self._end_turn()
             self._set_paused(self._is_full())
             if not self._waiting and (self._stopping or self._last_reason):
@@ -272,14 +255,13 @@ class KafkaSession:
     def _end_turn(self) -> None:
         """This turn has done enough: what is left, if anything, comes with the next."""
         if self._reader.held_bytes() or self._waiting and self._waiting[0].on_turn is not None:
-            self._next_turn_ms = self.services.now_ms() + 1
-            self._arm()
+            self._next_turn.at(self.services.now_ms() + 1)
         else:
             self._spent_bytes = 0
 
     def _is_full(self) -> bool:
         """Whether nothing more may be dispatched."""
-        return (len(self._waiting) >= self.config.max_in_flight or self._stopping or self._throttled_until_ms > 0
+        return (len(self._waiting) >= self.config.max_in_flight or self._stopping or self._throttle.when_ms > 0
                 or self._asking or self.login.checking or self._last_reason != "" or not self._may_answer())
 
     def _may_answer(self) -> bool:
@@ -339,8 +321,8 @@ class KafkaSession:
         if api not in BEFORE_LOGIN and self.login.under_way:
             raise Malformed(f"{api.name} during SASL authentication")
         self._waiting.append(request)
-        if self._login_by_ms and self.admission.allow_anonymous and not self.login.under_way:
-            self._login_by_ms = 0                      # it speaks, and need not say who it is
+        if self._login_end.when_ms and self.admission.allow_anonymous and not self.login.under_way:
+            self._login_end.at(0)                      # it speaks, and need not say who it is
         if api in BEFORE_LOGIN or self._principal is not None:
             api.dispatch(request)
         else:
@@ -375,17 +357,12 @@ class KafkaSession:
             before.leave()
         self._principal = principal
         self._reader.max_frame_bytes = self.config.max_request_bytes
-        self._login_by_ms = 0
-        self._session_ends_ms = self._end_of_session(principal)
-        self._arm()
+        self._login_end.at(0)
+        self._session_end.at(self._end_of_session(principal))
 
-    def _is_idle(self, now_ms: int) -> bool:
-        """Whether the client has said nothing for too long; sets when to look again. One that waits for an answer, or
-        is not read, is not idle."""
-        idle_ms = self.config.idle_timeout_ms
-        since_ms = now_ms if self._waiting or self._is_full() else self._heard_ms
-        self._idle_check_ms = since_ms + idle_ms
-        return self._idle_check_ms <= now_ms
+    def _is_busy(self) -> bool:
+        """Whether it may be our doing that the client says nothing: it waits for an answer, or is not read."""
+        return bool(self._waiting) or self._is_full()
 
     def _end_of_session(self, principal: Principal) -> int:
         """When to have logged in again; 0: never."""
@@ -397,18 +374,27 @@ class KafkaSession:
         wishes = [now_ms + left_ms if left_ms else 0, now_ms + most_ms if most_ms else 0]
         return min([wish for wish in wishes if wish], default=0)
 
-    def _release(self) -> None:
-        held, self._held, self._held_until_ms = self._held, None, 0
+    # ---- time
+
+    def _go_on(self, now_ms: int) -> None:
+        """Called when a pause is over: the turn that follows takes what has come."""
+
+    def _on_no_login(self, now_ms: int) -> None:
+        self.close("login_timeout: no login, or no request, came in time")
+
+    def _on_silence(self) -> None:
+        self.close("idle_timeout: the client has asked for nothing")
+
+    def _on_session_end(self, now_ms: int) -> None:
+        self.close("session_expired: the client did not log in again in time")
+
+    def _release(self, now_ms: int) -> None:
+        held, self._held = self._held, None
         if held is not None:
             held()
 
-    def _ring(self) -> None:
-        on_timer, self._on_timer, self._wake_ms = self._on_timer, None, 0
+    def _ring(self, now_ms: int) -> None:
+        on_timer, self._on_timer = self._on_timer, None
+        self._request_timer.at(0)
         if on_timer is not None:
             on_timer()
-
-    def _arm(self) -> None:
-        wishes = (self._wake_ms, self._throttled_until_ms, self._next_turn_ms, self._login_by_ms, self._session_ends_ms,
-                  self._held_until_ms, self._idle_check_ms)
-        due = [when_ms for when_ms in wishes if when_ms]
-        self.link.wake_at(min(due) if due else 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
 from gatehouse.gateways.mqtt import mapping, packets
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
 from gatehouse.gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
@@ -53,7 +54,6 @@ class MqttSession:
         self._outbox: Outbox | None = None
         self._principal: Principal | None = None           # as it logged in, whatever its client id
         self._registration: Registration | None = None
-        self._checking = False                             # CONNECT has come, admission has not said yet
         self._tenant = ""
         self._client_id = ""
         self._wanted_id = ""                               # the same, unless it was given one
@@ -62,35 +62,26 @@ class MqttSession:
         self._filters: dict[str, int] = {}                 # granted QoS by filter
         self._ended = False
         self._stopping = False
-        self._parts: list[bytes] = []                      # of the packet that is not all there yet
-        self._parts_bytes = 0
-        self._needed_bytes = 0                             # its size, 0 where not even that is known
-        now_ms = services.now_ms()
-        self._heard_ms = now_ms
-        self._silence_max_ms = config.connect_timeout_ms   # until CONNECT; then what keep alive allows, 0: for ever
-        self._paused_until_ms = 0
-        link.wake_at(now_ms + self._silence_max_ms)
+        self._received = ReceiveBuffer()
+        self._timers = Timers(link)
+        self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
+        self._silence = Silence(self._timers, self._on_silence, self._is_not_read)
+        self._silence.expect(services.now_ms(), config.connect_timeout_ms)
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
 
     def handle_data(self, data: bytes) -> None:
-        if self._parts:
-            self._parts.append(data)
-            self._parts_bytes += len(data)
-            if self._parts_bytes < self._needed_bytes:
-                self._note_alive()
-                return
-            data = b"".join(self._parts)
-            self._parts = []
-        if self._checking or self._is_deciding():
-            self._keep_rest(data, 0, 0)
+        inbox, outbox = self._inbox, self._outbox
+        if inbox is not None:                                  # a CONNECT that trickles in does not gain time
+            self._silence.hear(self._now_ms())
+        if self._pacer.is_held:
+            self._received.add(data)
             return
+        data = self._received.take(data)
         try:
-            inbox, outbox = self._inbox, self._outbox
             if inbox is not None and outbox is not None:
-                self._heard_ms = self._now_ms()
                 self._handle_packets(data, 0, inbox, outbox)
-            else:
+            elif data:
                 self._handle_first(data)
         except ProtocolError as error:
             self._end(f"{error.code}: {error}")
@@ -104,13 +95,13 @@ class MqttSession:
             while True:
                 pos, why, size = decode_publishes(data, pos, self._packet_bytes_max, inbox.places, messages, packet_ids)
                 if why == NEED_MORE:
-                    self._keep_rest(data, pos, size)
+                    self._received.keep(data, pos, size)
                     return
                 if data[pos] != packets.PUBACK:
                     slow_steps += 1
                     if slow_steps > SLOW_STEPS_PER_TURN:
-                        self._keep_rest(data, pos, 0)
-                        self._pause_until(self._heard_ms)
+                        self._received.keep(data, pos)
+                        self._pacer.pause_until(self._silence.heard_ms)
                         return
                 if why == UNKNOWN_TOPIC:
                     if inbox.is_carried_out(data, pos):
@@ -121,9 +112,8 @@ class MqttSession:
                         messages, packet_ids, begin = [], [], pos
                         if self._ended:
                             return
-                        if outbox.transacting is not None and outbox.transacting.deciding:
-                            self._keep_rest(data, pos, 0)
-                            self._link.pause()
+                        if self._pacer.is_held:
+                            self._received.keep(data, pos)
                             return
                     elif not inbox.place(data, pos):
                         if self._ended:
@@ -134,13 +124,13 @@ class MqttSession:
                 if data[pos] == packets.PUBACK:
                     at = outbox.acknowledge(data, pos)
                     if at == pos:
-                        self._keep_rest(data, pos, PUBACK_SIZE)
+                        self._received.keep(data, pos, PUBACK_SIZE)
                         return
                     pos = at
                     continue
                 size = packet_size(data, pos, self._packet_bytes_max)
                 if size == 0 or pos + size > len(data):
-                    self._keep_rest(data, pos, size)
+                    self._received.keep(data, pos, size)
                     return
                 if messages or packet_ids:
                     self._submit(inbox, messages, packet_ids, pos - begin)
@@ -157,36 +147,20 @@ class MqttSession:
         assert self._inbox is not None and self._outbox is not None
         if self._outbox.transacting is None:
             self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox, self._tenant,
-                                                   f"{self.user} mqtt {self._client_id}", self._on_decided)
+                                                   f"{self.user} mqtt {self._client_id}", self._pacer.hold, self._go_on)
         return self._outbox.transacting
 
-    def _is_deciding(self) -> bool:
-        return self._outbox is not None and self._outbox.transacting is not None and self._outbox.transacting.deciding
+    def _go_on(self) -> None:
+        if not self._ended:
+            self._pacer.go_on(self._now_ms())
 
-    def _on_decided(self) -> None:
-        """Go on behind the decision; not from within the call that made it, which goes on by itself."""
-        if self._parts and not self._ended and not self._paused_until_ms:
-            self._pause_until(self._now_ms())
-        elif not self._ended and not self._paused_until_ms:
-            self._link.resume()
-
-    def _keep_rest(self, data: bytes, pos: int, needed_bytes: int) -> None:
-        if pos < len(data):
-            rest = data[pos:]
-            self._parts = [rest]
-            self._parts_bytes = len(rest)
-            self._needed_bytes = needed_bytes
+    def _take_rest(self) -> None:
+        self.handle_data(b"")
 
     def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], size_bytes: int) -> None:
         wait_ms = inbox.submit(messages, packet_ids, size_bytes)
         if wait_ms and not self._ended:
-            self._pause_until(self._heard_ms + wait_ms)
-
-    def _pause_until(self, when_ms: int) -> None:
-        """Read nothing and do nothing for this client until then; others have their turn in any case."""
-        self._paused_until_ms = max(self._paused_until_ms, when_ms)
-        self._link.pause()
-        self._wake()
+            self._pacer.pause_until(self._silence.heard_ms + wait_ms)
 
     def _handle_control(self, first: int, packet: bytes) -> None:
         """A whole packet that is neither PUBLISH nor PUBACK."""
@@ -219,12 +193,12 @@ class MqttSession:
             raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
         size = packet_size(data, 0, self._packet_bytes_max)
         if size == 0 or size > len(data):
-            self._keep_rest(data, 0, size)
+            self._received.keep(data, 0, size)
             return
         packet = data[:size]
         self._connect(packets.decode_connect(packet[body_at(packet, 0):]))
-        if self._checking:
-            self._keep_rest(data, size, 0)
+        if self._pacer.is_held:
+            self._received.keep(data, size)
         elif self._inbox is not None and self._outbox is not None and size < len(data):
             self._handle_packets(data, size, self._inbox, self._outbox)
 
@@ -237,20 +211,18 @@ class MqttSession:
             return
         if connect.will is not None:
             mapping.decode_topic(connect.will.topic)
-        self._checking = True  # decision 91
-        self._link.pause()
+        self._pacer.hold()  # decision 91
 
         def told(answer: Principal | NotAuthenticated) -> None:
-            self._checking = False
             if self._ended:
                 return
-            self._link.resume()
+            self._pacer.release()
             if isinstance(answer, NotAuthenticated):
                 self._refuse(_code_of(answer, connect), str(answer))
                 return
             self._accept(connect, answer)
-            if self._parts:
-                self.handle_data(b"")                          # what came behind CONNECT
+            if self._received.held_bytes:
+                self._take_rest()                              # what came behind CONNECT
 
         link = self._link
         credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
@@ -275,9 +247,7 @@ class MqttSession:
         self._inbox = Inbox(link, self._kernel, services.admission, self._known(principal), self._end,
                             ends_on_denied=self._config.on_denied == "disconnect")
         self._outbox = Outbox(link, self._kernel, clients, self._config, services.admission.trace, self._end)
-        self._heard_ms = self._now_ms()
-        self._silence_max_ms = int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor)
-        self._wake()
+        self._silence.expect(self._now_ms(), int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor))
         if not connect.clean_session:
             services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
         link.write(packets.encode_connack(packets.CONNACK_ACCEPTED))
@@ -395,38 +365,19 @@ class MqttSession:
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 
-    def _note_alive(self) -> None:
-        if self._inbox is not None:                            # a CONNECT that trickles in does not gain time
-            self._heard_ms = self._now_ms()
-
-    def _wake(self) -> None:
-        due_ms = self._heard_ms + self._silence_max_ms if self._silence_max_ms else 0
-        if self._paused_until_ms and (not due_ms or self._paused_until_ms < due_ms):
-            due_ms = self._paused_until_ms
-        self._link.wake_at(due_ms)
-
     def handle_timer(self, now_ms: int) -> None:
-        if self._ended:
-            return
-        if self._paused_until_ms and now_ms >= self._paused_until_ms:
-            self._paused_until_ms = 0
-            self._link.resume()
-            self.handle_data(b"")                              # what was left of the last turn
-            if self._ended:
-                return
-        if self._silence_max_ms and now_ms - self._heard_ms >= self._silence_max_ms:
-            if self._inbox is None:
-                self._end("connect_timeout: no CONNECT came")
-                return
-            if not self._is_not_read():
-                self._end("keep_alive_timeout: nothing came for too long [MQTT-3.1.2-24]")
-                return
-            self._heard_ms = now_ms
-        self._wake()
+        self._timers.handle_timer(now_ms)
+
+    def _on_silence(self) -> None:
+        if self._inbox is None:
+            self._end("connect_timeout: no CONNECT came")
+        else:
+            self._end("keep_alive_timeout: nothing came for too long [MQTT-3.1.2-24]")
 
     def _is_not_read(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
-        return bool(self._paused_until_ms or self._kernel.congested or self._link.unsent_bytes or self._is_deciding())
+        return self._inbox is not None and bool(
+            self._pacer.waits or self._kernel.congested or self._link.unsent_bytes)
 
     def handle_drained(self) -> None:
         if self._outbox is not None:
@@ -455,7 +406,8 @@ class MqttSession:
     def _finish(self) -> None:
         """Take nothing more and owe nothing more; idempotent."""
         self._ended = True
-        self._parts = []
+        self._received.clear()
+        self._timers.stop()
         if self._registration is not None:
             self._registration.leave()
         outbox = self._outbox

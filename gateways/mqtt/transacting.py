@@ -73,22 +73,22 @@ class Transacting:
     """The transactions of one client, made when it first uses one of their topics. A `Member`, and the `Owner` of the
     client's decisions.
 
-    `on_decided` is called when a decision has been answered: the client is read again.
+    A decision of QoS 1 calls `hold`, and `go_on` when it has been answered: its PUBACK has its turn before anything
+    that comes behind it.
     """
 
     def __init__(self, services: Services, inbox: Inbox, outbox: Outbox, tenant: str, name: str,
-                 on_decided: Callable[[], None]) -> None:
+                 hold: Callable[[], None], go_on: Callable[[], None]) -> None:
         self._services = services
         self._inbox = inbox
         self._outbox = outbox
         self._tenant = tenant
         self._name = name
-        self._on_decided = on_decided
+        self._hold = hold
+        self._go_on = go_on
         self._told: dict[str, int] = {}                        # granted QoS by filter
         self._memberships: dict[str, Membership] = {}          # by filter
         self._waiting: list[Check] = []
-        self.deciding = False
-        """A decision of QoS 1 is under way: its PUBACK has its turn before anything that comes behind it."""
 
     # --- half messages -----------------------------------------------------------------------------------------------
 
@@ -141,7 +141,8 @@ class Transacting:
         if decision is None:
             self._inbox.acknowledge_in_turn(acks)
             return
-        self.deciding = bool(acks)
+        if acks:
+            self._hold()
         self._services.transactions.decide(
             transaction_id, decision, tenant=self._tenant, by=self._inbox.principal.name, guard=self._require,
             owner=self, token=(transaction_id, decision, acks))
@@ -163,9 +164,8 @@ class Transacting:
             else:
                 self._tell(mapping.DECIDED, describe_decided(transaction_id, decision, answer.append_ms))
             self._inbox.acknowledge_in_turn(acks)
-        if self.deciding:
-            self.deciding = False
-            self._on_decided()
+            if acks:
+                self._go_on()
 
     def _refuse(self, transaction_id: int | str | None, error: Exception) -> None:
         document = describe_refused(transaction_id, error)

@@ -208,7 +208,7 @@ def test_but_not_for_ever(hub: Hub, client: Client) -> None:
 
 
 def test_a_client_that_waits_for_its_quota_is_read_when_it_is_to_go(hub: Hub, client: Client) -> None:
-    client.session._pause_until(hub.now_ms() + 60_000)  # type: ignore[attr-defined]
+    client.session._pacer.pause_until(hub.now_ms() + 60_000)  # type: ignore[attr-defined]
     client.session.on_principal_ended("the user is disabled")  # type: ignore[attr-defined]
     assert not client.link.paused
     client.ask("connection.close-ok", 0)

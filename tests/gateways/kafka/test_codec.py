@@ -9,6 +9,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from gatehouse.gateways.connections.receiving import SMALL_PART_BYTES
 from gatehouse.gateways.kafka import codec, fetch_codec
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.produce import PRODUCE
@@ -212,7 +213,7 @@ def test_an_unfinished_frame_in_single_bytes_is_held_in_few_parts() -> None:
     for byte in frame(b"x" * 100_000)[:-1]:
         reader.feed(bytes([byte]))
         assert reader.next_frame() is None
-    assert len(reader.parts) <= 1 + 2 * 100_000 // codec.SMALL_PART_BYTES
+    assert len(reader._received._parts) <= 1 + 2 * 100_000 // SMALL_PART_BYTES
 
 
 @pytest.mark.parametrize("size", [b"\0\0\0\7", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\1\0\1", b"GET "])

@@ -1,0 +1,221 @@
+"""What every session has to write about bytes that come in and time that passes, written once. Pure.
+
+    ReceiveBuffer   the bytes of a packet that is not all there yet
+    Timers          several wishes of one session over the one wake-up of its link
+    Pacer           when the peer is not read, and when the session goes on with what has come
+    Silence         the end of a peer that says nothing for too long
+
+A session is fed like this, and hands back what it did not use:
+
+    def handle_data(self, data):
+        data = self._received.take(data)
+        ...                                        # whole packets, from index 0 to index `pos`
+        self._received.keep(data, pos, size)       # `size` of the packet at `pos`, 0 where that is not known
+
+Where a read holds whole packets and nothing was kept, both calls return at once: nothing is copied.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import Link
+
+SMALL_PART_BYTES: Final = 8192         # pieces are merged up to this, so that a peer that sends single bytes does not
+                                       # make an object of each
+
+
+class ReceiveBuffer:
+    """What has come from a peer and could not be used yet. How much that may be, the session's decoder bounds."""
+
+    def __init__(self) -> None:
+        self.held_bytes = 0            # what is kept
+        self._needed_bytes = 0         # how much must be there before it is worth looking; 0: look in any case
+        self._parts: list[bytes] = []
+
+    def take(self, data: bytes) -> bytes:
+        """Everything that has come, `data` last, in one piece; nothing is kept any more.
+
+        Empty, with everything kept, while fewer bytes have come than `keep` was told.
+        """
+        if not self.held_bytes:
+            return data
+        self.add(data)
+        if self.held_bytes < self._needed_bytes:
+            return b""
+        data = b"".join(self._parts)
+        self.clear()
+        return data
+
+    def add(self, data: bytes) -> None:
+        """Keep what came, behind what is kept, without looking at it."""
+        if not data:
+            return
+        parts = self._parts
+        if parts and len(parts[-1]) + len(data) <= SMALL_PART_BYTES:
+            parts[-1] += data
+        else:
+            parts.append(data)
+        self.held_bytes += len(data)
+
+    def keep(self, data: bytes, pos: int, needed_bytes: int = 0) -> None:
+        """Keep `data[pos:]` of what `take` gave. `needed_bytes` is the size of the packet that begins there, where it
+        is known; with 0 the next `take` gives whatever there is then."""
+        if pos < len(data):
+            rest = data[pos:]
+            self._parts = [rest]
+            self.held_bytes = len(rest)
+            self._needed_bytes = needed_bytes
+
+    def clear(self) -> None:
+        """Forget what is kept."""
+        self._parts = []
+        self.held_bytes = self._needed_bytes = 0
+
+
+class Timer:
+    """One wish of a session, made by `Timers.add`. `when_ms` is 0 while there is none."""
+
+    def __init__(self, timers: Timers, on_due: Callable[[int], None]) -> None:
+        self.when_ms = 0
+        self._timers = timers
+        self._on_due = on_due
+
+    def at(self, when_ms: int) -> None:
+        """Be called then, once, in hub time; this replaces an earlier wish. 0: not at all."""
+        self.when_ms = when_ms
+        self._timers.arm()
+
+    def run(self, now_ms: int) -> None:
+        """Call what was wished, if it is due."""
+        if 0 < self.when_ms <= now_ms:
+            self.when_ms = 0
+            self._on_due(now_ms)
+
+
+class Timers:
+    """The timers of one session. Nothing else of the session may call `Link.wake_at`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._timers: list[Timer] = []
+        self._armed_ms = 0             # what the link was told
+        self._running = False
+
+    def add(self, on_due: Callable[[int], None]) -> Timer:
+        """A timer more, which calls `on_due(now_ms)`. Timers that are due together run in the order they were added."""
+        timer = Timer(self, on_due)
+        self._timers.append(timer)
+        return timer
+
+    def handle_timer(self, now_ms: int) -> None:
+        """Run what is due: what `Session.handle_timer` does."""
+        self._armed_ms = 0
+        self._running = True
+        try:
+            for timer in self._timers:
+                timer.run(now_ms)
+        finally:
+            self._running = False
+        self.arm()
+
+    def stop(self) -> None:
+        """The session is over: nothing is due any more, not even what is due now."""
+        for timer in self._timers:
+            timer.when_ms = 0
+
+    def arm(self) -> None:
+        """Tell the link the first of all wishes, where that has changed."""
+        if self._running:
+            return
+        first_ms = 0
+        for timer in self._timers:
+            when_ms = timer.when_ms
+            if when_ms and (not first_ms or when_ms < first_ms):
+                first_ms = when_ms
+        if first_ms != self._armed_ms:
+            self._armed_ms = first_ms
+            self._link.wake_at(first_ms)
+
+
+class Pacer:
+    """When the peer is not read: until a time, and for as long as something is waited for. Then `take_rest` is called:
+    the session goes on with what has come already."""
+
+    def __init__(self, link: Link, timers: Timers, received: ReceiveBuffer, take_rest: Callable[[], None]) -> None:
+        self._link = link
+        self._received = received
+        self._take_rest = take_rest
+        self._holds = 0
+        self._timer = timers.add(self._on_due)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the session is to take nothing just now."""
+        return self._holds > 0 or self._timer.when_ms > 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something is waited for that has no time."""
+        return self._holds > 0
+
+    def pause_until(self, when_ms: int) -> None:
+        """Read nothing and take nothing until then; a time that has passed means the next turn, so that others have
+        theirs. An earlier time than one before changes nothing."""
+        self._link.pause()
+        self._timer.at(max(self._timer.when_ms, when_ms, 1))
+
+    def hold(self) -> None:
+        """Read nothing and take nothing until `release` or `go_on`, which is called as often."""
+        self._holds += 1
+        self._link.pause()
+
+    def release(self) -> None:
+        """What was waited for is there. The caller itself goes on with what has come."""
+        self._holds -= 1
+        if not self.waits:
+            self._link.resume()
+
+    def go_on(self, now_ms: int) -> None:
+        """What was waited for is there. What has come is taken in the next turn: whoever calls may be in the middle of
+        a packet."""
+        self.release()
+        if not self.waits and self._received.held_bytes:
+            self.pause_until(now_ms)
+
+    def _on_due(self, now_ms: int) -> None:
+        if not self._holds:
+            self._link.resume()
+            self._take_rest()
+
+
+class Silence:
+    """Ends a peer that says nothing for too long. To hear it costs one assignment: no timer moves."""
+
+    def __init__(self, timers: Timers, on_silence: Callable[[], None], is_excused: Callable[[], bool]) -> None:
+        """`is_excused` says whether it may be the hub's own doing that nothing was heard; the peer has as long again
+        then."""
+        self.heard_ms = 0
+        self._limit_ms = 0
+        self._on_silence = on_silence
+        self._is_excused = is_excused
+        self._timer = timers.add(self._on_due)
+
+    def hear(self, now_ms: int) -> None:
+        """Something came."""
+        self.heard_ms = now_ms
+
+    def expect(self, now_ms: int, limit_ms: int) -> None:
+        """From now on the peer says something every `limit_ms`; 0: it need not."""
+        self.heard_ms = now_ms
+        self._limit_ms = limit_ms
+        self._timer.at(now_ms + limit_ms if limit_ms else 0)
+
+    def _on_due(self, now_ms: int) -> None:
+        if now_ms - self.heard_ms >= self._limit_ms:
+            if not self._is_excused():
+                self._on_silence()
+                return
+            self.heard_ms = now_ms
+        self._timer.at(self.heard_ms + self._limit_ms)

@@ -1,0 +1,207 @@
+"""What sessions share: bytes that are no whole packet yet, timers, pauses, silence."""
+from __future__ import annotations
+
+from gatehouse.gateways.connections.receiving import SMALL_PART_BYTES, Pacer, ReceiveBuffer, Silence, Timers
+from gatehouse.gateways.kit import FakeLink
+
+# ---- ReceiveBuffer --------------------------------------------------------------------------------------------------
+
+def test_whole_packets_are_not_copied() -> None:
+    received = ReceiveBuffer()
+    data = bytes(100)
+    assert received.take(data) is data
+    received.keep(data, 100)
+    assert received.held_bytes == 0 and received.take(data) is data
+
+
+def test_a_rest_comes_again_once_its_packet_is_whole() -> None:
+    received = ReceiveBuffer()
+    received.keep(received.take(b"wholeHAL"), 5, 6)
+    assert received.take(b"F") == b"" and received.held_bytes == 4, "known to be short: nothing is joined"
+    assert received.take(b"") == b""
+    assert received.take(b"-Pmore") == b"HALF-Pmore" and received.held_bytes == 0
+
+
+def test_a_rest_of_unknown_size_comes_with_whatever_is_next() -> None:
+    received = ReceiveBuffer()
+    received.keep(b"\x30", 0)
+    assert received.take(b"\x05") == b"\x30\x05"
+    received.keep(b"ab", 1)
+    assert received.take(b"") == b"b", "what a pause left is asked for without more"
+
+
+def test_what_comes_during_a_pause_is_kept_in_order() -> None:
+    received = ReceiveBuffer()
+    received.add(b"")
+    assert received.held_bytes == 0
+    received.add(b"a")
+    received.add(b"b" * SMALL_PART_BYTES)
+    received.add(b"c")
+    assert received.held_bytes == SMALL_PART_BYTES + 2
+    assert received.take(b"d") == b"a" + b"b" * SMALL_PART_BYTES + b"cd"
+
+
+def test_single_bytes_are_held_in_few_pieces() -> None:
+    received = ReceiveBuffer()
+    received.keep(b"x", 0, 1 << 20)
+    for _ in range(100_000):
+        assert received.take(b"x") == b""
+    assert len(received._parts) <= 1 + 100_000 // SMALL_PART_BYTES + 1
+
+
+def test_what_was_needed_once_is_not_asked_of_the_next_packet() -> None:
+    received = ReceiveBuffer()
+    received.keep(b"ab", 0, 3)
+    assert received.take(b"c") == b"abc"
+    received.add(b"d")
+    assert received.take(b"") == b"d"
+    received.keep(b"ab", 0, 3)
+    received.clear()
+    assert received.held_bytes == 0 and received.take(b"e") == b"e"
+
+
+# ---- Timers ---------------------------------------------------------------------------------------------------------
+
+def test_the_link_is_told_the_first_of_all_wishes() -> None:
+    link = FakeLink()
+    timers = Timers(link)
+    due: list[str] = []
+    first = timers.add(lambda now_ms: due.append(f"first {now_ms}"))
+    second = timers.add(lambda now_ms: due.append(f"second {now_ms}"))
+    second.at(50)
+    first.at(70)
+    assert link.wake_ms == 50
+    timers.handle_timer(49)
+    assert due == [] and link.wake_ms == 50
+    timers.handle_timer(51)
+    assert due == ["second 51"] and link.wake_ms == 70
+    first.at(0)
+    assert link.wake_ms == 0
+
+
+def test_timers_that_are_due_together_run_in_their_order_and_may_wish_again() -> None:
+    link = FakeLink()
+    timers = Timers(link)
+    due: list[str] = []
+    again = timers.add(lambda now_ms: again.at(now_ms + 10))
+    other = timers.add(lambda now_ms: due.append("other"))
+    other.at(5)
+    again.at(5)
+    link.wake_ms = 0                       # as a link does before it calls
+    timers.handle_timer(5)
+    assert due == ["other"] and again.when_ms == 15 and link.wake_ms == 15
+
+
+def test_a_session_that_ends_in_a_timer_is_not_called_again() -> None:
+    link = FakeLink()
+    timers = Timers(link)
+    due: list[str] = []
+    timers.add(lambda now_ms: timers.stop()).at(5)
+    timers.add(lambda now_ms: due.append("late")).at(5)
+    timers.handle_timer(5)
+    assert due == []
+
+
+# ---- Pacer ----------------------------------------------------------------------------------------------------------
+
+class Paced:
+    def __init__(self) -> None:
+        self.link = FakeLink()
+        self.timers = Timers(self.link)
+        self.received = ReceiveBuffer()
+        self.taken: list[bytes] = []
+        self.pacer = Pacer(self.link, self.timers, self.received, lambda: self.taken.append(self.received.take(b"")))
+
+
+def test_a_pause_ends_at_the_latest_time_that_was_asked_for() -> None:
+    paced = Paced()
+    paced.received.add(b"rest")
+    paced.pacer.pause_until(100)
+    paced.pacer.pause_until(50)
+    assert paced.link.paused and paced.pacer.waits and not paced.pacer.is_held
+    paced.timers.handle_timer(99)
+    assert paced.link.paused and paced.taken == []
+    paced.timers.handle_timer(100)
+    assert not paced.link.paused and paced.taken == [b"rest"] and not paced.pacer.waits
+
+
+def test_what_is_held_goes_on_when_the_last_hold_ends() -> None:
+    paced = Paced()
+    paced.pacer.hold()
+    paced.pacer.hold()
+    paced.received.add(b"rest")
+    paced.pacer.go_on(10)
+    assert paced.link.paused and paced.pacer.is_held
+    paced.pacer.go_on(10)
+    assert paced.link.paused and paced.taken == [], "whoever calls may be in the middle of a packet"
+    paced.timers.handle_timer(10)
+    assert not paced.link.paused and paced.taken == [b"rest"]
+
+
+def test_where_nothing_was_kept_reading_goes_on_at_once() -> None:
+    paced = Paced()
+    paced.pacer.hold()
+    paced.pacer.go_on(10)
+    assert not paced.link.paused and paced.link.wake_ms == 0
+
+
+def test_a_pause_that_ends_during_a_hold_takes_nothing() -> None:
+    paced = Paced()
+    paced.received.add(b"rest")
+    paced.pacer.pause_until(20)
+    paced.pacer.hold()
+    paced.timers.handle_timer(20)
+    assert paced.link.paused and paced.taken == []
+    paced.pacer.release()
+    assert not paced.link.paused and paced.taken == [], "who releases goes on by itself"
+
+
+def test_a_hold_that_ends_during_a_pause_leaves_the_pause() -> None:
+    paced = Paced()
+    paced.received.add(b"rest")
+    paced.pacer.hold()
+    paced.pacer.pause_until(20)
+    paced.pacer.release()
+    assert paced.link.paused
+    paced.timers.handle_timer(20)
+    assert not paced.link.paused and paced.taken == [b"rest"]
+
+
+# ---- Silence --------------------------------------------------------------------------------------------------------
+
+def test_silence_is_counted_from_what_was_heard_last() -> None:
+    link = FakeLink()
+    timers = Timers(link)
+    ends: list[str] = []
+    silence = Silence(timers, lambda: ends.append("silent"), lambda: False)
+    silence.expect(0, 100)
+    silence.hear(60)
+    assert link.wake_ms == 100, "to hear moves no timer"
+    timers.handle_timer(100)
+    assert ends == [] and link.wake_ms == 160
+    link.wake_ms = 0                       # as a link does before it calls
+    timers.handle_timer(160)
+    assert ends == ["silent"] and link.wake_ms == 0
+
+
+def test_a_peer_that_was_not_read_has_its_time_again() -> None:
+    link = FakeLink()
+    timers = Timers(link)
+    ends: list[str] = []
+    excused = [True]
+    silence = Silence(timers, lambda: ends.append("silent"), lambda: excused[0])
+    silence.expect(0, 100)
+    timers.handle_timer(100)
+    assert ends == [] and link.wake_ms == 200
+    excused[0] = False
+    timers.handle_timer(200)
+    assert ends == ["silent"]
+
+
+def test_a_peer_that_need_say_nothing_is_left_alone() -> None:
+    link = FakeLink()
+    timers = Timers(link)
+    silence = Silence(timers, lambda: None, lambda: False)
+    silence.expect(0, 100)
+    silence.expect(10, 0)
+    assert link.wake_ms == 0 and silence.heard_ms == 10
