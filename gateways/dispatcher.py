@@ -9,14 +9,16 @@ as the loop has time.
 """
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
-from gatehouse.kernel.api import Answer, Heard, KernelPort, Message, Ports, WatchPort
-from gatehouse.kernel.message import Fetched, FirstLevel, Place, Stored
+from gatehouse.kernel.api import Answer, Heard, KernelPort, Message, Ports
+from gatehouse.kernel.message import FirstLevel, Place, Stored
+
+if TYPE_CHECKING:
+    from gatehouse.transactions.coordinator import Transactions
 
 STEP_MESSAGES: Final = 64              # counted for each who gets them, handed over before the clock is read
 STEP_PAIRS: Final = 1024               # of stretch and session are made before that: 0.2 ms
@@ -67,13 +69,15 @@ class Submitter(Protocol):
 class Dispatcher:
     """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, transactions: Transactions) -> None:
         self.port: KernelPort = ports.port(self)
+        self.transactions = transactions
         self._last = 0
         self._submitted: dict[int, tuple[Submitter, object]] = {}
         self._audiences: dict[str, Audience[Listener]] = {}
         self._counts: dict[tuple[str, str], int] = {}          # sessions with a filter, by tenant and filter
         self._heard: dict[tuple[str, str], HeardAddress] = {}
+        self._topics: dict[int, tuple[str, str]] = {}          # tenant and topic of each partition that was heard
 
     # ---- submissions
 
@@ -139,6 +143,11 @@ class Dispatcher:
         """How many filters sessions have."""
         return sum(self._counts.values())
 
+    def topic_of(self, partition_id: int, tenant: str) -> str | None:
+        """The topic of a partition of which something was delivered, whether or not it is still there."""
+        of, topic = self._topics.get(partition_id, ("", ""))
+        return topic if of == tenant else None
+
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """See `api.DoorSide`."""
         by_session: dict[Listener, list[Delivery]] = {}
@@ -179,8 +188,10 @@ class Dispatcher:
             if audience is None:               # the last one has gone, and the kernel was told after this flush
                 audience = self._audiences[place.tenant] = Audience()
             address = self._heard[key] = HeardAddress(place, audience.first_level(place.address.partition("/")[0]))
+            self._topics[place.partition_id] = place.tenant, place.topic
         elif address.partition_id != place.partition_id:
             address.move(place)
+            self._topics[place.partition_id] = place.tenant, place.topic
         if address.version != address.first_level.version:
             best: dict[Listener, int] = {}
             for session, options in self._audiences[place.tenant].match(place.address):

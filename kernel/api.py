@@ -4,16 +4,16 @@
     asked              fetch, retained, bounds, offset_for_time ...     answered by a call-back, now or later
     told               append, schedule, subscribe, commit ...          answered once per flush, for all of a door
 
-A port belongs to one door. What crosses it is numbers, bytes, texts, errors, and tuples and lists of them, so that doors
-could be processes of their own; a test runs their suites through a port that copies every value. What a door's sessions
-use of it they use by a guard (`gateways.admission.guard`), which asks for their rights first.
+A port belongs to one door. What crosses it is numbers, bytes, texts, errors, and tuples and lists of them, so that
+doors could be processes of their own; a test runs their suites through a port that copies every value. What a door's
+sessions use of it they use by a guard (`gateways.admission.guard`), which asks for their rights first.
 """
 # decision 148: one port for each door, which asks in three ways
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
 from gatehouse.kernel.records.validation import Divert
@@ -31,6 +31,14 @@ Heard = tuple[Place, "list[Message]", int]
 Answer = tuple[int, "Exception | None", int, "list[tuple[int, int, int]]"]
 """What became of one submission: (its number, error, append time in ms, and where it was asked for (partition id,
 offset, message id) of each message)."""
+
+
+class HalfMessage(NamedTuple):
+    """A message that waits for a decision, as a door hands it in."""
+
+    message: Message
+    when: When | None = None        # once decided: at this time, if that is not over
+    delay_ms: int = 0               # or so long after the decision
 
 
 class DoorSide(Protocol):
@@ -124,6 +132,10 @@ class KernelPort(Protocol):
     def can_be_stored(self, guard: int, place: int) -> bool:
         """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
 
+    def checks_for(self, guard: int, place: int, group: str) -> Any:
+        """How a transaction is checked whose first message goes to a place: `CheckSettings` as configured. Raises
+        UnknownPlace."""
+
     # ---- told
 
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
@@ -140,6 +152,10 @@ class KernelPort(Protocol):
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
         answers with, what `Kernel.append_batch` says."""
+
+    def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
+              name: str | None) -> None:
+        """Hold half messages as one transaction; see `Transactions.begin`. Raises UnknownPlace besides."""
 
     def flush(self, number: int) -> None:
         """Answer once everything that was told before is durable. Raises Stopping."""

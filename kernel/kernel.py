@@ -497,8 +497,8 @@ class Kernel:
         return self.parts.deliveries.idle
 
     def port(self, door: DoorSide) -> Port:
-        """A port of a door's own; see `api.KernelPort`."""
-        return Port(self, door)
+        """A port of a door's own, without transactions; see `api.KernelPort` and `Transactions.port`."""
+        return Port(self, door, None)
 
     # ---- what the metrics show
 

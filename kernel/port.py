@@ -3,12 +3,25 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from gatehouse.kernel.api import DoorSide, Heard, Message
+from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace
-from gatehouse.kernel.message import Delivery, Fetched, Headers, OnRetained, Place, Placement, Record, Stored, When
+from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.message import (
+    Delivery,
+    Fetched,
+    Headers,
+    OnRetained,
+    Owner,
+    Place,
+    Placement,
+    Record,
+    Stored,
+    When,
+)
 from gatehouse.kernel.message import Message as PlacedMessage
+from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -18,11 +31,23 @@ if TYPE_CHECKING:
     from gatehouse.kernel.kernel import Kernel
 
 
+class Holder(Protocol):
+    """Transactions: they stand beside the kernel and take placed messages (decision 152)."""
+
+    def checks_for(self, halves: list[Half], group: str) -> Any:
+        """How a transaction of these is checked."""
+
+    def begin(self, halves: list[Half], *, group: str, tenant: str, by: str, settings: Any, owner: Owner | None,
+              token: object, name: str | None) -> None:
+        """Hold half messages as one transaction."""
+
+
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
-    def __init__(self, kernel: Kernel, door: DoorSide) -> None:
+    def __init__(self, kernel: Kernel, door: DoorSide, transactions: Holder | None) -> None:
         self._kernel = kernel
+        self._transactions = transactions
         self._door = door
         self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
         self._last_guard = 0
@@ -110,7 +135,7 @@ class Port:
             raise UnknownPlace("the place was given to somebody else, or under other rights")
         return placement
 
-    def placed(self, guard: int, messages: list[Message]) -> list[PlacedMessage]:
+    def _placed(self, guard: int, messages: list[Message]) -> list[PlacedMessage]:
         """Messages as the kernel takes them. Raises UnknownPlace."""
         given = self._guards[guard]
         try:
@@ -119,20 +144,34 @@ class Port:
         except KeyError:
             raise UnknownPlace("the place was given to somebody else, or under other rights") from None
 
+    def checks_for(self, guard: int, place: int, group: str) -> Any:
+        assert self._transactions is not None, "a port of the hub has transactions"
+        message: PlacedMessage = (self._placement(guard, place), None, NO_HEADERS, 0, 0)
+        return self._transactions.checks_for([Half(message)], group)
+
     # ---- told
 
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
                ) -> None:
-        self._kernel.append(self.placed(guard, messages), self if number else None, number, positions=positions,
+        self._kernel.append(self._placed(guard, messages), self if number else None, number, positions=positions,
                             idempotency_key=idempotency_key)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
-        self._kernel.schedule(self.placed(guard, messages), whens, self if number else None, number,
+        self._kernel.schedule(self._placed(guard, messages), whens, self if number else None, number,
                               idempotency_key=idempotency_key)
 
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         self._kernel.append_batch(partition_id, batch, self if number else None, number, divert)
+
+    def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
+              name: str | None) -> None:
+        assert self._transactions is not None, "a port of the hub has transactions"
+        placed = self._placed(guard, [half.message for half in halves])
+        self._transactions.begin([Half(message, half.when, half.delay_ms)
+                                  for message, half in zip(placed, halves, strict=True)],
+                                 group=group, tenant=tenant, by=by, settings=checks,
+                                 owner=self if number else None, token=number, name=name)
 
     def flush(self, number: int) -> None:
         self._kernel.append([], self, number)
@@ -193,10 +232,11 @@ class Port:
 
     def on_delivery(self, deliveries: list[Delivery]) -> Iterator[None]:
         """What of a flush the door has a filter for."""
-        heard: list[Heard] = [
-            (_place_of(placement),
-             [(0, value, headers, attributes, timestamp_ms) for _, value, headers, attributes, timestamp_ms in messages],
-             first_offset) for placement, messages, first_offset, _ in deliveries]
+        heard: list[Heard] = []
+        for placement, messages, first_offset, _ in deliveries:
+            delivered = [(0, value, headers, attributes, timestamp_ms)
+                         for _, value, headers, attributes, timestamp_ms in messages]
+            heard.append((_place_of(placement), delivered, first_offset))
         return self._door.on_delivery(heard)
 
 

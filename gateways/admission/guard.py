@@ -7,21 +7,31 @@ rights change, subscriptions that are no longer allowed end here, whatever the s
 # decision 151: rights are part of each call, not questions beside it
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
-from gatehouse.kernel.errors import OffsetOutOfRange
+from gatehouse.gateways.checks import require_seen
+from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.dispatcher import Dispatcher, HeardAddress, Listener, Submitter
-    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.api import HalfMessage, Message
     from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+    from gatehouse.transactions.coordinator import Decision, Member, Membership
+    from gatehouse.transactions.deciding import Guarded
+    from gatehouse.transactions.settings import CheckSettings
+
+
+class ReadBack(NamedTuple):
+    """What a partition still has of what was delivered."""
+
+    answer: Fetched
+    records: list[Record]
 
 
 class Guard:
@@ -48,7 +58,7 @@ class Guard:
         admission = self._admission
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id)
-        self._places: GivenPlaces = admission.places(self._principal, self._door, self._port)
+        self._places: GivenPlaces = admission.places(self._principal, self._port)
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
@@ -82,6 +92,10 @@ class Guard:
     def may_group(self, operation: Operation, group: str) -> bool:
         """Whether the principal may consume with a group, alter it, or transact in it."""
         return self._admission.may_group(self.principal, operation, group)
+
+    def require_group(self, operation: Operation, group: str) -> None:
+        """`may_group`, or Denied."""
+        self._admission.require_group(self.principal, operation, group)
 
     # ---- where
 
@@ -151,6 +165,38 @@ class Guard:
             raise
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
+    def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
+              owner: Submitter, token: object, size_bytes: int) -> int:
+        """Hold half messages as a transaction of a group; otherwise as `append`. Raises Denied and what
+        `Transactions.begin` raises."""
+        self.require_group(Operation.TRANSACT, group)
+        dispatcher = self._dispatcher
+        number = dispatcher.submit(owner, token)
+        try:
+            self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
+        except Exception:
+            dispatcher.take_back(number)
+            raise
+        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+
+    def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:
+        """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`."""
+        self._dispatcher.transactions.decide(transaction_id, decision, tenant=self.tenant, by=self.principal.name,
+                                             guard=self._require_seen, owner=owner, token=token)
+
+    def _require_seen(self, transaction: Guarded) -> None:
+        require_seen(self._admission, self.principal, transaction)
+
+    def join_checks(self, group: str, member: Member, name: str, credit: int) -> Membership:
+        """Be asked what became of the group's transactions; see `Transactions.join`. Raises Denied, InvalidGroup."""
+        self.require_group(Operation.TRANSACT, group)
+        return self._dispatcher.transactions.join(group, self.tenant, member, name=name, credit=credit)
+
+    def checks_for(self, place: int, group: str) -> CheckSettings:
+        """How a transaction is checked whose first message goes to a place; a caller may change some of it."""
+        checks: CheckSettings = self._port.checks_for(self._places.guard, place, group)
+        return checks
+
     def _guard(self) -> int:
         """The number in whose name places were given under the rights of now: others are unknown in it."""
         if self._version is not self._admission.version:
@@ -176,12 +222,26 @@ class Guard:
         self._admission.require(self.principal, Operation.CONSUME, filter_text)
         self._port.retained(filter_text, self.tenant, on_done, max_values, start)
 
-    def read_back(self, wants: list[tuple[HeardAddress, int, int, int]], max_bytes: int,
-                  on_done: Callable[[list[Fetched]], None]) -> None:
-        """Read what was delivered once more: (address, partition id, offset, max_bytes) each; see `KernelPort.fetch`.
-        Raises Denied."""
-        self._port.fetch([(partition_id, offset, size) for _, partition_id, offset, size in wants], max_bytes, on_done,
-                         False)
+    def read_back(self, wants: list[tuple[int, int, int]], addresses: Collection[HeardAddress], max_bytes: int,
+                  on_done: Callable[[list[ReadBack]], None]) -> None:
+        """Read again what was delivered, of some addresses: (partition id, offset, max_bytes) each; see
+        `KernelPort.fetch`. Records of other addresses are left out, as are those that the principal may not have."""
+        allowed = {address.address for address in addresses
+                   if address.tenant == self.tenant and self.may(Operation.CONSUME, address.address)}
+
+        def on_fetched(answers: list[Fetched]) -> None:
+            on_done([ReadBack(answer, self._of_addresses(answer, allowed)) for answer in answers])
+
+        self._port.fetch(wants, max_bytes, on_fetched, False)
+
+    def _of_addresses(self, answer: Fetched, allowed: Collection[str]) -> list[Record]:
+        """The records of a partition that are of these addresses."""
+        topic = self._dispatcher.topic_of(answer.partition_id, self.tenant)
+        if topic is None:
+            return []
+        address_of = self._port.address_of
+        return [record for piece in answer.pieces for record in sound_records(piece)
+                if address_of(topic, record[2], record[4]) in allowed]
 
     def has_expired(self, record: Record, topic: str) -> bool:
         """Whether a record of a topic is worth nothing any more."""

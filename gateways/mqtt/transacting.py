@@ -30,11 +30,10 @@ from gatehouse.gateways.checks import (
     read_check_settings,
     read_decision,
     read_half_name,
-    require_seen,
 )
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, encode_qos0, encode_qos1, packet_id_of
-from gatehouse.gateways.mqtt.shares import NOWHERE
+from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import (
     AlreadyDecided,
     Busy,
@@ -46,18 +45,16 @@ from gatehouse.kernel.errors import (
     UnknownTransaction,
 )
 from gatehouse.kernel.groups.settings import check_name
-from gatehouse.transactions.coordinator import Half
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.mqtt.inbox import Inbox
     from gatehouse.gateways.mqtt.outbox import Outbox
-    from gatehouse.kernel.message import Message, Stored
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Stored
     from gatehouse.transactions.coordinator import Check, Membership
-    from gatehouse.transactions.deciding import Guarded
 
 _SECONDS: Final = r"[0-9]{1,8}(?:\.[0-9]{1,3})?"
 _CHECK_BACK: Final = re.compile(rf"(?P<after>{_SECONDS})?,(?P<every>{_SECONDS})?,(?P<times>[0-9]{{1,5}})?", re.ASCII)
@@ -104,27 +101,20 @@ class Transacting:
             self._tell(mapping.HELD + group, {"id": str(answer.positions[0][2]), **notice})
             return acks
 
-        principal = self._inbox.principal
+        guard = self._inbox.guard
         try:
             name, asked, delay_ms, address = _read_half(written)
             notice |= {"name": name, "address": address}
-            self._services.admission.require_group(principal, Operation.TRANSACT, group)
-            halves = [Half(self._message(packet, raw, address), None, delay_ms)]
-            transactions = self._services.transactions
-            settings = None if asked is None else read_check_settings(asked, transactions.checks_for(halves, group))
-            transactions.begin(halves, group=group, tenant=self._tenant, by=principal.name, settings=settings,
-                               owner=self._inbox, token=held, name=name)
+            guard.require_group(Operation.TRANSACT, group)
+            place = guard.place(address)
+            messages: list[Message] = []
+            decode_publishes(packet, 0, len(packet), {raw: place}, messages, [])
+            checks = None if asked is None else read_check_settings(asked, guard.checks_for(place, group))
+            guard.begin([HalfMessage(messages[0], None, delay_ms)], group, checks, name, self._inbox, held, len(packet))
         except NOT_HELD as refused:
             self._tell(mapping.HELD + group, {**notice, "code": refused.code, "detail": str(refused)})
             raise
         self._inbox.expect_answer()
-
-    def _message(self, packet: bytes, raw: bytes, address: str) -> Message:
-        """Raises Denied, what `Kernel.place` raises."""
-        places = {raw: self._services.admission.place(self._inbox.principal, address)}
-        messages: list[Message] = []
-        decode_publishes(packet, 0, len(packet), places, messages, [])
-        return messages[0]
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
@@ -143,12 +133,7 @@ class Transacting:
             return
         if acks:
             self._hold()
-        self._services.transactions.decide(
-            transaction_id, decision, tenant=self._tenant, by=self._inbox.principal.name, guard=self._require,
-            owner=self, token=(transaction_id, decision, acks))
-
-    def _require(self, transaction: Guarded) -> None:
-        require_seen(self._services.admission, self._inbox.principal, transaction)
+        self._inbox.guard.decide(transaction_id, decision, self, (transaction_id, decision, acks))
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Decisions are durable, or refused. What the hub itself cannot do ends the connection: the client comes
@@ -174,18 +159,18 @@ class Transacting:
 
     # --- being told --------------------------------------------------------------------------------------------------
 
-    def may_subscribe(self, principal: Principal, topic_filter: str) -> bool:
+    def may_subscribe(self, topic_filter: str) -> bool:
         """Raises InvalidFilter where it is none of the topics above."""
         if topic_filter == mapping.DECIDED:
             return True
-        return self._services.admission.may_group(principal, Operation.TRANSACT, _group_of(topic_filter))
+        return self._inbox.guard.may_group(Operation.TRANSACT, _group_of(topic_filter))
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
         """Raises InvalidFilter, InvalidGroup."""
         self._told[topic_filter] = qos
         if topic_filter.startswith(mapping.CHECK) and topic_filter not in self._memberships:
-            self._memberships[topic_filter] = self._services.transactions.join(
-                _group_of(topic_filter), self._tenant, self, name=self._name, credit=CHECKS_AHEAD)
+            self._memberships[topic_filter] = self._inbox.guard.join_checks(
+                _group_of(topic_filter), self, self._name, CHECKS_AHEAD)
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._told.pop(topic_filter, None)
@@ -223,7 +208,7 @@ class Transacting:
             self._services.admission.trace.on_event("mqtt", "notice_dropped")
             return False
         name = topic.encode()
-        messages: list[Message] = [(NOWHERE, orjson.dumps(document), b"\0", 0, 0)]
+        messages: list[Message] = [(0, orjson.dumps(document), b"\0", 0, 0)]
         field = len(name).to_bytes(2, "big") + name
         if qos:
             outbox.link.write(encode_qos1(field, messages, 0, 1, outbox.window.take(1)))
