@@ -286,7 +286,7 @@ class Hub:
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
-            connections=OpenConnections(kernel.epoch), unsent=UnsentBudget(self.config.hub.unsent_bytes),
+            connections=OpenConnections(kernel.epoch, kernel.shard), unsent=UnsentBudget(self.config.hub.unsent_bytes),
             render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,

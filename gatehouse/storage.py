@@ -24,6 +24,7 @@ from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
+from gatehouse.kernel.ids import ForeignShard
 from gatehouse.kernel.index.store import RocksStore, StoreDamaged, is_full
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.backups import Backups
@@ -94,7 +95,7 @@ class Storage:
             self._store.on_damage = self._on_index_damage
         except LogFull as error:
             raise NoRoom(f"the data directory {self.folder} is full: {error}") from None
-        except (LogFailed, OSError) as error:
+        except (LogFailed, ForeignShard, OSError) as error:
             raise Refused(f"the data directory {self.folder} cannot be opened: {error}", exits.STORAGE) from None
         if self.kernel.recovered_frames:
             log.info("replayed %d frames of the log", self.kernel.recovered_frames)

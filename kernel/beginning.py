@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gatehouse.kernel.ids import check_shards, first_id
 from gatehouse.kernel.index.leaving_out import Loss, left_out
 from gatehouse.kernel.index.recovery import Recovered
 from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
@@ -19,10 +20,9 @@ ID_STEPS: Final = 2
 
 
 def begin_epoch(parts: Parts, recovered: Recovered) -> int:
-    """Write down that a new epoch begins; returns its first message id. Raises LogFailed, LogFull."""
+    """Write down that a new epoch begins; returns its first message id. Raises LogFailed, LogFull, ForeignShard."""
     lost = recovered.loss is not None
     parts.epoch = parts.views.epoch + (ROOM_EPOCHS if lost else 1)
-    parts.first_id = ((recovered.next_id + (ROOM_IDS if lost else 0)) // ID_STEP + ID_STEPS) * ID_STEP
     records = [StateRecord(Kind.EPOCH, b"", parts.epoch.to_bytes(4, "big")), parts.clock.begun(), *recovered.deleted]
     hub = parts.state.get(Kind.HUB, b"")
     if hub is None:
@@ -34,6 +34,17 @@ def begin_epoch(parts: Parts, recovered: Recovered) -> int:
         records.append(StateRecord(Kind.SECRET, b"", parts.secret))
     else:
         parts.secret = secret
+    shard = parts.state.get(Kind.SHARD, b"")
+    if shard is None:
+        if hub is not None:
+            parts.shard = 0              # a log from before ids said so
+        records.append(StateRecord(Kind.SHARD, b"", parts.shard.to_bytes(2, "big")))
+    else:
+        parts.shard = int.from_bytes(shard, "big")
+    parts.topics.begin(parts.shard)
+    check_shards(recovered.shards | parts.topics.shards() | parts.watermarks.shards(), parts.shard)
+    next_id = max(recovered.next_id, first_id(parts.shard)) + (ROOM_IDS if lost else 0)
+    parts.first_id = (next_id // ID_STEP + ID_STEPS) * ID_STEP
     _record(parts, records)
     if recovered.loss is not None:
         _leave_out(parts, recovered.loss)

@@ -87,8 +87,9 @@ class Kernel:
                  validation_worker: Worker, log: Log, store: IndexStore, routes: Routes, settings: KernelSettings,
                  fatal: Callable[[str], None], on_damage: Callable[[Damage], None],
                  on_error: Callable[[Exception], None], projection: Projection | None = None,
-                 new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), reserve: Reserve | None = None,
-                 emergency_reserve: Reserve | None = None, selector_names: Mapping[str, str] | None = None) -> None:
+                 new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), new_shard: int = 0,
+                 reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
+                 selector_names: Mapping[str, str] | None = None) -> None:
         self.recovered_frames = 0
         self.congested = False
         """More is pending than is good: stop reading from publishers until `on_relief`."""
@@ -113,7 +114,8 @@ class Kernel:
             views=Views(topics, watermarks),
             disk_guard=DiskGuard(loop, checkpoint_worker, reserve, emergency_reserve), clock=Clock(loop),
             subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
-            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret)
+            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret,
+            shard=new_shard)
         self._log, self._watermarks = log, watermarks
         self._topics, self._subscriptions = topics, subscriptions
         self._store = store
@@ -138,10 +140,15 @@ class Kernel:
         """Identity of the hub whose data this is."""
         return self.parts.hub
 
+    @property
+    def shard(self) -> int:
+        """Who gives the ids of this hub, see `kernel.ids`."""
+        return self.parts.shard
+
     # ---- opening and closing
 
     def open(self) -> None:
-        """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, OSError."""
+        """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, ForeignShard, OSError."""
         parts = self.parts
         recovered = Recovery(parts).run()
         self.recovered_frames = recovered.frames
@@ -176,7 +183,7 @@ class Kernel:
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
         self.leasing = Leasing(parts, lambda: self._committer.open_frame(), lambda: self._committer.pending(),
-                               self._selector_names)
+                               lambda: self._committer.take_id(), self._selector_names)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,

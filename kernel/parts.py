@@ -67,6 +67,9 @@ class Parts:
     kept_full: bool = False
     """What is kept beyond retention has reached `kept_bytes`, and nothing of it is dead."""
 
+    shard: int = 0
+    """Who gives the ids of this hub, given once, see `kernel.ids`."""
+
     secret: bytes = b""
     """What signs receipt handles, 32 bytes, given once."""
 

@@ -1,12 +1,15 @@
 """Every connection that is open, of all doors: listed, shown and closed by its id.
 
-An id is `EPOCH-NUMBER`: the hub's start, and a number that grows. So an id of an earlier start names nothing.
+An id is `EPOCH-NUMBER`: the hub's start, and a number that grows and says the hub's shard as all ids do (`kernel.ids`).
+So an id of an earlier start names nothing.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Protocol
+
+from gatehouse.kernel.ids import first_id
 
 
 class OpenConnection(Protocol):
@@ -24,11 +27,11 @@ class OpenConnection(Protocol):
 
 
 class OpenConnections:  # decision 99
-    """`epoch` is the number of this start of the hub."""
+    """`epoch` is the number of this start of the hub, `shard` its shard."""
 
-    def __init__(self, epoch: int = 0) -> None:
+    def __init__(self, epoch: int = 0, shard: int = 0) -> None:
         self.epoch = epoch
-        self._last = 0
+        self._last = first_id(shard)
         self._open: dict[int, OpenConnection] = {}     # by number, so in the order in which they came
 
     def __len__(self) -> int:

@@ -46,15 +46,16 @@ _PARTITION = struct.Struct(">Q")
 
 
 class Leasing:
-    """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `names`
-    are those of `Selecting`."""
+    """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `new_epoch`
+    gives a cursor a number that none had before; `names` are those of `Selecting`."""
 
     def __init__(self, parts: Parts, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
-                 names: Mapping[str, str]) -> None:
+                 new_epoch: Callable[[], int], names: Mapping[str, str]) -> None:
         self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._open_frame = open_frame
         self._pending = pending
+        self.new_epoch = new_epoch
         self._loop = parts.loop
         self.queues = Queues(parts, self, open_frame, pending)
         self.groups = group_definitions(parts.state)
@@ -69,7 +70,6 @@ class Leasing:
         self._lazy: dict[Cursor, None] = {}
         self._leaving: dict[int, int] = {}                             # by partition id, see `note_leaving`
         self._lazy_armed = False
-        self._epochs = 0
         self.loaded_pages: Pages = {}                  # of cursors that are being loaded
         self.undefined: dict[LeasedGroup, None] = {}    # whose definitions the disk refused: for the next frame
         self._restoring = Restoring(parts, self)
@@ -261,11 +261,6 @@ class Leasing:
         if cursor.ready(watermarks.next_offset(partition_id)):
             group.cursor_ready(prefetcher)
         return prefetcher
-
-    def new_epoch(self) -> int:
-        """A number that no cursor had before, in this start of the hub or another."""
-        self._epochs += 1
-        return self._parts.epoch << 32 | self._epochs
 
     def number(self, cursor: Cursor) -> None:
         """Give a cursor the epoch that is stored for it, or a new one, which is written with its first change."""

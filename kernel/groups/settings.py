@@ -212,13 +212,13 @@ def decode_group(value: bytes) -> GroupSettings:
 
 
 def encode_queue(queue: Queue) -> bytes:
-    return json.dumps({"first_partition_id": queue.first_partition_id, "created_ms": queue.created_ms,
+    return json.dumps({"first_partition_id": str(queue.first_partition_id), "created_ms": queue.created_ms,
                        "used_ms": queue.used_ms, "settings": asdict(queue.settings)}).encode()
 
 
 def decode_queue(key: bytes, value: bytes) -> Queue:
     read = json.loads(value)
-    first = read["first_queue_id" if "first_queue_id" in read else "first_partition_id"]  # as logs from before
+    first = int(read["first_queue_id" if "first_queue_id" in read else "first_partition_id"])  # as logs from before
     return Queue(*split_key(key), first, QueueSettings(**_known(QueueSettings, read["settings"])), read["created_ms"],
                  read.get("used_ms", 0))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gatehouse.kernel.ids import shard_of, shards_of
 from gatehouse.kernel.index.index import Checkpoint, Positions
 from gatehouse.kernel.index.leaving_out import Loss
 from gatehouse.kernel.index.memtable import Memtable
@@ -30,6 +31,7 @@ class Recovered(NamedTuple):
     frames: int
     rebuilt: bool                      # the index was built anew from the first frame
     loss: Loss | None                  # frames are lost, and with them what they gave out
+    shards: set[int]                   # who gave the ids in the frames, see `kernel.ids`
 
 
 class Recovery:
@@ -46,6 +48,7 @@ class Recovery:
         self._apply = parts.views.apply
         self._loss: Loss | None = None
         self._next_id = self._append_ms = 0
+        self._shards: set[int] = set()
         self._frames = 0
         self._complete = 0
         self._deleted: list[StateRecord] = []
@@ -57,7 +60,7 @@ class Recovery:
         self._go_on_behind(positions)
         self._parts.clock.begin(self._state.get(Kind.CLOCK, b""), self._append_ms)
         return Recovered(self._deleted, self._superseded, self._next_id, self._log.kept_end(), self._frames,
-                         positions.main == 0, self._loss)
+                         positions.main == 0, self._loss, self._shards)
 
     def _go_on_behind(self, positions: Positions) -> None:
         """Where the log ends before what the index knows of, or did and was not made good."""
@@ -94,6 +97,8 @@ class Recovery:
 
     def _replay(self, positions: Positions) -> None:
         self._next_id, self._append_ms = positions.next_id, positions.append_ms
+        if positions.main:
+            self._shards.add(shard_of(positions.next_id))
         self._complete = positions.main
         self._deleted = []
         self._superseded: list[bytes] = []
@@ -114,6 +119,8 @@ class Recovery:
         self._reader.memtable.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position,
                                      head.entries)
         self._watermarks.apply(head.entries)
+        self._shards.add(shard_of(head.first_id))
+        self._shards |= shards_of(head.entries.partition_id)
         if self._loss is not None:
             self._loss.mentioned.update(head.entries.partition_id)
             for record in head.state:

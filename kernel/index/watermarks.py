@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Final
 
+from gatehouse.kernel.ids import shards_of
 from gatehouse.kernel.log.frame import Entries
 
 PAGE_PARTITIONS: Final = 256
@@ -111,6 +112,10 @@ class Watermarks:  # decision 11
         """Partitions that have given out offsets."""
         return [number << _SHIFT | at for number, page in self.pages.items() for at in range(PAGE_PARTITIONS)
                 if page[at * 2 + 1]]
+
+    def shards(self) -> set[int]:
+        """The shards that gave the ids of the partitions in use."""
+        return shards_of([number << _SHIFT for number in self.pages])
 
     def pages_leaping(self, partition_ids: Iterable[int], by: int) -> dict[int, bytes]:
         """The pages of these partitions as they are once each goes on so many offsets later; nothing changes here."""

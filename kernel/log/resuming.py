@@ -23,6 +23,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from gatehouse.kernel.ids import first_id
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import KEPT_BASE, Damage, Log
 from gatehouse.kernel.state.state import Kind
@@ -35,7 +36,7 @@ COUNTERS_PER_MS: Final = 1 << 7
 PAGE_PARTITIONS: Final = 256           # partition ids that share a page of watermarks: none is to hold old and new ones
 
 _COUNTERS = struct.Struct(">QQQ")
-_WATCHED: Final = (Kind.COUNTERS, Kind.EPOCH, Kind.HUB, Kind.SECRET, Kind.TOPIC)
+_WATCHED: Final = (Kind.COUNTERS, Kind.EPOCH, Kind.HUB, Kind.SECRET, Kind.SHARD, Kind.TOPIC)
 
 
 class LogSummary(NamedTuple):
@@ -70,9 +71,11 @@ def look_through(log: Log, on_damage: Callable[[Damage], None]) -> LogSummary:
     def value(kind: Kind) -> bytes:
         return newest.get((kind, b""), (0, None))[1] or b""
 
+    lowest = first_id(int.from_bytes(value(Kind.SHARD), "big")) + 1
+    counters = value(Kind.COUNTERS) or _COUNTERS.pack(lowest, lowest, lowest)
     return LogSummary(
         hub=value(Kind.HUB), epoch=int.from_bytes(value(Kind.EPOCH), "big"), next_id=next_id,
-        secret=value(Kind.SECRET), counters=_COUNTERS.unpack(value(Kind.COUNTERS) or _COUNTERS.pack(1, 1, 1)),
+        secret=value(Kind.SECRET), counters=_COUNTERS.unpack(counters),
         topics=sum(kind == Kind.TOPIC and held is not None for (kind, _), (_, held) in newest.items()),
         frames=frames, last_ms=last_ms)
 

@@ -50,6 +50,7 @@ class Kind(IntEnum):
     HALF = 20             # messages of a transaction that nobody sees yet, by its id and a number; inline
     TRANSACTION = 21      # what is known of transactions: those that began together, by id, and those decided together
     CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.clock`
+    SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))

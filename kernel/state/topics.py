@@ -16,9 +16,9 @@ from operator import itemgetter
 from typing import Final
 
 from gatehouse.kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
+from gatehouse.kernel.ids import first_id, shards_of
 
 MAX_PARTITIONS: Final = 1_000_000          # of one topic
-SHARD_BITS: Final = 16                 # the upper bits of a partition id say which node of a later cluster owns it
 
 _COUNTERS = struct.Struct(">QQQ")
 _ID = struct.Struct(">Q")
@@ -86,16 +86,17 @@ class Topic:
 
 def encode_topic(topic: Topic) -> bytes:
     made = {"maker": topic.maker} if topic.maker else {}
-    return json.dumps({"id": topic.id, "uuid": topic.uuid.hex(), "tenant": topic.tenant, "name": topic.name,
-                       "ranges": topic.ranges, "settings": asdict(topic.settings),
+    ranges = [(str(first), count) for first, count in topic.ranges]
+    return json.dumps({"id": str(topic.id), "uuid": topic.uuid.hex(), "tenant": topic.tenant, "name": topic.name,
+                       "ranges": ranges, "settings": asdict(topic.settings),
                        "created_ms": topic.created_ms, **made}).encode()
 
 
 def decode_topic(value: bytes) -> Topic:
-    read = json.loads(value)
+    read = json.loads(value)                     # ids were numbers once: `int` takes both
     settings = {name: value for name, value in read["settings"].items() if name in TopicSettings.__slots__}
-    return Topic(read["id"], bytes.fromhex(read["uuid"]), read["tenant"], read["name"],
-                 tuple((first, count) for first, count in read["ranges"]), TopicSettings(**settings),
+    return Topic(int(read["id"]), bytes.fromhex(read["uuid"]), read["tenant"], read["name"],
+                 tuple((int(first), count) for first, count in read["ranges"]), TopicSettings(**settings),
                  read["created_ms"], read.get("maker", ""))
 
 
@@ -119,9 +120,7 @@ class Topics:
         self._ranges: list[tuple[int, int, int]] = []        # (first partition id, first partition, topic id), sorted
         self.version = 0                                     # of the definitions
         self.compacted = 0                                   # topics that are
-        self.next_id = 1
-        self.next_partition_id = 1
-        self.next_producer_id = 1
+        self.next_id = self.next_partition_id = self.next_producer_id = 1
         self._undo: list[tuple[Topic | None, Topic | None]] = []        # (before, after) of changes not yet durable
 
     # ---- looking up
@@ -206,7 +205,9 @@ class Topics:
 
     def counters(self) -> bytes:
         """The value of the COUNTERS state record."""
-        return _COUNTERS.pack(self.next_id, self.next_partition_id, self.next_producer_id)
+        counters = (self.next_id, self.next_partition_id, self.next_producer_id)
+        assert len(shards_of(counters)) == 1, f"a shard has no ids left: {counters}"
+        return _COUNTERS.pack(*counters)
 
     def new_producer_id(self) -> int:
         self.next_producer_id += 1
@@ -265,6 +266,17 @@ class Topics:
         return touched
 
     # ---- replay
+
+    def begin(self, shard: int) -> None:
+        """Recovery is over: every id that is given from here on is of this shard."""
+        lowest = first_id(shard) + 1
+        self.next_id, self.next_partition_id, self.next_producer_id = map(
+            max, (self.next_id, self.next_partition_id, self.next_producer_id), (lowest, lowest, lowest))
+
+    def shards(self) -> set[int]:
+        """The shards that gave what ids there are, and will give the next."""
+        return (shards_of(self._by_id) | shards_of([first for first, _, _ in self._ranges])
+                | shards_of((self.next_id, self.next_partition_id, self.next_producer_id)))
 
     def apply_counters(self, value: bytes) -> None:
         self.next_id, self.next_partition_id, self.next_producer_id = map(

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gatehouse.kernel.clock import Clock
 from gatehouse.kernel.errors import KernelError, Stopping, StorageFull
+from gatehouse.kernel.ids import shard_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import encode_head
 from gatehouse.kernel.log.log import Log, LogFull
@@ -99,6 +100,11 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return pending_frame
 
+    def take_id(self) -> int:
+        """A message id that no message gets: the next frame gives out those behind it."""
+        self.next_id += 1
+        return self.next_id - 1
+
     def pending(self) -> list[PendingFrame]:
         """What is not applied yet: the frame on its way, and the pending one."""
         return [frame for frame in (self.flight, self._pending_frame) if frame is not None]
@@ -142,6 +148,7 @@ class Committer:
         first_id = self.next_id
         sealed = self._flushed.seal(pending_frame, first_id)
         self.next_id += sealed.id_count
+        assert shard_of(self.next_id) == shard_of(first_id), "the shard has no message ids left"
         head = encode_head(self._epoch, pending_frame.builder.now_ms, first_id, sealed.id_count, sealed.entries,
                            pending_frame.state)
         self.flight = pending_frame

@@ -41,7 +41,7 @@ class Rig:
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
                  log: Log | None = None, store: IndexStore | None = None, disk: Disk | None = None,
                  projection: Projection | None = None, reserve: Reserve | None = None,
-                 emergency_reserve: Reserve | None = None, wall_ms: int = 1_700_000_000_000) -> None:
+                 emergency_reserve: Reserve | None = None, wall_ms: int = 1_700_000_000_000, shard: int = 0) -> None:
         self.disk = RealDisk(folder) if folder is not None else disk
         self.settings = settings or KernelSettings(segment_bytes=1 << 20)
         self.routes = routes or Routes()
@@ -50,6 +50,7 @@ class Rig:
         self.projection = projection
         self.reserve = reserve
         self.emergency_reserve = emergency_reserve
+        self.shard = shard
         self.world = World(wall_ms)
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
@@ -67,7 +68,7 @@ class Rig:
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
                         on_damage=self.damage.append,
                         on_error=self.errors.append, projection=self.projection, new_hub=b"a hub of the rig",
-                        reserve=self.reserve, emergency_reserve=self.emergency_reserve)
+                        new_shard=self.shard, reserve=self.reserve, emergency_reserve=self.emergency_reserve)
         kernel.open()
         return kernel
 

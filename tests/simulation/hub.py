@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.ids import SHARD_BITS
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.frame import decode_head
 from gatehouse.kernel.log.log import Damage
@@ -46,6 +47,7 @@ class SimHub:
         self.settings = settings
         self.disk = SimDisk(Random(f"disk {seed}"))
         self.store = SimStore(Random(f"store {seed}"), self.disk.operate)
+        self.shard = Random(f"shard {seed}").choice((0, 1, (1 << SHARD_BITS) - 1))
         self.world = World()
         self.damage: list[Damage] = []
         self.errors: list[Exception] = []
@@ -66,7 +68,7 @@ class SimHub:
             loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
             checkpoint_worker=self.world.checkpoint_worker, validation_worker=self.world.validation_worker,
             log=self.log, store=self.store, routes=ROUTES, settings=self.settings, fatal=self._end,
-            on_damage=self.damage.append, on_error=self.errors.append)
+            on_damage=self.damage.append, on_error=self.errors.append, new_shard=self.shard)
         self.kernel.parts.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()
         self.transactions = Transactions(self.kernel, SETTINGS)
