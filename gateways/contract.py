@@ -20,9 +20,9 @@ from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.unsent import UnsentBudget
-from gatehouse.gateways.dispatcher import Dispatcher
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
+from gatehouse.gateways.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -231,20 +231,20 @@ class Services:
     """Wall time in ms since 1970: for points in time that somebody named, and for what is shown. `now_ms` where a test
     has one clock."""
 
-    _dispatchers: dict[str, Dispatcher] = field(default_factory=dict)
+    _switchboards: dict[str, Switchboard] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
         self.not_honoured = NotHonoured(self.now_ms)
 
-    def door(self, name: str) -> Dispatcher:
+    def door(self, name: str) -> Switchboard:
         """A door's end of its port to the kernel, made at first use."""
-        dispatcher = self._dispatchers.get(name)
-        if dispatcher is None:
-            dispatcher = self._dispatchers[name] = Dispatcher(self.transactions or self.kernel,
+        switchboard = self._switchboards.get(name)
+        if switchboard is None:
+            switchboard = self._switchboards[name] = Switchboard(self.transactions or self.kernel,
                                                                 self.transactions)
-        return dispatcher
+        return switchboard
 
     def guard(self, door: str, principal: Principal, session: RegisteredSession, client_id: str = "") -> Guard:
         """All that a session gets of the kernel, once its peer has logged in. It is registered with it: told when its

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.kernel import Kernel
 
 
-class Holder(Protocol):
+class HalfHolder(Protocol):
     """Transactions: they stand beside the kernel and take placed messages (decision 152)."""
 
     def checks_for(self, halves: list[Half], group: str) -> Any:
@@ -45,7 +45,7 @@ class Holder(Protocol):
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
-    def __init__(self, kernel: Kernel, door: DoorSide, transactions: Holder | None) -> None:
+    def __init__(self, kernel: Kernel, door: DoorSide, transactions: HalfHolder | None) -> None:
         self._kernel = kernel
         self._transactions = transactions
         self._door = door

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession
-    from gatehouse.gateways.dispatcher import Dispatcher, HeardAddress, Listener, Submitter
+    from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message
     from gatehouse.kernel.message import Fetched, OnRetained, Record, When
     from gatehouse.transactions.coordinator import Decision, Member, Membership
@@ -40,17 +40,17 @@ class Guard:
     `client_id`: what rules call `{client_id}`; "" where the door has no such thing.
     """
 
-    def __init__(self, admission: Admission, dispatcher: Dispatcher, door: str, principal: Principal,
+    def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
                  session: RegisteredSession, client_id: str = "") -> None:
         self.logged_in: Final = principal
         """The principal as it logged in, whatever its client id."""
 
         self._admission = admission
-        self._dispatcher = dispatcher
-        self._port = dispatcher.port
+        self._switchboard = switchboard
+        self._port = switchboard.port
         self._door = door
         self._client_id = client_id
-        self._filters: dict[tuple[str, Listener], None] = {}
+        self._filters: dict[tuple[str, LiveListener], None] = {}
         self._registration = admission.register(principal, door, session, self.look_again)
         self._renew()
 
@@ -144,24 +144,24 @@ class Guard:
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
         wire. Returns for how many ms the sender is to be slowed down. Raises as `KernelPort.append`."""
-        dispatcher = self._dispatcher
-        number = dispatcher.submit(owner, token)
+        switchboard = self._switchboard
+        number = switchboard.submit(owner, token)
         try:
             self._port.append(self._guard(), messages, number, False, None)
         except Exception:
-            dispatcher.take_back(number)
+            switchboard.take_back(number)
             raise
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
                  size_bytes: int) -> int:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
-        dispatcher = self._dispatcher
-        number = dispatcher.submit(owner, token)
+        switchboard = self._switchboard
+        number = switchboard.submit(owner, token)
         try:
             self._port.schedule(self._guard(), messages, whens, number, None)
         except Exception:
-            dispatcher.take_back(number)
+            switchboard.take_back(number)
             raise
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
@@ -170,18 +170,18 @@ class Guard:
         """Hold half messages as a transaction of a group; otherwise as `append`. Raises Denied and what
         `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
-        dispatcher = self._dispatcher
-        number = dispatcher.submit(owner, token)
+        switchboard = self._switchboard
+        number = switchboard.submit(owner, token)
         try:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
         except Exception:
-            dispatcher.take_back(number)
+            switchboard.take_back(number)
             raise
         return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:
         """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`."""
-        self._dispatcher.transactions.decide(transaction_id, decision, tenant=self.tenant, by=self.principal.name,
+        self._switchboard.transactions.decide(transaction_id, decision, tenant=self.tenant, by=self.principal.name,
                                              guard=self._require_seen, owner=owner, token=token)
 
     def _require_seen(self, transaction: Guarded) -> None:
@@ -190,7 +190,7 @@ class Guard:
     def join_checks(self, group: str, member: Member, name: str, credit: int) -> Membership:
         """Be asked what became of the group's transactions; see `Transactions.join`. Raises Denied, InvalidGroup."""
         self.require_group(Operation.TRANSACT, group)
-        return self._dispatcher.transactions.join(group, self.tenant, member, name=name, credit=credit)
+        return self._switchboard.transactions.join(group, self.tenant, member, name=name, credit=credit)
 
     def checks_for(self, place: int, group: str) -> CheckSettings:
         """How a transaction is checked whose first message goes to a place; a caller may change some of it."""
@@ -203,17 +203,17 @@ class Guard:
             self._renew()
         return self._places.guard
 
-    def subscribe(self, filter_text: str, listener: Listener, options: int = 0) -> None:
+    def subscribe(self, filter_text: str, listener: LiveListener, options: int = 0) -> None:
         """Tell `listener` of new messages whose address matches. Raises InvalidFilter, Denied."""
         self._admission.require(self.principal, Operation.CONSUME, filter_text)
-        self._dispatcher.subscribe(filter_text, listener, options, self.tenant)
+        self._switchboard.subscribe(filter_text, listener, options, self.tenant)
         self._filters[filter_text, listener] = None
 
-    def unsubscribe(self, filter_text: str, listener: Listener) -> None:
+    def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
         """Undo `subscribe`, where it was done."""
         if (filter_text, listener) in self._filters:
             del self._filters[filter_text, listener]
-            self._dispatcher.unsubscribe(filter_text, listener, self.tenant)
+            self._switchboard.unsubscribe(filter_text, listener, self.tenant)
 
     # ---- asked
 
@@ -236,7 +236,7 @@ class Guard:
 
     def _of_addresses(self, answer: Fetched, allowed: Collection[str]) -> list[Record]:
         """The records of a partition that are of these addresses."""
-        topic = self._dispatcher.topic_of(answer.partition_id, self.tenant)
+        topic = self._switchboard.topic_of(answer.partition_id, self.tenant)
         if topic is None:
             return []
         address_of = self._port.address_of

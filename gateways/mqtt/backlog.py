@@ -20,8 +20,8 @@ from gatehouse.kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPart
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import ReadBack
-    from gatehouse.gateways.dispatcher import HeardAddress
     from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.gateways.switchboard import HeardAddress
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Record
 

@@ -9,8 +9,8 @@ from gatehouse.gateways.mqtt.mapping import topic_field
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
-    from gatehouse.gateways.dispatcher import HeardAddress
     from gatehouse.gateways.mqtt.session import MqttSession
+    from gatehouse.gateways.switchboard import HeardAddress
     from gatehouse.kernel.api import Message
 
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form

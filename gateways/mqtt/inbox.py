@@ -54,7 +54,7 @@ LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowe
 
 
 class Inbox:
-    """Made when CONNECT is accepted. The dispatcher's `Submitter`. `end(reason)` closes the connection."""
+    """Made when CONNECT is accepted. The switchboard's `Submitter`. `end(reason)` closes the connection."""
 
     def __init__(self, link: Link, guard: Guard, trace: Trace, end: Callable[[str], None], *,
                  ends_on_denied: bool = False) -> None:

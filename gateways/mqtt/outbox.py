@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
-    from gatehouse.gateways.dispatcher import Delivery, HeardAddress
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.shares import Shares
     from gatehouse.gateways.mqtt.transacting import Transacting
+    from gatehouse.gateways.switchboard import Delivery, HeardAddress
     from gatehouse.kernel.api import Message
 
 LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on average are not joined: a buffer costs 1 us
 
 
 class Outbox:
-    """The dispatcher's `Listener`.
+    """The switchboard's `LiveListener`.
 
     `give_up(reason)` ends the connection of a client that can no longer be served without a gap.
     """

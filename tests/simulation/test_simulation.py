@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.mqtt.inbox import Inbox
 from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.groups import leasing as leasing_module
 from gatehouse.kernel.groups.cursor import Cursor
@@ -26,6 +25,7 @@ from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
+from gatehouse.kernel.port import Port
 from gatehouse.kernel.retention.retention import Kept, Retention
 from gatehouse.kernel.scheduling import book as book_module
 from gatehouse.kernel.scheduling.at_hand import AtHand
@@ -175,10 +175,11 @@ def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
     real = Kernel.append          # the door itself may be compiled: what it calls of its own cannot be replaced
 
     def append(kernel: Any, messages: Any, owner: Any, token: Any = None, **options: Any) -> None:
-        at_once = isinstance(owner, Inbox)
+        at_once = isinstance(owner, Port)       # the door's, and with it the session's
         real(kernel, messages, None if at_once else owner, token, **options)
         if at_once:
-            owner.on_stored([Stored(token, None, 0, [])])
+            for _ in owner.on_stored([Stored(token, None, 0, [])]):
+                pass
 
     patch.setattr(Kernel, "append", append)
 

@@ -1,7 +1,7 @@
 """The door's end of its port: which session an answer or a delivery is for. One per door, made with `Services.door`.
 
-    guard ──► dispatcher ──► port          submissions get numbers, filters are counted
-    session ◄── dispatcher ◄── port        once per flush: each session is called once for all of it
+    guard ──► switchboard ──► port          submissions get numbers, filters are counted
+    session ◄── switchboard ◄── port        once per flush: each session is called once for all of it
 
 The port knows a filter once, however many sessions have it: what matches an address is found here, and remembered until
 a subscription that could matter has come or gone. Work that grows with sessions is done in steps, which the port takes
@@ -34,7 +34,7 @@ class HeardAddress:
     def __init__(self, place: Place, first_level: FirstLevel) -> None:
         self.tenant = place.tenant
         self.address = place.address
-        self.sessions: tuple[tuple[Listener, int], ...] = ()       # with the highest options of their filters
+        self.sessions: tuple[tuple[LiveListener, int], ...] = ()       # with the highest options of their filters
         self.first_level = first_level
         self.version = -1
         self.move(place)
@@ -51,7 +51,7 @@ Delivery = tuple[HeardAddress, "list[Message]", int, int]
 """(address, messages, offset of the first, options of the session's filter); the offsets are consecutive."""
 
 
-class Listener(Protocol):
+class LiveListener(Protocol):
     """Who is told of new messages the moment they are durable."""
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
@@ -66,7 +66,7 @@ class Submitter(Protocol):
         """Its submissions of one flush, in order. Must not block or raise."""
 
 
-class Dispatcher:
+class Switchboard:
     """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
 
     def __init__(self, ports: Ports, transactions: Transactions) -> None:
@@ -74,7 +74,7 @@ class Dispatcher:
         self.transactions = transactions
         self._last = 0
         self._submitted: dict[int, tuple[Submitter, object]] = {}
-        self._audiences: dict[str, Audience[Listener]] = {}
+        self._audiences: dict[str, Audience[LiveListener]] = {}
         self._counts: dict[tuple[str, str], int] = {}          # sessions with a filter, by tenant and filter
         self._heard: dict[tuple[str, str], HeardAddress] = {}
         self._topics: dict[int, tuple[str, str]] = {}          # tenant and topic of each partition that was heard
@@ -115,7 +115,7 @@ class Dispatcher:
 
     # ---- live subscribers  # decision 150
 
-    def subscribe(self, filter_text: str, listener: Listener, options: int, tenant: str) -> None:
+    def subscribe(self, filter_text: str, listener: LiveListener, options: int, tenant: str) -> None:
         """Raises InvalidFilter. Subscribing again replaces the options."""
         pattern = parse_filter(filter_text)
         audience = self._audiences.get(tenant)
@@ -128,7 +128,7 @@ class Dispatcher:
                 self.port.subscribe(filter_text, tenant)
             self._counts[key] = count + 1
 
-    def unsubscribe(self, filter_text: str, listener: Listener, tenant: str) -> None:
+    def unsubscribe(self, filter_text: str, listener: LiveListener, tenant: str) -> None:
         """Undo `subscribe`, where there was one. Raises InvalidFilter."""
         audience = self._audiences.get(tenant)
         if audience is None or not audience.remove(parse_filter(filter_text), listener):
@@ -150,7 +150,7 @@ class Dispatcher:
 
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """See `api.DoorSide`."""
-        by_session: dict[Listener, list[Delivery]] = {}
+        by_session: dict[LiveListener, list[Delivery]] = {}
         count = pairs = 0
         for place, messages, first_offset in heard:
             address = self._hearing(place)
@@ -193,7 +193,7 @@ class Dispatcher:
             address.move(place)
             self._topics[place.partition_id] = place.tenant, place.topic
         if address.version != address.first_level.version:
-            best: dict[Listener, int] = {}
+            best: dict[LiveListener, int] = {}
             for session, options in self._audiences[place.tenant].match(place.address):
                 if options >= best.get(session, options):
                     best[session] = options
