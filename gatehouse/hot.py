@@ -51,6 +51,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.groups.prefetcher",
     "gatehouse.kernel.message",
     "gatehouse.kernel.addresses.murmur2",
+    "gatehouse.kernel.records.private",
     "gatehouse.kernel.records.record",
     "gatehouse.kernel.records.walking",
     "gatehouse.kernel.scheduling.records",

@@ -17,7 +17,7 @@ import orjson
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import AlreadyDecided, InvalidCheckBack
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.private import public_headers
 from gatehouse.transactions.answering import unknown
 from gatehouse.transactions.coordinator import Check, CheckSettings, Decision
 from gatehouse.transactions.settings import MAX_TIME_MS
@@ -92,7 +92,7 @@ def _read_ms(given: Mapping[str, Any], name: str, default_ms: int) -> int:
 
 def describe_check(check: Check, door_names: Mapping[int, str]) -> dict[str, Any]:
     """The question what became of a transaction."""
-    headers, _ = read_headers(check.headers, 0)
+    headers = public_headers(check.headers)
     number = door_of(check.attributes)
     record = (-1, 0, check.key, check.value, headers, check.attributes, check.id)
     message = record_to_json(record, check.topic, 0, check.address, door_names.get(number, str(number)))

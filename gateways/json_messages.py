@@ -20,7 +20,7 @@ from typing import Any, Final
 import orjson
 from orjson import Fragment
 
-from gatehouse.gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
+from gatehouse.gateways.properties.envelope import FIELDS, Kind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Record
@@ -60,7 +60,7 @@ def record_to_json(record: Record, topic: str, partition: int, address: str, doo
     if attributes & RETAIN:
         message["retain"] = True
     for name, header_value in headers:
-        if name not in OWN_HEADERS and not _put_property(message, name, header_value) and not (
+        if not _put_property(message, name, header_value) and not (
                 name == ADDRESS_HEADER and header_value == address.encode()):
             user_headers.append([name.decode("utf-8", "replace"), _header_to_json(header_value)])
     return message

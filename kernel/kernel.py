@@ -55,6 +55,7 @@ from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
+from gatehouse.kernel.records.private import public_piece
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.retention.compaction import Compaction
 from gatehouse.kernel.retention.holders import Holder
@@ -363,7 +364,12 @@ class Kernel:
         With `kept`, what is kept below the start of a partition is read too, with gaps where nothing is; a compacted
         partition is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, on_done, kept, stored)
+        def on_read(answers: list[Fetched]) -> None:
+            for answer in answers:
+                answer.pieces = [public_piece(piece) for piece in answer.pieces]
+            on_done(answers)
+
+        self._reader.fetch(wants, max_bytes, on_read, kept, stored)
 
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""

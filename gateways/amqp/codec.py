@@ -9,7 +9,7 @@
 
 Rules kept here: one pass over the buffer; a run of publishes of one shape (same names, properties and size) is
 recognised by comparing the bytes up to the body; the only look-up per shape is the dictionary from the method frame's
-payload to its route. What is stored of a message's AMQP side is one record header, `amqp`: exchange and routing key as
+payload to its route. What is stored of a message's AMQP side is one private record header: exchange and routing key as
 short strings, then flags and properties as they came; a delivery splices both back.
 """
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased, Message, Placement
+from gatehouse.kernel.records.private import MARK
 from gatehouse.kernel.records.record import varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
@@ -42,7 +43,7 @@ ACK_SIZE: Final = 13                   # of an ack's payload
 ACK_FRAME_SIZE: Final = ACK_SIZE + FRAME_OVERHEAD
 SMALLEST_HEADER: Final = 14            # class, weight, body size, flags
 
-AMQP_HEADER: Final = b"amqp"
+AMQP_HEADER: Final = MARK + b"amqp"
 """Name of the record header that holds a message's AMQP side."""
 
 HEADERS_START: Final = varint(1) + varint(len(AMQP_HEADER)) + AMQP_HEADER

@@ -1,6 +1,6 @@
 """Messages between AMQP's words and the record that is stored. Pure.
 
-What came by this door keeps its names and properties as bytes in the record header `amqp`, which comes first (see
+What came by this door keeps its names and properties as bytes in a private record header, which comes first (see
 `codec`). Where a message leads to a topic, the fields that other doors read stand behind it
 (`gateways.properties.envelope`). What came by another door is dressed in AMQP's words when it is delivered.
 """
@@ -19,7 +19,8 @@ from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.record import encode_headers, read_headers, read_varint
+from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.records.record import encode_headers, read_varint
 
 EXPIRES_AT: Final = b"expires-at"      # `gateways.properties.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`
@@ -119,7 +120,7 @@ def own_side(headers: bytes) -> bytes:
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
     """The AMQP side of a record of another door, found at this exchange and routing key."""
-    envelope = Envelope(list(read_headers(headers, 0)[0]), None, timestamp_ms, durable=not attributes & TRANSIENT,
+    envelope = Envelope(list(public_headers(headers)), None, timestamp_ms, durable=not attributes & TRANSIENT,
                         retain=bool(attributes & RETAIN))
     dressed = to_door(AMQP, envelope, now_ms)
     table: Table = {key: typed(value) for key, value in dressed.headers}

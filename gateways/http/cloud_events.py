@@ -27,7 +27,7 @@ import orjson
 
 from gatehouse.gateways.http.mapping import Publication, decode_base64
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.properties.envelope import FIELDS, OWN_HEADERS, Kind
+from gatehouse.gateways.properties.envelope import FIELDS, Kind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import Record
@@ -54,7 +54,7 @@ CONTENT_TYPE: Final = b"content-type"
 JSON_TYPE: Final = re.compile(r"\s*[^/;]+/(json|[^/;]+\+json)\s*(;.*)?", re.IGNORECASE)
 SHOWN_FIELDS: Final = {field.name.encode(): field.name.replace("-", "") for field in FIELDS
                        if field.name not in ("id", "key", "content-type", "timestamp", "durability", "utf8")}
-NOT_SHOWN: Final = OWN_HEADERS | {field.name.encode() for field in FIELDS} - SHOWN_FIELDS.keys() - {CONTENT_TYPE}
+NOT_SHOWN: Final = {field.name.encode() for field in FIELDS} - SHOWN_FIELDS.keys() - {CONTENT_TYPE}
 """`utf8` among them: nobody's attribute, the hub's note about a value."""
 
 SAFE: Final = "!#$&'()*+,/:;=?@[]^`{|}~<>\\"      # HTTP binding, 3.1.3.2: printable ASCII but space, '"' and '%'

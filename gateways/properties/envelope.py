@@ -165,9 +165,6 @@ FIELD_BY_NAME: Final = {field.name: field for field in FIELDS}
 RECORD_FIELDS: Final = frozenset(("key", "timestamp", "durability"))
 """Fields that are parts of the record itself and no record header."""
 
-OWN_HEADERS: Final = frozenset((b"amqp",))
-"""Record headers in which a door keeps its own side of a message; other doors do not show them."""
-
 SELECTOR_NAMES: Final = {name.replace("-", "_") if name != "id" else "message_id": name
                          for name in FIELD_BY_NAME if name not in RECORD_FIELDS}
 """How selectors name the fields that are record headers without quotes: as a message in JSON does."""

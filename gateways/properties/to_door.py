@@ -11,7 +11,6 @@ from typing import Any
 from gatehouse.gateways.properties.envelope import (
     FIELD_BY_NAME,
     FIELDS,
-    OWN_HEADERS,
     RECORD_FIELDS,
     Cell,
     Column,
@@ -82,7 +81,7 @@ def _split(envelope: Envelope) -> tuple[dict[str, bytes], list[tuple[bytes, byte
         row = None if field_name in RECORD_FIELDS or field_name in fields else FIELD_BY_NAME.get(field_name)
         normal = None if row is None or value is None else normalize(row.kind, value)
         if normal is None:
-            if name not in OWN_HEADERS and name != ADDRESS_HEADER:
+            if name != ADDRESS_HEADER:
                 own.append((name, value))
         else:
             fields[field_name] = normal

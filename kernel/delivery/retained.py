@@ -27,6 +27,7 @@ from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.message_expiry import expires_at
+from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.retention.holders import retained_key
 from gatehouse.kernel.state.state import Changed, Kind, decode_held, store_key
 from gatehouse.kernel.write.batch_builder import Run
@@ -68,7 +69,7 @@ def decode_retained(key: bytes, stored: bytes) -> Retained:
     record_at = _PLACE.size + topic_len
     record = records_of(inline.piece_of(stored[record_at:], offset))[0]
     return Retained(address_of(key.partition(NUL)[2]), stored[_PLACE.size:record_at].decode(), partition, partition_id,
-                    record)
+                    public_record(record))
 
 
 class Page(NamedTuple):

@@ -113,7 +113,7 @@ def test_a_cursor_gets_another_epoch_after_each_start_and_rewind() -> None:
         rig.kernel.groups.rewind("billing", topic, {topic.partition_id(1): 0})
         rig.run()
         epochs.append(group.prefetchers[topic.partition_id(1)].cursor.epoch)
-        rig.kernel.delete_group("billing")
+        rig.kernel.groups.delete("billing")
         rig.run()
         rig.restart()
     ids = [position[2] for position in rig.publish("orders/a", b"2")]

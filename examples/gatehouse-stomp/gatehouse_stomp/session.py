@@ -20,7 +20,8 @@ from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import RETAIN, TRANSIENT, Delivery, Message, Stored
-from gatehouse.kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.records.record import encode_headers
 from gatehouse_stomp.codec import Frame, StompError, decode, encode
 from gatehouse_stomp.column import FRAME_HEADERS, STOMP, address_of
 
@@ -195,7 +196,7 @@ class StompSession:
         frames: list[bytes] = []
         for placement, messages, offset, _ in deliveries:
             for index, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
-                envelope = Envelope(list(read_headers(headers, 0)[0]), None, timestamp_ms,
+                envelope = Envelope(list(public_headers(headers)), None, timestamp_ms,
                                     durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
                 shown = to_door(STOMP, envelope, now_ms).headers
                 message_id = f"{placement.topic}-{placement.partition}-{offset + index}"

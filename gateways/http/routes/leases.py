@@ -49,7 +49,7 @@ from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping
 from gatehouse.kernel.groups.settings import MAX_INVISIBLE_MS, check_name
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -148,7 +148,7 @@ def _shown(door: Door, principal: Principal, name: str, leases: list[Leased], pl
     messages = []
     for leased, (topic, partition) in zip(leases, places, strict=True):
         _, offset, attempt, message_id, timestamp_ms, key, value, headers, attributes = leased
-        record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
+        record = (offset, timestamp_ms, key, value, public_headers(headers), attributes, message_id)
         came_by = door_of(attributes)
         messages.append({
             **record_to_json(record, topic, partition, door.kernel.groups.address_of_leased(leased) or topic,

@@ -39,7 +39,7 @@ from gatehouse.gateways.http.schemas import (
 )
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.private import public_headers
 from gatehouse.kernel.scheduling.queries import Page, Scheduled
 from gatehouse.kernel.scheduling.records import Pending
 
@@ -142,7 +142,7 @@ def _describe(door: Door, scheduled: Scheduled) -> dict[str, Any]:
     if not isinstance(what, Pending):
         return {"id": str(scheduled.id), "state": what.fate.name.lower(), "due": what.due_ms, "at": what.settled_ms,
                 "times": what.times}
-    headers, _ = read_headers(what.headers, 0)
+    headers = public_headers(what.headers)
     number = door_of(what.attributes)
     topic, name = "" if what.to_queue else what.topic, door.door_names.get(number, str(number))
     record = (-1, what.timestamp_ms, what.key, what.value, headers, what.attributes, scheduled.id)

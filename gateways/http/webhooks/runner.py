@@ -24,7 +24,7 @@ from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 from gatehouse.kernel.errors import KernelError, UnknownTopic
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
@@ -188,5 +188,5 @@ class Runner:  # decision 72
     def _shown(self, leased: Leased) -> tuple[Record, str]:
         """The message as a record, and its address."""
         _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = leased
-        record = (offset, timestamp_ms, key, value, read_headers(headers, 0)[0], attributes, message_id)
+        record = (offset, timestamp_ms, key, value, public_headers(headers), attributes, message_id)
         return record, self._door.kernel.groups.address_of_leased(leased) or self.webhook.topic
