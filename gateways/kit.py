@@ -33,6 +33,7 @@ from gatehouse.kernel.message import (
     FirstLevel,
     Headers,
     Message,
+    NumberedMessage,
     OnRetained,
     Owner,
     Piece,
@@ -214,7 +215,12 @@ class FakeKernel:
         return self.partitions.setdefault(partition_id, FakePartition(partition_id))
 
     def port(self, door: DoorSide) -> Port:
-        return Port(cast("Kernel", self), door, None)
+        return Port(cast("Kernel", self), self._append_numbered, door, None)
+
+    def _append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
+                         token: object, positions: bool) -> None:
+        self.append([(placements[message[0]], *message[1:]) for message in messages], owner, token,
+                    positions=positions)
 
     # --- append ------------------------------------------------------------------------------------------------------
 
@@ -267,7 +273,8 @@ class FakeKernel:
         subscribers: dict[Subscriber, list[Delivery]] = {}
         for placement, messages, offset in stretches:
             for subscriber, options in self._targets(placement):
-                subscribers.setdefault(subscriber, []).append((placement, messages, offset, options))
+                subscribers.setdefault(subscriber, []).append(
+                    (placement, [(0, *message[1:]) for message in messages], offset, options))
         for subscriber, deliveries in subscribers.items():
             for _ in subscriber.on_delivery(deliveries) or ():
                 pass

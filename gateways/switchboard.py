@@ -10,11 +10,11 @@ as the loop has time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
-from gatehouse.kernel.api import Answer, Heard, KernelPort, Message, Ports
+from gatehouse.kernel.api import Heard, KernelPort, Message, Ports
 from gatehouse.kernel.message import FirstLevel, Place, Stored
 
 if TYPE_CHECKING:
@@ -93,13 +93,12 @@ class Switchboard:
         """Nothing will be answered."""
         self._submitted.pop(number, None)
 
-    def on_answers(self, answers: list[Answer]) -> Iterator[None]:
+    def on_answers(self, answers: list[Stored]) -> Iterator[None]:
         """See `api.DoorSide`."""
         by_owner: dict[Submitter, list[Stored]] = {}
         submitted = self._submitted
-        for number, error, append_ms, positions in answers:
-            owner, token = submitted.pop(number)
-            answer = Stored(token, error, append_ms, positions)
+        for answer in answers:
+            owner, answer.token = submitted.pop(cast(int, answer.token))
             mine = by_owner.get(owner)
             if mine is None:
                 by_owner[owner] = [answer]

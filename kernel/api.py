@@ -15,22 +15,19 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
+from gatehouse.kernel.message import Fetched, Headers, NumberedMessage, OnRetained, Place, Record, Stored, When
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
-Message = tuple[int, "bytes | None", bytes, int, int]
+Message = NumberedMessage
 """One message to append, or as it is delivered: (number of its place, value, headers as `record.encode_headers` made
-them, attribute bits, timestamp in ms or 0 for append time). What is delivered has no number in front, but 0."""
+them, attribute bits, timestamp in ms or 0 for append time). What is delivered has any number in front."""
 
 
 Heard = tuple[Place, "list[Message]", int]
 """Consecutive messages to one address that are durable now: (place, messages, offset of the first)."""
 
-Answer = tuple[int, "Exception | None", int, "list[tuple[int, int, int]]"]
-"""What became of one submission: (its number, error, append time in ms, and where it was asked for (partition id,
-offset, message id) of each message)."""
 
 
 class HalfMessage(NamedTuple):
@@ -45,8 +42,9 @@ class DoorSide(Protocol):
     """What a port tells its door, of each flush once. Both are done in steps, between which others have their turn:
     whoever takes no step for a while is behind, and publishers wait."""
 
-    def on_answers(self, answers: list[Answer]) -> Iterator[None]:
-        """What became of submissions, in their order."""
+    def on_answers(self, answers: list[Stored]) -> Iterator[None]:
+        """What became of submissions, in their order. The token of each is the number of the submission; the answers
+        are the door's to change."""
 
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """New messages that match a filter of the door, in append order."""

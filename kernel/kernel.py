@@ -52,7 +52,7 @@ from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.port import Port
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
@@ -509,9 +509,9 @@ class Kernel:
         """Whether live subscribers have been told of everything that is durable."""
         return self.parts.deliveries.idle
 
-    def port(self, door: DoorSide) -> Port:
-        """A port of a door's own, without transactions; see `api.KernelPort` and `Transactions.port`."""
-        return Port(self, door, None)
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
+        """A port of a door's own; see `api.KernelPort`."""
+        return Port(self, self._appending.append_numbered, door, transactions)
 
     # ---- what the metrics show
 

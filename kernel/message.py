@@ -26,6 +26,10 @@ Message = tuple["Placement", "bytes | None", bytes, int, int]
 """(placement, value, headers as `record.encode_headers` made them, attribute bits, timestamp in ms or 0 for append
 time)"""
 
+NumberedMessage = tuple[int, "bytes | None", bytes, int, int]
+"""The same with the number of a place in front, as a door's port has it (`kernel.api`); what is delivered has any
+number there."""
+
 Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
 
@@ -130,7 +134,7 @@ class Placement:
         self.topics_version = -1
         self.shown: Place | None = None              # as doors see it
 
-Delivery = tuple[Placement, "list[Message]", int, int]
+Delivery = tuple[Placement, "list[NumberedMessage]", int, int]
 """(placement, messages, offset of the first, options of the matching subscription); the offsets are consecutive"""
 
 

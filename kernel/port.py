@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace
@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from gatehouse.kernel.kernel import Kernel
 
 
+UNKNOWN: Final = "the place was given to somebody else, or under other rights"
+
+AppendNumbered = Callable[["list[Message]", "dict[int, Placement]", "Owner | None", object, bool], None]
+"""`write.appending.Appending.append_numbered`."""
+
+
 class HalfHolder(Protocol):
     """Transactions: they stand beside the kernel and take placed messages (decision 152)."""
 
@@ -45,8 +51,9 @@ class HalfHolder(Protocol):
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
-    def __init__(self, kernel: Kernel, door: DoorSide, transactions: HalfHolder | None) -> None:
+    def __init__(self, kernel: Kernel, append: AppendNumbered, door: DoorSide, transactions: HalfHolder | None) -> None:
         self._kernel = kernel
+        self._append = append
         self._transactions = transactions
         self._door = door
         self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
@@ -132,7 +139,7 @@ class Port:
     def _placement(self, guard: int, place: int) -> Placement:
         placement = self._guards[guard].get(place)
         if placement is None:
-            raise UnknownPlace("the place was given to somebody else, or under other rights")
+            raise UnknownPlace(UNKNOWN)
         return placement
 
     def _placed(self, guard: int, messages: list[Message]) -> list[PlacedMessage]:
@@ -142,7 +149,7 @@ class Port:
             return [(given[place], value, headers, attributes, timestamp_ms)
                     for place, value, headers, attributes, timestamp_ms in messages]
         except KeyError:
-            raise UnknownPlace("the place was given to somebody else, or under other rights") from None
+            raise UnknownPlace(UNKNOWN) from None
 
     def checks_for(self, guard: int, place: int, group: str) -> Any:
         assert self._transactions is not None, "a port of the hub has transactions"
@@ -153,8 +160,14 @@ class Port:
 
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
                ) -> None:
-        self._kernel.append(self._placed(guard, messages), self if number else None, number, positions=positions,
-                            idempotency_key=idempotency_key)
+        if idempotency_key is not None:
+            self._kernel.append(self._placed(guard, messages), self if number else None, number,
+                                idempotency_key=idempotency_key)
+            return
+        try:
+            self._append(messages, self._guards[guard], self if number else None, number, positions)
+        except KeyError:
+            raise UnknownPlace(UNKNOWN) from None
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
@@ -227,23 +240,20 @@ class Port:
 
     def on_stored(self, stored: list[Stored]) -> Iterator[None]:
         """One flush's answers for the whole door."""
-        return self._door.on_answers([(cast(int, answer.token), answer.error, answer.append_ms, answer.positions)
-                                      for answer in stored])
+        return self._door.on_answers(stored)
 
     def on_delivery(self, deliveries: list[Delivery]) -> Iterator[None]:
         """What of a flush the door has a filter for."""
         heard: list[Heard] = []
         for placement, messages, first_offset, _ in deliveries:
-            delivered = [(0, value, headers, attributes, timestamp_ms)
-                         for _, value, headers, attributes, timestamp_ms in messages]
-            heard.append((_place_of(placement), delivered, first_offset))
+            place = placement.shown
+            if place is None or place.partition_id != placement.partition_id:
+                place = placement.shown = _place_of(placement)
+            heard.append((place, messages, first_offset))
         return self._door.on_delivery(heard)
 
 
 def _place_of(placement: Placement) -> Place:
-    """The placement as doors see it; the same object as long as it stays so."""
-    place = placement.shown
-    if place is None or place.partition_id != placement.partition_id:
-        place = placement.shown = Place(placement.tenant, placement.address, placement.topic, placement.partition,
-                                        placement.partition_id, placement.key)
-    return place
+    """The placement as doors see it."""
+    return Place(placement.tenant, placement.address, placement.topic, placement.partition, placement.partition_id,
+                 placement.key)

@@ -72,7 +72,7 @@ class Transactions:
 
     def port(self, door: DoorSide) -> Port:
         """A port of a door's own, see `kernel.api`."""
-        return Port(self._kernel, door, self)
+        return self._kernel.port(door, self)
 
     def stop(self) -> None:
         """Ask and forget nothing more."""

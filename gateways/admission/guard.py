@@ -144,12 +144,13 @@ class Guard:
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
         wire. Returns for how many ms the sender is to be slowed down. Raises as `KernelPort.append`."""
-        switchboard = self._switchboard
-        number = switchboard.submit(owner, token)
+        if self._version is not self._admission.version:
+            self._renew()
+        number = self._switchboard.submit(owner, token) if owner is not None else 0
         try:
-            self._port.append(self._guard(), messages, number, False, None)
+            self._port.append(self._places.guard, messages, number, False, None)
         except Exception:
-            switchboard.take_back(number)
+            self._switchboard.take_back(number)
             raise
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
@@ -225,7 +226,7 @@ class Guard:
     def read_back(self, wants: list[tuple[int, int, int]], addresses: Collection[HeardAddress], max_bytes: int,
                   on_done: Callable[[list[ReadBack]], None]) -> None:
         """Read again what was delivered, of some addresses: (partition id, offset, max_bytes) each; see
-        `KernelPort.fetch`. Records of other addresses are left out, as are those that the principal may not have."""
+        `KernelPort.fetch`. Records that the principal may not have are left out."""
         allowed = {address.address for address in addresses
                    if address.tenant == self.tenant and self.may(Operation.CONSUME, address.address)}
 
@@ -239,9 +240,11 @@ class Guard:
         topic = self._switchboard.topic_of(answer.partition_id, self.tenant)
         if topic is None:
             return []
+        records = [record for piece in answer.pieces for record in sound_records(piece)]
+        if self._admission.may_topic(self.principal, Operation.CONSUME, topic):
+            return records
         address_of = self._port.address_of
-        return [record for piece in answer.pieces for record in sound_records(piece)
-                if address_of(topic, record[2], record[4]) in allowed]
+        return [record for record in records if address_of(topic, record[2], record[4]) in allowed]
 
     def has_expired(self, record: Record, topic: str) -> bool:
         """Whether a record of a topic is worth nothing any more."""

@@ -12,7 +12,7 @@ from typing import Final
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
-from gatehouse.kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
+from gatehouse.kernel.message import Delivery, FirstLevel, NumberedMessage, Placement, Subscriber
 from gatehouse.kernel.records.record import encode_header
 
 STEP_MESSAGES: Final = 64
@@ -139,7 +139,7 @@ class Outbox:
         self._on_error = on_error
         self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
 
-    def add(self, placement: Placement, messages: list[Message], first_offset: int) -> None:
+    def add(self, placement: Placement, messages: list[NumberedMessage], first_offset: int) -> None:
         self.entries += 1
         self.sorted += 1 + len(placement.targets)
         self._messages += len(messages)

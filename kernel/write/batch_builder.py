@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from crc32c import crc32c
 
 from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge
 from gatehouse.kernel.log.frame import WHOLE, Entries
-from gatehouse.kernel.message import RETAIN, Message, Placement, Record
+from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Placement, Record
 from gatehouse.kernel.records.batch import placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 from gatehouse.kernel.retention.holders import retained_key
@@ -43,18 +43,25 @@ class Run:  # decision 3
         self.first_id: int = -1
 
 
-def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool:
-    """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`).
+Entering = tuple[Any, "bytes | None", bytes, int, int]
+"""A message with its placement in front, or where placements are given by number, with the number."""
+
+
+def check(messages: list[Entering], refresh: Callable[[Placement], None],
+          places: dict[int, Placement] | None = None) -> bool:
+    """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
+    `places` is given, messages have numbers of places in front: KeyError for one that is not in it.
 
     Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
     that is too long for it. True where one enters a queue that may be full."""
-    last: Placement | None = None
+    last: object = None
     limit = 0
     limited = False
     for at, message in enumerate(messages):
-        placement = message[0]
-        if placement is not last:
-            last = placement
+        where = message[0]
+        if where is not last:
+            last = where
+            placement: Placement = where if places is None else places[where]
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
@@ -67,7 +74,7 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
         # not `STATED in headers`: Python first takes the left side for a number, and formats an error that it drops
         if len(headers) > len(STATED) and headers.find(STATED) >= 0 and not placement.address_header:
-            messages[at] = stated(message)
+            messages[at] = stated(message, placement)
     return limited
 
 
@@ -111,33 +118,38 @@ class BatchBuilder:
         self._open: dict[int, Run] = {}
         # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
         # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
-        self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
+        self.heard: list[tuple[Placement | None, list[NumberedMessage], Run, int]] = []
         # messages that change state of their own, the value of their address or the newest record of their key:
         # (message, run, index in the run)
         self.noted: list[tuple[Message, Run, int]] = []
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `partition_ids` was asked
 
-    def add(self, messages: list[Message], places: list[tuple[Run, int]] | None, own: Run | None = None) -> None:
+    def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
+            placements: dict[int, Placement] | None = None) -> None:
         """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
 
         `places` is given where the caller wants to know: run and index in it are added per message. `own` is the run
         that they enter, where they have ids already: they are all of its partition, and it has room for them.
+        `placements` by number, where messages have numbers in front.
         """
         now_ms = self.now_ms
         size_bytes = 0
-        last: Placement | None = None
+        last: object = None
+        placement: Placement | None = None
         run: Run | None = None
-        heard: list[Message] | None = None
+        heard: list[NumberedMessage] | None = None
         stretch: Stretch | None = None
         compact = False
         for message in messages:
-            placement, value, headers, attributes, timestamp_ms = message
-            if placement is not last or run is None or run.count >= RUN_LIMIT:
+            where, value, headers, attributes, timestamp_ms = message
+            if where is not last or placement is None or run is None or run.count >= RUN_LIMIT:
                 if stretch is not None:
                     stretch.stop = stretch.run.count
                     stretch = None
-                last = placement
+                last = where
+                placement = where if placements is None else placements[where]
+                assert placement is not None
                 compact = placement.compact
                 run = self._run(placement.partition_id) if own is None else own
                 heard = None
@@ -148,12 +160,12 @@ class BatchBuilder:
                     stretch = Stretch(placement.also, run, run.count)
                     self.stretches.append(stretch)
             if heard is not None:
-                heard.append(message)
+                heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
             if placement.address_header:
                 headers = add_header(headers, placement.address_header)
             n = run.count
             if compact or attributes & RETAIN:
-                self.noted.append((message, run, n))
+                self.noted.append(((placement, value, message[2], attributes, timestamp_ms), run, n))
             if places is not None:
                 places.append((run, n))
             if timestamp_ms == 0:
