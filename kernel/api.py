@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
+from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Fetched, Headers, NumberedMessage, OnRetained, Place, Record, Stored, When
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
@@ -123,6 +124,14 @@ class KernelPort(Protocol):
                  may_create: bool, maker: str) -> int:
         """The same for a topic and key. Raises UnknownPartition, InvalidTopic, and of a missing topic what `place`
         raises."""
+
+    def place_queue(self, guard: int, queue: Queue, priority: int) -> int:
+        """Into a queue alone."""
+
+    def place_routed(self, guard: int, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool,
+                     maker: str) -> int:
+        """Where the address leads, and by reference into exactly these queues, besides bindings that are not
+        `chosen`. Raises as `place`."""
 
     def max_bytes(self, guard: int, place: int) -> int:
         """The largest message that is taken there. Raises UnknownPlace."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace
+from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import (
     Delivery,
@@ -121,6 +122,13 @@ class Port:
                  may_create: bool, maker: str) -> int:
         return self._given(guard, self._kernel.place_in(topic, key, partition=partition, tenant=tenant,
                                                         may_create=may_create, maker=maker))
+
+    def place_queue(self, guard: int, queue: Queue, priority: int) -> int:
+        return self._given(guard, self._kernel.place_queue(queue, priority))
+
+    def place_routed(self, guard: int, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool,
+                     maker: str) -> int:
+        return self._given(guard, self._kernel.place_routed(address, partition_ids, tenant, may_create, maker))
 
     # decision 149: numbers are given once, and never again
     def _given(self, guard: int, placement: Placement) -> int:

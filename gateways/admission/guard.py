@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
+from gatehouse.kernel.errors import UnknownQueue
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.admission.session_registry import RegisteredSession
+    from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message
+    from gatehouse.kernel.groups.settings import Queue
     from gatehouse.kernel.message import Fetched, OnRetained, Record, When
     from gatehouse.transactions.coordinator import Decision, Member, Membership
     from gatehouse.transactions.deciding import Guarded
@@ -37,11 +40,13 @@ class ReadBack(NamedTuple):
 class Guard:
     """Made by `Services.guard` for one session, and ended by `leave`.
 
-    `client_id`: what rules call `{client_id}`; "" where the door has no such thing.
+    `session` is told when the principal ends or its rights change. `client_id`: what rules call `{client_id}`; "" where
+    the door has no such thing. `own_places`: places are remembered for this guard, not for all of its principal on the
+    door, as they depend on more than the principal.
     """
 
     def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
-                 session: RegisteredSession, client_id: str = "") -> None:
+                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False) -> None:
         self.logged_in: Final = principal
         """The principal as it logged in, whatever its client id."""
 
@@ -51,18 +56,24 @@ class Guard:
         self._door = door
         self._client_id = client_id
         self._filters: dict[tuple[str, LiveListener], None] = {}
-        self._registration = admission.register(principal, door, session, self.look_again)
+        self._registration: Registration | None = None
+        self._own_places = GivenPlaces(self._port) if own_places else None
+        if session is not None:
+            self._registration = admission.register(principal, door, session, self.look_again)
         self._renew()
 
     def _renew(self) -> None:
         admission = self._admission
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id)
-        self._places: GivenPlaces = admission.places(self._principal, self._port)
+        self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
+        if self._own_places is not None:
+            self._places.clear()
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
-        self._registration.leave()
+        if self._registration is not None:
+            self._registration.leave()
         for filter_text, listener in list(self._filters):
             self.unsubscribe(filter_text, listener)
 
@@ -71,6 +82,10 @@ class Guard:
         for filter_text, listener in list(self._filters):
             if not self.may(Operation.CONSUME, filter_text):
                 self.unsubscribe(filter_text, listener)
+
+    def count(self, event: str, amount: int = 1) -> None:
+        """For the metrics: something that became of what this door's clients sent or asked for."""
+        self._admission.trace.on_event(self._door, event, amount)
 
     # ---- who
 
@@ -131,6 +146,43 @@ class Guard:
         """Look every address up again: what was placed once may be gone."""
         self._places.clear()
 
+    def let_go(self) -> None:
+        """Look every address up again; what was decoded with its place may still be appended."""
+        self._places.let_go()
+
+    @property
+    def version(self) -> object:
+        """Another object when places that were given before are unknown."""
+        return self._admission.version
+
+    def place_queue(self, queue: Queue, priority: int) -> int:
+        """The place of a queue alone. Raises Denied, and UnknownQueue where it is not of this tenant."""
+        self._admission.require(self.principal, Operation.PUBLISH, queue_address(queue.name))
+        if queue.tenant != self.tenant:
+            raise UnknownQueue(f"there is no queue {queue.name!r}")
+        return self._places.note(self._port.place_queue(self._guard(), queue, priority))
+
+    def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
+        """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
+        Denied and what `KernelPort.place` raises."""
+        principal = self.principal
+        self._admission.require(principal, Operation.PUBLISH, address)
+        return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
+                                                         self._admission.may_create(principal, address),
+                                                         principal.name))
+
+    def place_in(self, topic: str, key: bytes | None, partition: int) -> int:
+        """The place of a key in a partition of a topic that exists. Raises Denied and what `KernelPort.place_in`
+        raises."""
+        name = (topic, key, partition)
+        principal = self.principal
+        place = self._places.by_name.get(name)
+        if place is None:
+            self._admission.require(principal, Operation.PUBLISH, self._port.address_of(topic, key, ()))
+            place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
+            self._places.remember(name, place)
+        return place
+
     def max_bytes(self, place: int) -> int:
         """The largest message that is taken there. Raises UnknownPlace."""
         return self._port.max_bytes(self._places.guard, place)
@@ -167,9 +219,9 @@ class Guard:
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
-              owner: Submitter, token: object, size_bytes: int) -> int:
-        """Hold half messages as a transaction of a group; otherwise as `append`. Raises Denied and what
-        `Transactions.begin` raises."""
+              owner: Submitter, token: object, size_bytes: int | None) -> int:
+        """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
+        with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
         switchboard = self._switchboard
         number = switchboard.submit(owner, token)
@@ -178,6 +230,8 @@ class Guard:
         except Exception:
             switchboard.take_back(number)
             raise
+        if size_bytes is None:
+            return 0
         return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:

@@ -33,6 +33,7 @@ class GivenPlaces:  # decision 95
         self._port = port
         self._places_max = places_max
         self._leaving: list[int] = []
+        self._noted: list[int] = []
         finalize(self, port.close_guard, self.guard)
 
     def remember_raw(self, raw: bytes, place: int) -> None:
@@ -53,8 +54,24 @@ class GivenPlaces:  # decision 95
             self._port.forget_places(self.guard, self._leaving[:LEAVING])
             del self._leaving[:LEAVING]
 
+    def note(self, place: int) -> int:
+        """A place that its door remembers itself, until `let_go`."""
+        self._noted.append(place)
+        return place
+
+    def let_go(self) -> None:
+        """Whatever is remembered is looked up again; numbers are good for some more, see above."""
+        going = [*self.by_raw.values(), *self.by_name.values(), *self._noted]
+        self.by_raw.clear()
+        self.by_name.clear()
+        self._noted.clear()
+        if going:
+            self._port.forget_places(self.guard, self._leaving)
+            self._leaving = going
+
     def clear(self) -> None:
         """Every number is unknown from now on."""
+        self._noted.clear()
         self.by_raw.clear()
         self.by_name.clear()
         self._leaving.clear()

@@ -159,7 +159,7 @@ class Channel:
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():
-            listener.pump()
+            listener.half.pump()
 
     # ---- consuming
 
@@ -211,14 +211,14 @@ class Channel:
         self.listeners[tag] = listener
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
-        listener.join()
+        listener.half.join()
 
     def _cancel(self, arguments: Arguments) -> None:
         tag = arguments["consumer_tag"]
         consumer = self.consumers.pop(tag, None)
         listener = self.listeners.pop(tag, None)
         if listener is not None:
-            listener.leave()
+            listener.half.leave()
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.cancel-ok", consumer_tag=tag))
         if consumer is not None:
@@ -347,7 +347,7 @@ class Channel:
         self.closing = True
         self.publishing.drop_content()
         for listener in self.listeners.values():
-            listener.leave()
+            listener.half.leave()
         self.listeners.clear()
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():

@@ -23,7 +23,6 @@ from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
 from gatehouse.gateways.amqp.vhost import RESERVED
-from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY, parse_filter
 from gatehouse.kernel.errors import InvalidAddress, InvalidFilter, KernelError
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.amqp.exchanges import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
-    from gatehouse.transactions.deciding import Guarded
 
 CONFIGURE: Final = "configure"
 WRITE: Final = "write"
@@ -115,19 +113,6 @@ class AmqpRights:
         return self._may(operation, queue_address(name))
 
     # ---- transactions
-
-    def may_transact(self, group: str) -> bool:
-        """Whether the user may send half messages of a group, decide about them, and be asked about them."""
-        return self._admission.may_group(self.principal, Operation.TRANSACT, group)
-
-    def require_seen(self, transaction: Guarded) -> None:
-        """Require that a transaction is visible to the user, before it is decided about. Raises UnknownTransaction."""
-        require_seen(self._admission, self.principal, transaction)
-
-    def require_transact(self, group: str) -> None:
-        if not self.may_transact(group):
-            raise refused(f"access to the transactions of group '{group}' in vhost '{self._vhost.name}' refused for "
-                          f"user '{self.principal.name}'")
 
     # ---- exchanges and bindings
 

@@ -15,30 +15,24 @@ is answered again and held once; such a producer sends a partition either half m
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.own_topics import HELD, group_of
-from gatehouse.gateways.checks import (
-    InvalidDecision,
-    InvalidHalfName,
-    describe_check,
-    read_check_settings,
-    read_decision,
-    read_half_name,
-    require_seen,
-)
+from gatehouse.gateways.admission.own_topics import CHECKS, HELD
+from gatehouse.gateways.checks import InvalidHalfName, read_half_name
+from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.kafka.error_codes import INVALID_RECORD
 from gatehouse.gateways.kafka.mapping import Refused, code_of
-from gatehouse.kernel.errors import AlreadyDecided, Busy, KernelError, UnknownTransaction
+from gatehouse.kernel.api import HalfMessage
+from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
 from gatehouse.kernel.records.compression import NONE
 from gatehouse.kernel.records.record import encode_headers
-from gatehouse.transactions.coordinator import Half
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
@@ -47,17 +41,15 @@ if TYPE_CHECKING:
     from gatehouse.kernel.message import Record, Stored
     from gatehouse.kernel.records.batch import BatchHeader
     from gatehouse.kernel.state.topics import Topic
-    from gatehouse.transactions.coordinator import Check, Decision, Membership
-    from gatehouse.transactions.deciding import Guarded
 
 HEADER: Final = b"half"
 NAME: Final = b"half-id"
 CHECK_BACK: Final = b"half-check"
 TAKEN_OUT: Final = (HEADER, NAME, CHECK_BACK)
 DECIDE: Final = "txn-decide"
+WORDS: Final = HalfWords(HELD, CHECKS, "txn-decided")
 ABSENT_MS: Final = 60_000              # without a fetch, after which nobody is there to be asked
 CHECKS_AHEAD: Final = 1_000
-REFUSALS: Final = (UnknownTransaction, AlreadyDecided, Busy)
 
 
 # ---- half messages
@@ -117,13 +109,14 @@ class HeldBatch:
         self._session = session
         self._topic = topic
         self._group = group
+        self._client = client_of(session)
         self._waiting = 1
 
     def hold(self, header: BatchHeader, records: list[Record]) -> None:
         """One transaction for each name, and one of what has none. Raises Denied, InvalidGroup, InvalidHalfName, with
         nothing held; what the kernel refuses afterwards is answered."""
         check_name(self._group, "group")
-        self._session.admission.require_group(self._session.principal, Operation.TRANSACT, self._group)
+        self._session.guard.require_group(Operation.TRANSACT, self._group)
         by_name: dict[str | None, list[Record]] = {}
         for record in records:
             named = any(name == NAME for name, _ in record[4])
@@ -131,30 +124,25 @@ class HeldBatch:
         self._row.produce.pending += 1
         for name, mine in by_name.items():
             self._waiting += 1
+            keys = [None if record[2] is None else record[2].decode(errors="replace") for record in mine]
+            about: Document = {"group": self._group, "name": name, "topic": self._topic.name,
+                               "partition": self._row.index, "messages": len(mine), "keys": keys}
             try:
-                self._begin(name if name is not None else self._sequence(header), mine,
-                            HeldHere(self, name, [record[2] for record in mine]))
+                self._client.hold(self._group, partial(self._wish, name, header, mine), about, self._session,
+                                  HeldHere(self, about))
             except KernelError as refused:
                 self.settle(refused)
         self.settle(None)
 
-    def _begin(self, name: str | None, records: list[Record], token: HeldHere) -> None:
-        """Raises KernelError."""
-        transactions, principal = self._session.services.transactions, self._session.principal
-        halves = [self._half(record) for record in records]
-        asked = _header(records[0], CHECK_BACK)
-        settings = None
-        if asked is not None:
-            settings = read_check_settings(asked, transactions.checks_for(halves, self._group))
-        transactions.begin(halves, group=self._group, tenant=principal.tenant, by=principal.name, settings=settings,
-                           owner=self._session, token=token, name=name)
+    def _wish(self, name: str | None, header: BatchHeader, records: list[Record]) -> HalfWish:
+        return HalfWish([self._half(record) for record in records],
+                        name if name is not None else self._sequence(header), _header(records[0], CHECK_BACK))
 
-    def _half(self, record: Record) -> Half:
+    def _half(self, record: Record) -> HalfMessage:
         _, timestamp_ms, key, value, headers, attributes, _ = record
-        placement = self._session.kernel.place_in(self._topic.name, key, partition=self._row.index,
-                                                  tenant=self._session.principal.tenant, may_create=False)
+        place = self._session.guard.place_in(self._topic.name, key, self._row.index)
         kept = encode_headers([pair for pair in headers if pair[0] not in TAKEN_OUT])
-        return Half((placement, value, kept, attributes, timestamp_ms))
+        return HalfMessage((place, value, kept, attributes, timestamp_ms))
 
     def _sequence(self, header: BatchHeader) -> str | None:
         """What an idempotent producer's batch is known by: no name that a header can give, since there is a NUL."""
@@ -163,12 +151,10 @@ class HeldBatch:
         return (f"\0{header.producer_id}\0{header.producer_epoch}\0{self._topic.partition_id(self._row.index)}"
                 f"\0{header.base_sequence}")
 
-    def tell(self, name: str | None, keys: list[bytes | None], stored: Stored) -> None:
-        """One of the transactions is durable."""
-        _tell(self._session.services, self._session.principal.tenant, HELD + self._group, {
-            "id": str(stored.positions[0][2]), "group": self._group, "name": name, "topic": self._topic.name,
-            "partition": self._row.index, "messages": len(keys),
-            "keys": [None if key is None else key.decode(errors="replace") for key in keys]})
+    def tell(self, about: Document, stored: Stored) -> None:
+        """One of the transactions is durable, or is not."""
+        self._client.tell_held(self._group, about, stored)
+        self.settle(stored.error)
 
     def settle(self, error: Exception | None) -> None:
         """One thing less to wait for. The first error is what the producer is told."""
@@ -183,60 +169,33 @@ class HeldHere(NamedTuple):
     """The token of one transaction of a batch."""
 
     batch: HeldBatch
-    name: str | None
-    keys: list[bytes | None]
+    about: Document
 
     def on_stored(self, stored: Stored) -> None:
-        if stored.error is None:
-            self.batch.tell(self.name, self.keys, stored)
-        self.batch.settle(stored.error)
+        self.batch.tell(self.about, stored)
 
 
 # ---- decisions
 
 class KafkaDeciding:
-    """The decisions of one batch, once it is stored: its answer waits for the last; the token of each."""
+    """The decisions of one batch, once it is stored: its answer waits for the last."""
 
     def __init__(self, row: Produced, session: KafkaSession) -> None:
         self._row = row
-        self._session = session
+        self._client = client_of(session)
         self._waiting = 1
 
     def take(self, records: list[Record]) -> None:
         """Carry out each decision, in order. The first that is refused is what the producer is told."""
         for record in records:
-            try:
-                transaction_id, decision = read_decision(record[3])
-            except InvalidDecision as error:
-                self._refuse(error)
-                continue
-            if decision is not None:
-                self._waiting += 1
-                self._decide(transaction_id, decision)
-        self._settle()
+            self._waiting += 1
+            self._client.decide(record[3], self._on_result)
+        self._on_result(None)
 
-    def _decide(self, transaction_id: int, decision: Decision) -> None:
-        session = self._session
-        session.services.transactions.decide(
-            transaction_id, decision, tenant=session.principal.tenant, by=session.principal.name, guard=self._guard,
-            owner=session, token=self)
-
-    def _guard(self, transaction: Guarded) -> None:
-        require_seen(self._session.admission, self._session.principal, transaction)
-
-    def on_stored(self, stored: Stored) -> None:
-        if stored.error is not None:
-            self._refuse(stored.error)
-        self._settle()
-
-    def _refuse(self, error: Exception) -> None:
-        expected = isinstance(error, (*REFUSALS, InvalidDecision))
-        code = getattr(error, "code", "internal_error")
-        self._session.admission.trace.on_event("kafka", f"decision_{code}")
-        if not self._row.error:
-            self._row.refuse(INVALID_RECORD if expected else code_of(error), f"{code}: {error}")
-
-    def _settle(self) -> None:
+    def _on_result(self, error: Exception | None) -> None:
+        if error is not None and not self._row.error:
+            code = INVALID_RECORD if isinstance(error, REFUSALS) else code_of(error)
+            self._row.refuse(code, f"{getattr(error, 'code', 'internal_error')}: {error}")
         self._waiting -= 1
         if not self._waiting:
             self._row.produce.settle()
@@ -270,45 +229,44 @@ class CheckTopics:
         member.fetched_ms = now_ms
 
 
-# decision 46: a real topic, for clients as they are
-class TopicMember:
-    """A topic that checks are written to; a `transactions.Member` for as long as somebody reads it."""
+class TopicMember:  # decision 46: a real topic, for clients as they are
+    """A topic that checks are written to; a member of its group for as long as somebody reads it."""
 
     def __init__(self, services: Services, tenant: str, topic: str, now_ms: int) -> None:
         self._services = services
         self._tenant = tenant
         self._topic = topic
-        self._membership: Membership | None = None
+        self._half = HalfListener(services, WORDS, topic, tenant, f"kafka topic {topic}", self._send,
+                                  credit=CHECKS_AHEAD)
         self.gone = False
         self.fetched_ms = now_ms
 
     def join(self) -> None:
         """Be asked from now on."""
-        self._membership = self._services.transactions.join(
-            group_of(self._topic), self._tenant, self, name=f"kafka topic {self._topic}",
-            credit=CHECKS_AHEAD)
+        self._half.join()
 
-    def on_checks(self, checks: list[Check]) -> None:
-        """Called by the coordinator. Where nobody has read for long these are asked of others in time."""
-        if self._services.now_ms() - self.fetched_ms > ABSENT_MS:
-            self.leave()
-            return
-        names = {spec.door: spec.name for spec in self._services.specs}
-        for check in checks:
-            if not _tell(self._services, self._tenant, self._topic, describe_check(check, names)):
-                self.leave()
-                return
-        if self._membership is not None:
-            self._membership.add_credit(len(checks))
-
-    def leave(self) -> None:
-        """Be asked no more, until somebody fetches again."""
+    def _send(self, document: Document) -> bool:
+        """Where nobody has read for long, or there is no such topic, this is asked of others in time."""
+        if self._services.now_ms() - self.fetched_ms <= ABSENT_MS and _write(
+                self._services, self._tenant, self._topic, document):
+            return True
         self.gone = True
-        if self._membership is not None:
-            self._membership.leave()
+        self._half.leave()
+        return False
 
 
-def _tell(services: Services, tenant: str, topic: str, document: dict[str, Any]) -> bool:
+def client_of(session: KafkaSession) -> HalfClient:
+    """Whoever sends by this connection. What is held is told in a topic; the answer to a decision is all that it gets.
+    """
+    def tell(topic: str, document: Document) -> bool:
+        if topic.startswith(HELD) and "id" in document:
+            _write(session.services, session.principal.tenant, topic, document)
+        return True
+
+    return HalfClient(session.guard, WORDS, tell)
+
+
+def _write(services: Services, tenant: str, topic: str, document: Document) -> bool:
     """Write a record about the transaction of this `id`, its key, to a topic, if it exists."""
     kernel = services.kernel
     try:

@@ -146,13 +146,9 @@ class MqttSession:
     def _transact(self) -> Transacting:
         assert self._inbox is not None and self._outbox is not None
         if self._outbox.transacting is None:
-            self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox, self._tenant,
-                                                   f"{self.user} mqtt {self._client_id}", self._pacer.hold, self._go_on)
+            self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox,
+                                                   f"{self.user} mqtt {self._client_id}", self._pacer)
         return self._outbox.transacting
-
-    def _go_on(self) -> None:
-        if not self._ended:
-            self._pacer.go_on(self._now_ms())
 
     def _take_rest(self) -> None:
         self.handle_data(b"")

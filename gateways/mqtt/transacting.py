@@ -15,201 +15,128 @@ again, and what became of a transaction can be asked for by deciding again.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
-from gatehouse.gateways.admission.admission import Denied
-from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.checks import (
-    InvalidDecision,
-    InvalidHalfName,
-    describe_check,
-    describe_decided,
-    describe_refused,
-    read_check_settings,
-    read_decision,
-    read_half_name,
-)
+from gatehouse.gateways.checks import read_half_name
+from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, encode_qos0, encode_qos1, packet_id_of
 from gatehouse.kernel.api import HalfMessage
-from gatehouse.kernel.errors import (
-    AlreadyDecided,
-    Busy,
-    InvalidCheckBack,
-    InvalidDelay,
-    InvalidFilter,
-    InvalidGroup,
-    KernelError,
-    UnknownTransaction,
-)
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.errors import InvalidCheckBack, InvalidDelay, InvalidFilter, InvalidGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from gatehouse.gateways.connections.receiving import Pacer
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.mqtt.inbox import Inbox
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Stored
-    from gatehouse.transactions.coordinator import Check, Membership
 
 _SECONDS: Final = r"[0-9]{1,8}(?:\.[0-9]{1,3})?"
 _CHECK_BACK: Final = re.compile(rf"(?P<after>{_SECONDS})?,(?P<every>{_SECONDS})?,(?P<times>[0-9]{{1,5}})?", re.ASCII)
-CHECKS_AHEAD: Final = 100              # that a member may be asked and has no room to be told of
-NOT_HELD: Final = (Denied, InvalidHalfName, KernelError)
-"""Refusals of a half message. Its sender is told of the refusal, whatever else MQTT does about the publish."""
-
-REFUSALS: Final = (InvalidDecision, UnknownTransaction, AlreadyDecided, Busy)
-"""Refusals of a decision. Whoever made the decision is told; the client has not broken the protocol."""
+WORDS: Final = HalfWords(mapping.HELD, mapping.CHECK, mapping.DECIDED)
 
 
 class Transacting:
-    """The transactions of one client, made when it first uses one of their topics. A `Member`, and the `Owner` of the
-    client's decisions.
+    """The transactions of one client, made when it first uses one of their topics.
 
-    A decision of QoS 1 calls `hold`, and `go_on` when it has been answered: its PUBACK has its turn before anything
-    that comes behind it.
+    A decision of QoS 1 holds the client: its PUBACK has its turn before anything that comes behind it.
     """
 
-    def __init__(self, services: Services, inbox: Inbox, outbox: Outbox, tenant: str, name: str,
-                 hold: Callable[[], None], go_on: Callable[[], None]) -> None:
+    def __init__(self, services: Services, inbox: Inbox, outbox: Outbox, name: str, pacer: Pacer) -> None:
         self._services = services
         self._inbox = inbox
         self._outbox = outbox
-        self._tenant = tenant
         self._name = name
-        self._hold = hold
-        self._go_on = go_on
-        self._told: dict[str, int] = {}                        # granted QoS by filter
-        self._memberships: dict[str, Membership] = {}          # by filter
-        self._waiting: list[Check] = []
-
-    # --- half messages -----------------------------------------------------------------------------------------------
+        self._pacer = pacer
+        self._client = HalfClient(inbox.guard, WORDS, self._tell)
+        self._listeners: dict[str, HalfListener] = {}          # by filter
 
     def hold(self, packet: bytes, raw: bytes) -> None:
-        """Take a PUBLISH to `$half/GROUP/ADDRESS`. Raises ProtocolError, InvalidGroup; with the client told what
-        `_read_half` raises, Denied and what `Transactions.begin` raises."""
-        group, written = _split_group(raw)
+        """Take a PUBLISH to `$half/GROUP/ADDRESS`. Raises ProtocolError; with the client told what `HalfClient.hold`
+        and `_read_half` raise."""
+        group, _, written = mapping.decode_topic(raw).removeprefix(mapping.HALF).partition("/")
         packet_id = packet_id_of(packet, 0)
         acks = encode_pubacks([packet_id]) if packet_id else b""
-        notice = {"group": group, "name": None, "address": written, "packet_id": int.from_bytes(packet_id, "big")}
+        about: Document = {"group": group, "name": None, "address": written,
+                           "packet_id": int.from_bytes(packet_id, "big")}
+
+        def read() -> HalfWish:
+            half = _read_half(written)
+            about.update(name=half.name, address=half.address)
+            return HalfWish([HalfMessage(self._message(packet, raw, half.address), None, half.delay_ms)], half.name,
+                            half.check, len(packet))
 
         def held(answer: Stored) -> bytes:
-            self._tell(mapping.HELD + group, {"id": str(answer.positions[0][2]), **notice})
+            self._client.tell_held(group, about, answer)
             return acks
 
-        guard = self._inbox.guard
-        try:
-            name, asked, delay_ms, address = _read_half(written)
-            notice |= {"name": name, "address": address}
-            guard.require_group(Operation.TRANSACT, group)
-            place = guard.place(address)
-            messages: list[Message] = []
-            decode_publishes(packet, 0, len(packet), {raw: place}, messages, [])
-            checks = None if asked is None else read_check_settings(asked, guard.checks_for(place, group))
-            guard.begin([HalfMessage(messages[0], None, delay_ms)], group, checks, name, self._inbox, held, len(packet))
-        except NOT_HELD as refused:
-            self._tell(mapping.HELD + group, {**notice, "code": refused.code, "detail": str(refused)})
-            raise
+        self._client.hold(group, read, about, self._inbox, held)
         self._inbox.expect_answer()
 
-    # --- decisions ---------------------------------------------------------------------------------------------------
+    def _message(self, packet: bytes, raw: bytes, address: str) -> Message:
+        """Raises Denied, what `Guard.place` raises."""
+        places = {raw: self._inbox.guard.place(address)}
+        messages: list[Message] = []
+        decode_publishes(packet, 0, len(packet), places, messages, [])
+        return messages[0]
 
     def decide(self, packet: bytes, value: bytes) -> None:
         """Take a PUBLISH to `$txn/decide`, whose payload this is."""
         packet_id = packet_id_of(packet, 0)
-        acks = encode_pubacks([packet_id]) if packet_id else b""
-        try:
-            transaction_id, decision = read_decision(value)
-        except InvalidDecision as error:
-            self._refuse(error.given, error)
-            self._inbox.acknowledge_in_turn(acks)
+        if packet_id:
+            self._pacer.hold()
+        self._client.decide(value, partial(self._on_decided, encode_pubacks([packet_id]) if packet_id else b""))
+
+    def _on_decided(self, acks: bytes, error: Exception | None) -> None:
+        """What the hub itself cannot do ends the connection: the client comes again."""
+        if error is not None and not isinstance(error, REFUSALS):
+            self._inbox.refuse(error)
             return
-        if decision is None:
-            self._inbox.acknowledge_in_turn(acks)
-            return
+        self._inbox.acknowledge_in_turn(acks)
         if acks:
-            self._hold()
-        self._inbox.guard.decide(transaction_id, decision, self, (transaction_id, decision, acks))
-
-    def on_stored(self, stored: list[Stored]) -> None:
-        """Decisions are durable, or refused. What the hub itself cannot do ends the connection: the client comes
-        again."""
-        for answer in stored:
-            assert isinstance(answer.token, tuple)
-            transaction_id, decision, acks = answer.token
-            if isinstance(answer.error, REFUSALS):
-                self._refuse(transaction_id, answer.error)
-            elif answer.error is not None:
-                self._inbox.refuse(answer.error)
-                return
-            else:
-                self._tell(mapping.DECIDED, describe_decided(transaction_id, decision, answer.append_ms))
-            self._inbox.acknowledge_in_turn(acks)
-            if acks:
-                self._go_on()
-
-    def _refuse(self, transaction_id: int | str | None, error: Exception) -> None:
-        document = describe_refused(transaction_id, error)
-        self._services.admission.trace.on_event("mqtt", f"decision_{document['code']}")
-        self._tell(mapping.DECIDED, document)
-
-    # --- being told --------------------------------------------------------------------------------------------------
+            self._pacer.go_on(self._services.now_ms())
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Raises InvalidFilter where it is none of the topics above."""
-        if topic_filter == mapping.DECIDED:
-            return True
-        return self._inbox.guard.may_group(Operation.TRANSACT, _group_of(topic_filter))
+        """Raises InvalidFilter, InvalidGroup where it is none of the topics above."""
+        return self._listener(topic_filter, 0).may_listen(self._inbox.guard.principal)
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
-        """Raises InvalidFilter, InvalidGroup."""
-        self._told[topic_filter] = qos
-        if topic_filter.startswith(mapping.CHECK) and topic_filter not in self._memberships:
-            self._memberships[topic_filter] = self._inbox.guard.join_checks(
-                _group_of(topic_filter), self, self._name, CHECKS_AHEAD)
+        """A client that subscribes again may do so with another QoS. Raises InvalidFilter, InvalidGroup."""
+        self.unsubscribe(topic_filter)
+        listener = self._listeners[topic_filter] = self._listener(topic_filter, qos)
+        listener.join()
+
+    def _listener(self, topic_filter: str, qos: int) -> HalfListener:
+        name = topic_filter.encode()
+        listener = HalfListener(self._services, WORDS, topic_filter, self._inbox.guard.tenant, self._name,
+                                partial(self._send, len(name).to_bytes(2, "big") + name, qos))
+        if not {"/", "+", "#"}.isdisjoint(listener.group):
+            raise InvalidFilter(f"{topic_filter[:200]!r} does not end with one group, which is one level")
+        return listener
 
     def unsubscribe(self, topic_filter: str) -> None:
-        self._told.pop(topic_filter, None)
-        membership = self._memberships.pop(topic_filter, None)
-        if membership is not None:
-            membership.leave()
-
-    def on_checks(self, checks: list[Check]) -> None:
-        """Sent as far as window and socket allow; the rest waits for `pump`."""
-        self._waiting += checks
-        self.pump()
+        listener = self._listeners.pop(topic_filter, None)
+        if listener is not None:
+            listener.leave()
 
     def pump(self) -> None:
         """Send checks that wait."""
-        while self._waiting:
-            check = self._waiting[0]
-            topic = mapping.CHECK + check.group
-            membership = self._memberships.get(topic)
-            if membership is not None and not self._tell(topic, describe_check(check, self._names())):
-                return
-            self._waiting.pop(0)
-            if membership is not None:
-                membership.add_credit(1)
+        for listener in self._listeners.values():
+            listener.pump()
 
-    def _names(self) -> dict[int, str]:
-        return {spec.door: spec.name for spec in self._services.specs}
+    def _tell(self, topic: str, document: Document) -> bool:
+        listener = self._listeners.get(topic)
+        return listener is None or listener.send(document)
 
-    def _tell(self, topic: str, document: dict[str, Any]) -> bool:
-        """False where there is no room for it. True also where the client did not subscribe to it."""
-        qos = self._told.get(topic)
-        if qos is None:
-            return True
+    def _send(self, field: bytes, qos: int, document: Document) -> bool:
         outbox = self._outbox
         if not outbox.may_send(qos > 0):
-            self._services.admission.trace.on_event("mqtt", "notice_dropped")
             return False
-        name = topic.encode()
         messages: list[Message] = [(0, orjson.dumps(document), b"\0", 0, 0)]
-        field = len(name).to_bytes(2, "big") + name
         if qos:
             outbox.link.write(encode_qos1(field, messages, 0, 1, outbox.window.take(1)))
         else:
@@ -218,9 +145,8 @@ class Transacting:
 
     def end(self) -> None:
         """The connection is over; what it was asked is asked of others in time."""
-        for topic_filter in list(self._told):
+        for topic_filter in list(self._listeners):
             self.unsubscribe(topic_filter)
-        self._waiting = []
 
 
 class HalfTopic(NamedTuple):
@@ -230,13 +156,6 @@ class HalfTopic(NamedTuple):
     check: dict[str, float] | None
     delay_ms: int
     address: str
-
-
-def _split_group(raw: bytes) -> tuple[str, str]:
-    """The group, and what is behind it. Raises ProtocolError, InvalidGroup."""
-    group, _, written = mapping.decode_topic(raw).removeprefix(mapping.HALF).partition("/")
-    check_name(group, "group")
-    return group, written
 
 
 def _read_half(address: str) -> HalfTopic:
@@ -267,16 +186,3 @@ def _read_check(given: str) -> dict[str, float]:
         raise InvalidCheckBack(f"not written as {mapping.CHECKED}AFTER,EVERY,TIMES/")
     read: dict[str, float] = {name: float(match[name]) for name in ("after", "every") if match[name]}
     return read | ({"times": int(match["times"])} if match["times"] else {})
-
-
-def _group_of(topic_filter: str) -> str:
-    """Raises InvalidFilter, InvalidGroup."""
-    for prefix in (mapping.CHECK, mapping.HELD):
-        if topic_filter.startswith(prefix):
-            group = topic_filter.removeprefix(prefix)
-            if "/" in group or "+" in group or "#" in group:
-                break
-            check_name(group, "group")
-            return group
-    raise InvalidFilter(f"{topic_filter[:200]!r} is none of {mapping.CHECK}GROUP, {mapping.HELD}GROUP, "
-                        f"{mapping.DECIDED}")

@@ -22,7 +22,7 @@ from gatehouse.kernel.groups.deadlines import Deadlines
 from gatehouse.kernel.groups.definitions import group_definitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.handles import Handles
-from gatehouse.kernel.groups.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
+from gatehouse.kernel.groups.pages import decode_epoch, encode_epoch, page_key
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.restoring import Pages, Restoring
@@ -146,7 +146,7 @@ class Leasing:
         return self._parts.watermarks.next_offset(partition_id) if late else self._parts.reader.start_of(partition_id)
 
     def _write_floor(self, cursor: Cursor) -> None:
-        cursor.stored_committed = -1
+        cursor.write_committed()
         self.touch(cursor)
 
     def define(self, tenant: str, name: str, settings: GroupSettings) -> None:
@@ -198,7 +198,7 @@ class Leasing:
         for partition_id, prefetcher in group.prefetchers.items():
             pending_frame.cursors.pop(prefetcher.cursor, None)
             records += [StateRecord(Kind.LEASES, page_key(partition_id, page, group.name.encode()), None)
-                        for page in prefetcher.cursor.stored]
+                        for page in prefetcher.cursor.stored_pages]
         return records
 
     def forget_topic(self, topic: Topic) -> None:
@@ -247,12 +247,11 @@ class Leasing:
     def add_line(self, group: LeasedGroup, partition_id: int, committed: int) -> Prefetcher:
         """The group reads this partition too, from `committed` on, as far as nothing else is stored."""
         watermarks = self._parts.watermarks
-        cursor = Cursor(partition_id, group.name, committed)
-        cursor.topic_id = group.topic_id
+        epoch = self._epoch(group.name, partition_id) if group.queue is None else 0
+        cursor = Cursor(partition_id, group.name, committed, group.topic_id, epoch)
         prefetcher = Prefetcher(cursor, self._parts.reader.fetch_kept, partial(watermarks.next_offset, partition_id),
                         partial(self._start_of, partition_id), self._parts.reader.unreadable)
-        if group.queue is None:
-            self.number(cursor)
+        self.check_epoch(cursor)
         group.prefetchers[partition_id] = prefetcher
         self._readers.setdefault(partition_id, []).append((group, prefetcher))
         pages = self.loaded_pages.get((partition_id, group.name), ())
@@ -262,26 +261,31 @@ class Leasing:
             group.cursor_ready(prefetcher)
         return prefetcher
 
-    def number(self, cursor: Cursor) -> None:
-        """Give a cursor the epoch that is stored for it, or a new one, which is written with its first change."""
+    def _epoch(self, group: str, partition_id: int) -> int:
+        """The epoch that is stored for a cursor, or a new one."""
+        stored = self._parts.views.offsets.get(group, {}).get(partition_id)
+        return decode_epoch(stored[1]) if stored is not None else self.new_epoch()
+
+    def check_epoch(self, cursor: Cursor) -> None:
+        """An epoch that is not stored is written with the cursor's first change."""
         stored = self._parts.views.offsets.get(cursor.group, {}).get(cursor.partition_id)
-        cursor.epoch = cursor.epoch or (decode_epoch(stored[1]) if stored is not None else self.new_epoch())
-        if stored is None or cursor.epoch != decode_epoch(stored[1]):
-            cursor.stored_committed = -1
+        if cursor.group and (stored is None or cursor.epoch != decode_epoch(stored[1])):
+            cursor.write_committed()
 
     def load(self, group: LeasedGroup, prefetcher: Prefetcher, pages: Iterable[tuple[int, bytes]]) -> None:
         """Take the stored pages of a cursor into memory."""
         cursor = prefetcher.cursor
-        end = self._parts.watermarks.next_offset(cursor.partition_id)
-        for page, value in sorted(pages):
-            for lease, offsets in load_page(cursor, page, value, end):
-                lease.offsets = offsets
-                self.lease_until(group, prefetcher, lease)
-        fill_gaps(cursor)
-        for offset, when_ms in cursor.waiting.items():
+        self.run_on(group, prefetcher, cursor.load(pages, self._parts.watermarks.next_offset(cursor.partition_id)))
+
+    def run_on(self, group: LeasedGroup, prefetcher: Prefetcher, leases: list[Lease]) -> None:
+        """After a cursor was loaded: these leases end in time, what waits comes again in time."""
+        cursor = prefetcher.cursor
+        for lease in leases:
+            self.lease_until(group, prefetcher, lease)
+        for offset, when_ms in cursor.waits():
             self.wait_until(group, prefetcher, offset, when_ms)
         if group.settings.ordered:
-            prefetcher.want_keys([*cursor.out, *cursor.waiting])
+            prefetcher.want_keys(cursor.leased_offsets() + [offset for offset, _ in cursor.waits()])
 
     # ---- what groups ask for; see `kernel.groups.group.Core`
 
@@ -392,22 +396,14 @@ class Leasing:
 
     def _records(self, cursor: Cursor) -> list[StateRecord]:
         records: list[StateRecord] = []
-        if cursor.committed != cursor.stored_committed:
-            cursor.stored_committed = cursor.committed
+        has_moved, pages = cursor.seal()
+        if has_moved:
             self.on_committed(cursor.partition_id)
             records.append(offset_record(cursor.group, cursor.partition_id,
                                          (cursor.committed, encode_epoch(cursor.epoch))))
         group = cursor.group.encode()
-        for page in cursor.dirty:
-            value = encode_page(cursor, page)
-            if value is not None:
-                cursor.stored.add(page)
-            elif page in cursor.stored:
-                cursor.stored.discard(page)
-            else:
-                continue
-            records.append(StateRecord(Kind.LEASES, page_key(cursor.partition_id, page, group), value))
-        cursor.dirty = set()
+        records += [StateRecord(Kind.LEASES, page_key(cursor.partition_id, page, group), value)
+                    for page, value in pages]
         return records
 
     def expire_after(self, topic_id: int, ttl_ms: int) -> None:

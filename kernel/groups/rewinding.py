@@ -83,9 +83,8 @@ class Rewinding:
             prefetcher = group.prefetchers.get(partition_id) or self._leasing.add_line(group, partition_id, offset)
             pending_frame.cursors.pop(prefetcher.cursor, None)
             group.drop_found(prefetcher.cursor)
-            prefetcher.cursor = prefetcher.cursor.anew(offset, self._leasing.new_epoch())
+            prefetcher.begin_anew(offset, self._leasing.new_epoch())
             self._leasing.touch(prefetcher.cursor)
-            prefetcher.reset()
             group.cursor_ready(prefetcher)
 
     def delete(self, tenant: str, name: str) -> None:

@@ -171,6 +171,7 @@ class StateTable:  # decision 12
                 newer = self.frozen.newest.get((kind, key))
                 if newer is not None and newer[0] > order:
                     self.changes.put((kind, key), newer)
+        assert all(record.order for record in records), "a kept record says where it was first"
         self.changes.absorb(position, records)
 
     def get(self, kind: int, key: bytes) -> bytes | None:

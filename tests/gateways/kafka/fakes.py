@@ -7,7 +7,7 @@ import uuid
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kafka.config import KafkaConfig
@@ -16,6 +16,7 @@ from gatehouse.gateways.kit import FakeLink, RecordingAdmission
 from gatehouse.kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
+from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
@@ -115,6 +116,13 @@ class FakeKernel:
                 raise CreateDenied(f"there is no topic {topic!r}")
             found = self.create_topic(topic)
         return Placement(tenant, topic, topic, found.id, 0, found.partition_id(0), key, b"\x01", b"", 0, FirstLevel())
+
+    def port(self, door: Any, transactions: Any = None) -> Port:
+        return Port(cast(Any, self), self.append_numbered, door, transactions)
+
+    def append_numbered(self, messages: Any, placements: Any, owner: Owner | None, token: object, positions: bool
+                        ) -> None:
+        raise AssertionError("a producer sends batches")
 
     # ---- append
 
