@@ -53,8 +53,9 @@ class Deadlines:
         """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
         leases = self._steps.pop(step, {})
         for lease in sorted(leases, key=lambda candidate: (candidate.until_ms, candidate.offsets[:1])):
-            group, prefetcher = leases[lease]
-            self.act(partial(group.on_lease_over, prefetcher, lease))
+            if lease in leases:          # the end of one may be that of another: its member is let go of
+                group, prefetcher = leases[lease]
+                self.act(partial(group.on_lease_over, prefetcher, lease))
 
     def wait_until(self, group: LeasedGroup, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
         """Call `group.on_wait_over` then."""

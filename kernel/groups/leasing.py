@@ -19,7 +19,7 @@ from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, KernelError, S
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.groups.dead_lettering import DeadLettering
 from gatehouse.kernel.groups.deadlines import Deadlines
-from gatehouse.kernel.groups.definitions import group_definitions
+from gatehouse.kernel.groups.definitions import LiveGroups, group_definitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.handles import Handles
 from gatehouse.kernel.groups.pages import decode_epoch, encode_epoch, page_key
@@ -50,7 +50,7 @@ class Leasing:
     gives a cursor a number that none had before; `names` are those of `Selecting`."""
 
     def __init__(self, parts: Parts, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
-                 new_epoch: Callable[[], int], names: Mapping[str, str]) -> None:
+                 new_epoch: Callable[[], int], names: Mapping[str, str], live: LiveGroups) -> None:
         self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._open_frame = open_frame
@@ -59,6 +59,7 @@ class Leasing:
         self._loop = parts.loop
         self.queues = Queues(parts, self, open_frame, pending)
         self.groups = group_definitions(parts.state)
+        self.live = live
         self.dead_lettering = DeadLettering(parts, self, open_frame)
         self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
         self._of_topic: dict[int, list[LeasedGroup]] = {}
@@ -101,14 +102,14 @@ class Leasing:
         if group is None:
             check_name(name, "group")
             settings = self.groups.get(topic.tenant, name)
-            if settings is None and self._commits(topic.tenant, name):
+            if settings is None and self.has_offsets(topic.tenant, name):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
             group = self._make(name, topic, settings, start)
         if group.settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group
 
-    def _commits(self, tenant: str, name: str) -> bool:
+    def has_offsets(self, tenant: str, name: str) -> bool:
         """Whether a tenant's group of this name has committed offsets."""
         topic_partitions = map(self._parts.topics.of_partition, self._parts.views.offsets.get(name, ()))
         return any(of is not None and of[0].tenant == tenant for of in topic_partitions)
@@ -161,11 +162,13 @@ class Leasing:
         self.queues.configure_shared(tenant, name)
 
     def check_commits(self, name: str, partition_ids: Iterable[int]) -> None:
-        """Raises GroupIsLeased where messages of one of these partitions are leased from the group."""
+        """Raises GroupIsLeased where messages of one of these partitions are leased from the group, GroupHasMembers
+        where they are assigned to members."""
         tenants = {topic_partition[0].tenant for topic_partition in map(self._parts.topics.of_partition, partition_ids)
                    if topic_partition is not None}
         for tenant in tenants:
             self.require_commits(tenant, name)
+            self.live.require_no_members(tenant, name)
 
     def require_commits(self, tenant: str, name: str) -> None:
         """Raises GroupIsLeased where messages are leased from the group."""

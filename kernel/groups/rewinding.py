@@ -88,9 +88,10 @@ class Rewinding:
             group.cursor_ready(prefetcher)
 
     def delete(self, tenant: str, name: str) -> None:
-        """Forget settings, progress and leases. Raises UnknownGroup, Stopping."""
+        """Forget settings, progress and leases. Raises UnknownGroup, GroupHasMembers, Stopping."""
         if self.settings(tenant, name) is None:
             raise UnknownGroup(f"there is no group {name!r}")
+        self._leasing.live.require_no_members(tenant, name)
         pending_frame = self._open_frame()
         pending_frame.state.append(self._leasing.groups.put(tenant, name, None))
         for topic in self.topics(tenant, name):
