@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Fetched, Headers, NumberedMessage, OnRetained, Place, Record, Stored, When
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
@@ -125,8 +124,8 @@ class KernelPort(Protocol):
         """The same for a topic and key. Raises UnknownPartition, InvalidTopic, and of a missing topic what `place`
         raises."""
 
-    def place_queue(self, guard: int, queue: Queue, priority: int) -> int:
-        """Into a queue alone."""
+    def place_queue(self, guard: int, name: str, tenant: str, priority: int) -> int:
+        """Into a queue alone. Raises UnknownQueue."""
 
     def place_routed(self, guard: int, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool,
                      maker: str) -> int:

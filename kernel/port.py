@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
-from gatehouse.kernel.errors import UnknownPlace
-from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import (
     Delivery,
@@ -123,7 +122,10 @@ class Port:
         return self._given(guard, self._kernel.place_in(topic, key, partition=partition, tenant=tenant,
                                                         may_create=may_create, maker=maker))
 
-    def place_queue(self, guard: int, queue: Queue, priority: int) -> int:
+    def place_queue(self, guard: int, name: str, tenant: str, priority: int) -> int:
+        queue = self._kernel.groups.queue(name, tenant)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
         return self._given(guard, self._kernel.place_queue(queue, priority))
 
     def place_routed(self, guard: int, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool,
@@ -172,10 +174,7 @@ class Port:
             self._kernel.append(self._placed(guard, messages), self if number else None, number,
                                 idempotency_key=idempotency_key)
             return
-        try:
-            self._append(messages, self._guards[guard], self if number else None, number, positions)
-        except KeyError:
-            raise UnknownPlace(UNKNOWN) from None
+        self._append(messages, self._guards[guard], self if number else None, number, positions)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

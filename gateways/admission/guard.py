@@ -14,7 +14,6 @@ from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
-from gatehouse.kernel.errors import UnknownQueue
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message
-    from gatehouse.kernel.groups.settings import Queue
     from gatehouse.kernel.message import Fetched, OnRetained, Record, When
     from gatehouse.transactions.coordinator import Decision, Member, Membership
     from gatehouse.transactions.deciding import Guarded
@@ -155,12 +153,10 @@ class Guard:
         """Another object when places that were given before are unknown."""
         return self._admission.version
 
-    def place_queue(self, queue: Queue, priority: int) -> int:
-        """The place of a queue alone. Raises Denied, and UnknownQueue where it is not of this tenant."""
-        self._admission.require(self.principal, Operation.PUBLISH, queue_address(queue.name))
-        if queue.tenant != self.tenant:
-            raise UnknownQueue(f"there is no queue {queue.name!r}")
-        return self._places.note(self._port.place_queue(self._guard(), queue, priority))
+    def place_queue(self, name: str, priority: int) -> int:
+        """The place of a queue alone. Raises Denied, UnknownQueue."""
+        self._admission.require(self.principal, Operation.PUBLISH, queue_address(name))
+        return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
 
     def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises

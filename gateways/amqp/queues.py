@@ -207,7 +207,7 @@ class KernelQueues:
 
     def place(self, guard: Guard, address: str, queues: list[AmqpQueue], priority: int) -> int:
         if not address:
-            return guard.place_queue(queues[0].kernel_queue, priority)
+            return guard.place_queue(queues[0].name, priority)
         return guard.place_routed(address, tuple([queue.kernel_queue.partition_id(priority) for queue in queues]))
 
     def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:

@@ -64,7 +64,7 @@ class Appending:
 
     def append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
                         token: object, positions: bool) -> None:
-        """As `append`, for messages with numbers of placements in front. Raises KeyError besides, for others."""
+        """As `append`, for messages with numbers of placements in front. Raises UnknownPlace besides, for others."""
         self._append(messages, owner, token, positions, placements)
 
     def _append(self, messages: list[Any], owner: Owner | None, token: object, positions: bool,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from gatehouse.kernel.addresses.stated import STATED, stated
-from gatehouse.kernel.errors import MessageTooLarge
+from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries
 from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Placement, Record
 from gatehouse.kernel.records.batch import placed
@@ -50,7 +50,7 @@ Entering = tuple[Any, "bytes | None", bytes, int, int]
 def check(messages: list[Entering], refresh: Callable[[Placement], None],
           places: dict[int, Placement] | None = None) -> bool:
     """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
-    `places` is given, messages have numbers of places in front: KeyError for one that is not in it.
+    `places` is given, messages have numbers of places in front; UnknownPlace where one is not in it.
 
     Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
     that is too long for it. True where one enters a queue that may be full."""
@@ -61,7 +61,10 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         where = message[0]
         if where is not last:
             last = where
-            placement: Placement = where if places is None else places[where]
+            known: Placement | None = where if places is None else places.get(where)
+            if known is None:
+                raise UnknownPlace("the place was given to somebody else, or under other rights")
+            placement = known
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
@@ -141,16 +144,17 @@ class BatchBuilder:
         heard: list[NumberedMessage] | None = None
         stretch: Stretch | None = None
         compact = False
+        key_part = address_header = b""
         for message in messages:
             where, value, headers, attributes, timestamp_ms = message
-            if where is not last or placement is None or run is None or run.count >= RUN_LIMIT:
+            if where is not last or run is None or run.count >= RUN_LIMIT:
                 if stretch is not None:
                     stretch.stop = stretch.run.count
                     stretch = None
                 last = where
                 placement = where if placements is None else placements[where]
-                assert placement is not None
-                compact = placement.compact
+                assert placement is not None, "a place is known since its message was checked"
+                compact, key_part, address_header = placement.compact, placement.key_part, placement.address_header
                 run = self._run(placement.partition_id) if own is None else own
                 heard = None
                 if placement.targets:
@@ -161,10 +165,11 @@ class BatchBuilder:
                     self.stretches.append(stretch)
             if heard is not None:
                 heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
-            if placement.address_header:
-                headers = add_header(headers, placement.address_header)
+            if address_header:
+                headers = add_header(headers, address_header)
             n = run.count
             if compact or attributes & RETAIN:
+                assert placement is not None
                 self.noted.append(((placement, value, message[2], attributes, timestamp_ms), run, n))
             if places is not None:
                 places.append((run, n))
@@ -179,7 +184,7 @@ class BatchBuilder:
             else:
                 length = len(value)
                 tail = (SMALL[length] if length < SMALL_LIMIT else varint(length)) + value + headers
-            middle = SMALL[n] + placement.key_part
+            middle = SMALL[n] + key_part
             size = len(front) + len(middle) + len(tail)
             record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
             if n == 0:

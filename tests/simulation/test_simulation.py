@@ -170,16 +170,17 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
 
 
 def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
-    real = Kernel.append          # the door itself may be compiled: what it calls of its own cannot be replaced
+    # the door itself and its port may be compiled: what they call of their own cannot be replaced
+    def port(kernel: Any, door: Any, transactions: Any = None) -> Port:
+        def append(messages: Any, placements: Any, owner: Any, number: Any, positions: bool) -> None:
+            kernel._appending.append_numbered(messages, placements, None, number, positions)
+            if owner is not None:
+                for _ in owner.on_stored([Stored(number, None, 0, [])]):
+                    pass
 
-    def append(kernel: Any, messages: Any, owner: Any, token: Any = None, **options: Any) -> None:
-        at_once = isinstance(owner, Port)       # the door's, and with it the session's
-        real(kernel, messages, None if at_once else owner, token, **options)
-        if at_once:
-            for _ in owner.on_stored([Stored(token, None, 0, [])]):
-                pass
+        return Port(kernel, append, door, transactions)
 
-    patch.setattr(Kernel, "append", append)
+    patch.setattr(Kernel, "port", port)
 
 
 def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
