@@ -45,9 +45,11 @@ class Audience(Generic[T]):
     def _count(self, first: str, by: int) -> None:
         if first in (ONE, MANY):
             self._wild += by
+            assert self._wild >= 0, "a filter goes once"
             self.touch()
             return
         left = self._by_first.get(first, 0) + by
+        assert left >= 0, "a filter goes once"
         if left:
             self._by_first[first] = left
         else:
