@@ -164,6 +164,12 @@ class Owner(Protocol):
         """
 
 
+def tell(owner: Owner, stored: list[Stored]) -> None:
+    """Answer an owner now, apart from any flush."""
+    for _ in owner.on_stored(stored) or ():
+        pass
+
+
 class Piece:
     """Consecutive records of one partition, as stored. `record.records_of` decodes it, `batch.as_batch` makes it
     Kafka's."""

@@ -7,13 +7,18 @@ rights change, subscriptions that are no longer allowed end here, whatever the s
 # decision 151: rights are part of each call, not questions beside it
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from array import array
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
+from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
@@ -21,11 +26,38 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
-    from gatehouse.kernel.api import HalfMessage, Message
+    from gatehouse.kernel.api import HalfMessage, Message, WatchPort
     from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+    from gatehouse.kernel.records.validation import Divert
+    from gatehouse.kernel.state.topics import Topic, TopicSettings
     from gatehouse.transactions.coordinator import Decision, Member, Membership
     from gatehouse.transactions.deciding import Guarded
     from gatehouse.transactions.settings import CheckSettings
+
+
+class Partitions:
+    """Partitions of topics that were asked for by their names, with the right to them."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._stops: dict[int, int] = {}
+
+    def add(self, topic: Topic) -> None:
+        for first, count in topic.ranges:
+            if first not in self._stops:
+                insort(self._firsts, first)
+            self._stops[first] = first + count
+
+    def require(self, partition_ids: Iterable[int]) -> None:
+        """Raises Denied for one that is not among them."""
+        first = stop = 0
+        for partition_id in partition_ids:
+            if not first <= partition_id < stop:
+                at = bisect_right(self._firsts, partition_id)
+                first = self._firsts[at - 1] if at else 0
+                stop = self._stops.get(first, 0)
+                if partition_id >= stop:
+                    raise Denied("a partition of a topic that was not asked for")
 
 
 class ReadBack(NamedTuple):
@@ -54,6 +86,7 @@ class Guard:
         self._door = door
         self._client_id = client_id
         self._filters: dict[tuple[str, LiveListener], None] = {}
+        self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
         self._own_places = GivenPlaces(self._port) if own_places else None
         if session is not None:
@@ -64,6 +97,7 @@ class Guard:
         admission = self._admission
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id)
+        self._readable = Partitions()
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
@@ -187,7 +221,118 @@ class Guard:
         """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
         return self._port.can_be_stored(self._places.guard, place)
 
+    # ---- topics as a whole, for doors whose clients name them
+
+    def topic(self, name: str, operation: Operation) -> Topic:
+        """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
+        with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
+        self._admission.require_topic(self.principal, operation, name)
+        topic = self._port.topic(name, self.tenant)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return self._shown(topic, operation)
+
+    def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
+        """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
+        topic = self._port.topic_by_uuid(uuid)
+        if topic is None or topic.tenant != self.tenant:
+            raise UnknownTopic("there is no topic with this id")
+        self._admission.require_topic(self.principal, operation, topic.name)
+        return self._shown(topic, operation)
+
+    def _shown(self, topic: Topic, operation: Operation) -> Topic:
+        self._visible.add(topic)
+        if operation is Operation.CONSUME:
+            self._readable.add(topic)
+        return topic
+
+    def sees_topic(self, name: str) -> bool:
+        """Whether the principal may know of a topic: who may consume or publish all of it may."""
+        return any(self._admission.may_topic(self.principal, operation, name)
+                   for operation in (Operation.CONSUME, Operation.PUBLISH))
+
+    def topics(self) -> list[Topic]:
+        """The topics of the tenant that the principal may know of, sorted by name."""
+        return [topic for topic in self._port.topics(self.tenant) if self.sees_topic(topic.name)]
+
+    def make_topic(self, name: str) -> None:
+        """Have a topic made by being asked for, where it is missing and that is allowed. Raises what `KernelPort.place`
+        raises of a missing topic."""
+        principal = self.principal
+        place = self._port.place_in(self._guard(), name, None, None, principal.tenant,
+                                    self._admission.may_create(principal, name), principal.name)
+        self._port.forget_places(self._places.guard, [place])
+
+    def create_topic(self, name: str, partitions: int | None, settings: TopicSettings, owner: Submitter,
+                     token: object) -> Topic:
+        """Raises Denied and what `KernelPort.create_topic` raises."""
+        self._admission.require_topic(self.principal, Operation.CREATE, name)
+        with self._submission(owner, token) as number:
+            return self._port.create_topic(name, partitions, settings, self.tenant,
+                                           self._admission.maker(self._principal), number)
+
+    def new_producer_id(self, owner: Submitter, token: object) -> None:
+        """See `KernelPort.new_producer_id`."""
+        with self._submission(owner, token) as number:
+            self._port.new_producer_id(number)
+
+    def append_batch(self, name: str, partition: int, batch: bytes, count: int, owner: Submitter, token: object,
+                     divert: Divert | None = None) -> int:
+        """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
+        sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
+        partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
+        number = self._switchboard.submit(owner, token)
+        try:
+            self._port.append_batch(partition_id, batch, number, divert)
+        except Exception:
+            self._switchboard.take_back(number)
+            raise
+        return self._admission.charge(self._door, self._principal, count, len(batch))
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
+        self._visible.require((partition_id,))
+        return self._port.bounds(partition_id)
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """Log start offset and high watermark of every partition of a topic, one after the other. Raises Denied."""
+        self._visible.require([first for first, _ in topic.ranges])
+        return self._port.bounds_of(topic)
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+              ) -> None:
+        """See `KernelPort.fetch`; batches come as they are stored. Raises Denied for a partition of no topic that was
+        asked for to be consumed."""
+        if self._version is not self._admission.version:
+            self._renew()
+        self._readable.require([partition_id for partition_id, _, _ in wants])
+        self._port.fetch(wants, max_bytes, on_done, True)
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> WatchPort:
+        """See `KernelPort.watch`: that something is there, and nothing of it."""
+        return self._port.watch(partition_ids, wake)
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_for_time`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.offset_for_time(partition_id, timestamp_ms, on_done)
+
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_of_largest_timestamp`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.offset_of_largest_timestamp(partition_id, on_done)
+
     # ---- told
+
+    @contextmanager
+    def _submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
+        """A number under which `owner` is answered, unless what is told with it is refused."""
+        number = self._switchboard.submit(owner, token)
+        try:
+            yield number
+        except Exception:
+            self._switchboard.take_back(number)
+            raise
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
@@ -205,13 +350,8 @@ class Guard:
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
                  size_bytes: int) -> int:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
-        switchboard = self._switchboard
-        number = switchboard.submit(owner, token)
-        try:
+        with self._submission(owner, token) as number:
             self._port.schedule(self._guard(), messages, whens, number, None)
-        except Exception:
-            switchboard.take_back(number)
-            raise
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
@@ -219,13 +359,8 @@ class Guard:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
-        switchboard = self._switchboard
-        number = switchboard.submit(owner, token)
-        try:
+        with self._submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
-        except Exception:
-            switchboard.take_back(number)
-            raise
         if size_bytes is None:
             return 0
         return self._admission.charge(self._door, self._principal, len(halves), size_bytes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.cursor import Cursor, Lease
-from gatehouse.kernel.message import Leased, Owner, Stored
+from gatehouse.kernel.message import Leased, Owner, Stored, tell
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
@@ -224,4 +224,4 @@ class DeadLetterAnswer:
             self._left -= 1
             self._error = self._error or answer.error
             if not self._left:
-                self._owner.on_stored([Stored(self._token, self._error, answer.append_ms, [])])
+                tell(self._owner, [Stored(self._token, self._error, answer.append_ms, [])])

@@ -194,7 +194,8 @@ class FakeKernel:
             if owner is not None:
                 answers.setdefault(id(owner), (owner, []))[1].append(Stored(token, error, NOW_MS, positions))
         for owner, stored in answers.values():
-            owner.on_stored(stored)
+            for _ in owner.on_stored(stored) or ():
+                pass
         self.wake(touched)
 
     def pass_time(self, by_ms: int) -> None:
