@@ -61,10 +61,10 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         where = message[0]
         if where is not last:
             last = where
-            known: Placement | None = where if places is None else places.get(where)
-            if known is None:
+            looked_up: Placement | None = where if places is None else places.get(where)
+            if looked_up is None:
                 raise UnknownPlace("the place was given to somebody else, or under other rights")
-            placement = known
+            placement = looked_up
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
