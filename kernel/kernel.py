@@ -20,6 +20,7 @@ from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
+from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied
@@ -47,6 +48,7 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
@@ -416,6 +418,10 @@ class Kernel:  # decision 140
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
 
+    def note_fault(self, fault: Exception) -> None:
+        """A fault of our own that was contained, outside of the kernel."""
+        self._on_error(fault)
+
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""
         self._unreadable.note(partition_id, [(offset, offset + count)])
@@ -559,6 +565,10 @@ class Kernel:  # decision 140
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
+
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
+        """A port of a door's own; see `api.KernelPort`."""
+        return Port(self, self._appending.append_numbered, door, transactions)
 
     # ---- what the metrics show
 

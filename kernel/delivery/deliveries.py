@@ -18,7 +18,7 @@ from typing import Final
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.backpressure import Backpressure
-from gatehouse.kernel.message import Delivery, Message, Piece, Placement, Record, Subscriber
+from gatehouse.kernel.message import Delivery, NumberedMessage, Piece, Placement, Record, Subscriber
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import missing, sound_records
 from gatehouse.kernel.records.opened import Opened, opened_whole
@@ -184,7 +184,7 @@ class Deliveries:
                 if not headers:
                     places[key] = placement
             if placement.targets:
-                message = (placement, value, encode_headers(headers), attributes, timestamp_ms)
+                message = (0, value, encode_headers(headers), attributes, timestamp_ms)
                 outbox.add(placement, [message], first_offset + offset)
                 yield from self._pause(outbox)
             if not number % STEP_RECORDS:
@@ -206,7 +206,7 @@ class Outbox:
         self._on_error = on_error
         self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
 
-    def add(self, placement: Placement, messages: list[Message], first_offset: int) -> None:
+    def add(self, placement: Placement, messages: list[NumberedMessage], first_offset: int) -> None:
         self.entries += 1
         self.sorted += 1 + len(placement.targets)
         self._messages += len(messages)
@@ -230,6 +230,8 @@ class Outbox:
             if number and not number % step:
                 yield
             try:
-                subscriber.on_delivery(deliveries)
+                steps = subscriber.on_delivery(deliveries)
+                if steps is not None:
+                    yield from steps
             except Exception as error:      # one subscriber's bug must not cost the others their messages
                 self._on_error(error)

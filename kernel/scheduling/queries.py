@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
@@ -155,7 +155,7 @@ class Queries:
                 self._book.settling[key] = Fate.RECALLED
             self._book.answer(owner, token)      # with the frame that recalls it, or behind it
         except KernelError as error:
-            owner.on_stored([Stored(token, error, 0, [])])
+            tell(owner, [Stored(token, error, 0, [])])
 
     # ---- many
 

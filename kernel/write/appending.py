@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Message, Owner
+from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Owner, Placement
 from gatehouse.kernel.write.batch_builder import check
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
@@ -43,16 +43,28 @@ class Appending:
 
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
+        self._append(messages, owner, token, positions, None)
+
+    def append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
+                        token: object, positions: bool) -> None:
+        """As `append`, for messages with numbers of placements in front. Raises UnknownPlace besides, for others."""
+        self._append(messages, owner, token, positions, placements)
+
+    def _append(self, messages: list[Any], owner: Owner | None, token: object, positions: bool,
+                placements: dict[int, Placement] | None) -> None:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()
-        limited = check(messages, self._places.refresh)
-        if self._disk_guard.kept_full:
-            self.refuse_owed(messages)
-        if limited:
-            self._queue_limits.refuse_full(messages)
+        limited = check(messages, self._places.refresh, placements)
+        if limited or self._disk_guard.kept_full:
+            placed: list[Message] = messages if placements is None else [
+                (placements[message[0]], *message[1:]) for message in messages]
+            if self._disk_guard.kept_full:
+                self.refuse_owed(placed)
+            if limited:
+                self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        pending_frame.builder.add(messages, places)
+        pending_frame.builder.add(messages, places, None, placements)
         pending_frame.wait(owner, token, places)
         self._committer.note_size()
 
