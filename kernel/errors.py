@@ -201,6 +201,58 @@ class GroupIsLeased(KernelError):
     code = "leased_group"
 
 
+class GroupHasMembers(KernelError):
+    """The assigned group has members that read: it is not deleted, and nobody but they moves its offsets."""
+
+    code = "group_has_members"
+
+
+class GroupFull(KernelError):
+    """The group has as many members, or the hub as many groups with members, or bytes of what they say, as may be."""
+
+    code = "group_full"
+
+
+class MemberIdRequired(KernelError):
+    """Whoever joins is to come again with the id that is given here, so that one that never does is no member."""
+
+    code = "member_id_required"
+
+    def __init__(self, text: str, member_id: str) -> None:
+        super().__init__(text)
+        self.member_id = member_id
+
+
+class UnknownMember(KernelError):
+    """The group has no member of this id: none was given it, or it left, or was silent for too long."""
+
+    code = "unknown_member"
+
+
+class FencedMember(KernelError):
+    """Another process has come under the instance id of this member, and has taken its place."""
+
+    code = "fenced_member"
+
+
+class StaleGeneration(KernelError):
+    """The partitions of the group have been shared out anew since, or never were under this number."""
+
+    code = "stale_generation"
+
+
+class Rebalancing(KernelError):
+    """The partitions of the group are being shared out anew: its members join again."""
+
+    code = "rebalancing"
+
+
+class InconsistentProtocol(KernelError):
+    """Who joins has no protocol that all members of the group have, or names another one than the group follows."""
+
+    code = "inconsistent_protocol"
+
+
 class InvalidQueue(KernelError):
     """Settings that no queue can have."""
 

@@ -18,6 +18,7 @@ from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
 from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.beginning import begin_epoch
 from gatehouse.kernel.clock import Clock
 from gatehouse.kernel.delivery.deliveries import Deliveries
@@ -27,6 +28,7 @@ from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
+from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.needed import NeededByCursors
 from gatehouse.kernel.groups.redriving import Redriving
@@ -157,6 +159,7 @@ class Kernel:
         self._build(next_id, recovered.kept_end)
         self._spill.open()
         self.leasing.open()
+        self.assigned.open()
         parts.holders.append(NeededByCursors(parts, self.leasing))
         self._spill.on_superseded(recovered.superseded)
         self._bind_again()
@@ -181,8 +184,9 @@ class Kernel:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
+        live = LiveGroups()
         self.leasing = Leasing(parts, lambda: self._committer.open_frame(), lambda: self._committer.pending(),
-                               lambda: self._committer.take_id(), self._selector_names)
+                               lambda: self._committer.take_id(), self._selector_names, live)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
@@ -195,6 +199,9 @@ class Kernel:
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
         self._appending.require_room = self.leasing.queues.max_lengths.require_room
+        self.assigned = AssignedGroups(loop=self._loop, state=parts.state, definitions=self.leasing.groups, live=live,
+                                       put_state=self._appending.put_state, has_offsets=self.leasing.has_offsets,
+                                       secret=parts.secret, epoch=parts.epoch, on_error=parts.on_error)
         self.groups = Groups(self.leasing, Rewinding(parts, self.leasing, self._committer.open_frame),
                              Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh),
                              self._appending, self._subscriptions, self._topics, self._places.routes, self._views)
@@ -221,6 +228,7 @@ class Kernel:
         self._expiry.stop()
         self._compaction.stop()
         self.scheduling.stop()
+        self.assigned.stop()
         self.leasing.stop()
         self._appending.stop()
         self._committer.stop(lambda: self._flushing.answering.when_idle(lambda: self._checkpoints.end(on_done)))

@@ -79,6 +79,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unknown_group": Problem(404, "Unknown group", "There is no such group, or it does not read that topic."),
     "assigned_group": Problem(409, "Assigned group", "The group commits offsets; messages cannot be leased from it."),
     "leased_group": Problem(409, "Leased group", "Messages of the group are leased; nobody commits offsets for it."),
+    "group_has_members": Problem(409, "Group has members", "Members of the group read: nobody else moves its offsets, "
+                                                           "and it is not deleted."),
     "queue_exists": Problem(409, "Queue exists", "A queue of that name exists with other settings."),
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),

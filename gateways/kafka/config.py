@@ -43,6 +43,18 @@ class KafkaConfig:
         "help": "Longest time, in ms, that a fetch waits for new records, whatever the client asks for."})
     fetch_max_partitions: int = field(default=50_000, metadata={
         "min": 1, "max": 1_000_000, "help": "Most partitions that one fetch may list; more closes its connection."})
+    group_min_session_timeout_ms: int = field(default=6_000, metadata={
+        "min": 1, "max": 86_400_000,
+        "help": "Shortest time, in ms, after which a member of a consumer group may ask to count as gone when it is "
+                "silent."})
+    group_max_session_timeout_ms: int = field(default=1_800_000, metadata={
+        "min": 1, "max": 86_400_000, "help": "Longest such time, in ms."})
+    group_initial_rebalance_delay_ms: int = field(default=500, metadata={
+        "min": 0, "max": 600_000,
+        "help": "How long, in ms, the first member of an empty consumer group waits for others before partitions are "
+                "assigned: with more time fewer of them begin twice."})
+    group_max_size: int = field(default=1_000, metadata={
+        "min": 1, "max": 100_000, "help": "Most members of one consumer group."})
     max_partitions: int = field(default=20_000, metadata={
         "min": 1, "max": 1_000_000, "help": "Most partitions that a client may give a topic when it creates one."})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

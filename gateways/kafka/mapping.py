@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.kafka import error_codes
+from gatehouse.gateways.kafka.codec import Malformed, read_count, read_string
 from gatehouse.kernel import errors
 from gatehouse.kernel.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
 from gatehouse.kernel.state.topics import TopicSettings
@@ -59,8 +60,17 @@ def code_of(error: Exception) -> int:
 
 
 COORDINATOR_CODES: Final[dict[type[Exception], int]] = {
+    errors.FencedMember: error_codes.FENCED_INSTANCE_ID,
+    errors.GroupFull: error_codes.GROUP_MAX_SIZE_REACHED,
+    errors.GroupHasMembers: error_codes.NON_EMPTY_GROUP,
     errors.GroupIsLeased: error_codes.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InconsistentProtocol: error_codes.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidGroup: error_codes.INVALID_GROUP_ID,
+    errors.MemberIdRequired: error_codes.MEMBER_ID_REQUIRED,
+    errors.Rebalancing: error_codes.REBALANCE_IN_PROGRESS,
+    errors.StaleGeneration: error_codes.ILLEGAL_GENERATION,
+    errors.UnknownGroup: error_codes.GROUP_ID_NOT_FOUND,
+    errors.UnknownMember: error_codes.UNKNOWN_MEMBER_ID,
     errors.StorageFull: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat
     errors.StorageFailed: error_codes.COORDINATOR_NOT_AVAILABLE,
     errors.Stopping: error_codes.NOT_COORDINATOR,                       # clients look for the coordinator and repeat
@@ -71,6 +81,20 @@ COORDINATOR_CODES: Final[dict[type[Exception], int]] = {
 def coordinator_code_of(error: Exception) -> int:
     """Kafka's number for a refusal in a request about groups."""
     return COORDINATOR_CODES.get(type(error), code_of(error))
+
+
+def subscribed_topics(metadata: bytes) -> set[str] | None:
+    """The topics that a consumer wants, in what it says to its group: a version (i16), an array of names, and more.
+    None where it is no such thing."""
+    try:
+        count, at = read_count(metadata, 2, len(metadata), False, 2)
+        topics = set()
+        for _ in range(count):
+            name, at = read_string(metadata, at, len(metadata), False)
+            topics.add((name or b"").decode())
+        return topics
+    except (Malformed, UnicodeDecodeError):
+        return None
 
 
 class Refused(Exception):

@@ -36,7 +36,8 @@ class Api:
 class Request:
     """`data[at:end]` is the body."""
 
-    __slots__ = ("session", "api", "version", "correlation_id", "data", "at", "end", "parts", "on_turn", "on_end")
+    __slots__ = ("session", "api", "version", "correlation_id", "data", "at", "end", "parts", "on_turn", "on_end",
+                 "on_stopping")
 
     def __init__(self, session: KafkaSession, api: Api, version: int, correlation_id: int, data: bytes, at: int,
                  end: int) -> None:
@@ -50,6 +51,7 @@ class Request:
         self.parts: list[bytes] | None = None            # the answer, framed; None: not done
         self.on_turn: Callable[[], None] | None = None
         self.on_end: Callable[[], None] | None = None    # the connection is gone or goes: let go of what is held
+        self.on_stopping: Callable[[], None] | None = None     # the hub stops: answer with what there is
 
     def decode(self, message: Any) -> cold.Row:
         """The body as a class of kafka.protocol defines it. Raises Malformed."""

@@ -124,6 +124,9 @@ class KafkaSession:
         self._stopping = True
         self.link.pause()
         self._ring(0)
+        for request in list(self._waiting):
+            if request.parts is None and request.on_stopping is not None:
+                request.on_stopping()
         self._turn()
 
     def describe(self) -> dict[str, Any]:

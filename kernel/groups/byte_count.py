@@ -10,7 +10,6 @@ from functools import partial
 from operator import itemgetter
 from typing import Final
 
-from gatehouse.kernel.groups.cursor import PAGE_SHIFT
 from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
 from gatehouse.kernel.message import Fetched
 
@@ -22,14 +21,14 @@ class ByteCount:
 
     def __init__(self, prefetcher: Prefetcher) -> None:
         self._prefetcher = prefetcher
-        self._line = prefetcher.cursor
+        self._cursor = prefetcher.cursor
         self._reading = False
         self._at_once = False
         self._begin()
 
     def _begin(self) -> None:
-        self._moved = self._line.moved
-        self._end = self._line.committed                  # everything below it is settled, or has been looked at
+        self._moved = self._cursor.moved
+        self._end = self._cursor.committed                  # everything below it is settled, or has been looked at
         self._runs: list[tuple[int, list[int]]] = []  # first offset, and the sizes from there on
         self._done = 0                                # sizes below the committed, at the beginning of the first run
         self._total = 0                               # of the others
@@ -37,19 +36,19 @@ class ByteCount:
     def free_bytes(self, on_more: Callable[[], None]) -> int:
         """The bytes of what nobody has leased, as far as they are known; `on_more` is called later where more gets
         known."""
-        if self._moved != self._line.moved:           # the cursor was read back
+        if self._moved != self._cursor.moved:           # the cursor was read back
             self._begin()
         self._learn(on_more)
         self._forget_settled()
-        out = sum([self._size_of(offset) for offset in self._line.out])
-        return self._total - out - self._settled_beyond()
+        out = sum([self._size_within(offset, offset + 1) for offset in self._cursor.leased_offsets()])
+        return self._total - out - self._settled_ahead()
 
     def _learn(self, on_more: Callable[[], None]) -> None:
         end, before = self._prefetcher.end(), -1
         while not self._reading and before < self._end < end:
             before = self._end
             self._reading = self._at_once = True
-            wants = [(self._line.partition_id, self._end, FETCH_BYTES)]
+            wants = [(self._cursor.partition_id, self._end, FETCH_BYTES)]
             self._prefetcher.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
             self._at_once = False
 
@@ -73,7 +72,7 @@ class ByteCount:
         self._total += size
 
     def _forget_settled(self) -> None:
-        committed, runs = self._line.committed, self._runs
+        committed, runs = self._cursor.committed, self._runs
         while runs:
             first, sizes = runs[0]
             below = max(self._done, min(committed - first, len(sizes)))
@@ -88,9 +87,6 @@ class ByteCount:
                 self._done = 0
             break
 
-    def _size_of(self, offset: int) -> int:
-        return self._size_within(offset, offset + 1)
-
     def _size_within(self, start: int, stop: int) -> int:
         """The bytes known of all offsets from one until before another."""
         at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
@@ -101,17 +97,8 @@ class ByteCount:
             at += 1
         return total
 
-    def _settled_beyond(self) -> int:
+    def _settled_ahead(self) -> int:
         """Bytes of what is settled above the committed."""
-        cursor = self._line
-        if not cursor.beyond:
+        if not self._cursor.settled_ahead:
             return 0
-        total = sum([self._size_within(first << PAGE_SHIFT, stop << PAGE_SHIFT) for first, stop in cursor.spans])
-        for page, mask in cursor.settled.items():
-            if (page + 1) << PAGE_SHIFT > cursor.committed:
-                mask &= -1 << max(0, cursor.committed - (page << PAGE_SHIFT))
-                while mask:
-                    lowest = mask & -mask
-                    mask ^= lowest
-                    total += self._size_of((page << PAGE_SHIFT) + lowest.bit_length() - 1)
-        return total
+        return sum([self._size_within(first, behind) for first, behind in self._cursor.settled_stretches()])

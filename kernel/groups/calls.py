@@ -99,7 +99,7 @@ class Groups:
         self._leasing.answer(owner, token)
 
     def delete(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
-        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, Stopping."""
+        """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, GroupHasMembers, Stopping."""
         self._rewinding.delete(tenant, name)
         self._leasing.answer(owner, token)
 
@@ -221,7 +221,7 @@ class Groups:
                        token: object = None) -> None:
         """Per partition id the group's next offset and some bytes of its own (at most 4096).
 
-        Raises GroupIsLeased, Stopping.
+        Raises GroupIsLeased, GroupHasMembers, Stopping. Members commit by `kernel.assigned`.
         """
         self._leasing.check_commits(group, offsets)
         self._appending.commit_offsets(group, offsets, owner, token)

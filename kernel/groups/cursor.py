@@ -8,7 +8,7 @@ Hot, and pure: no clock, no log.
     offset >= next                nobody has had it
 
 A page is 256 offsets; pages are what is stored (see `kernel.groups.pages`). A cursor remembers which pages differ from
-what is stored, and every change is made here at once: whoever calls writes the pages into the pending frame and
+what is stored, and every change is made here at once: whoever calls puts what `seal` gives into the pending frame and
 shows nothing of it before that frame is durable.
 
 Whole pages that are passed over at once (nothing is there: a producer's batch claimed it, or the log lost it) are one
@@ -17,73 +17,112 @@ Whole pages that are passed over at once (nothing is there: a producer's batch c
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
-PAGE_SHIFT: Final = 8
-PAGE_OFFSETS: Final = 1 << PAGE_SHIFT
-PAGE_MASK: Final = PAGE_OFFSETS - 1
+from gatehouse.kernel.groups.pages import (
+    LEASED_BY_HOLDER,
+    LEASED_UNTIL,
+    MAX_ATTEMPT,
+    PAGE_MASK,
+    PAGE_OFFSETS,
+    PAGE_SHIFT,
+    READY_AGAIN,
+    WAITING,
+    Run,
+    decode_page,
+    encode_page,
+    encode_span,
+)
+
 NO_PAGE: Final = 1 << 60              # above every page
+
+Stretch = tuple[int, int]
+"""Consecutive offsets: the first, and the one behind the last."""
 
 
 class Lease:
     """Messages of one cursor handed out together: to one holder, until one time, for the same number of times."""
 
-    def __init__(self, holder: Any, until_ms: int, attempt: int) -> None:
+    def __init__(self, holder: Any, until_ms: int, attempt: int, offsets: list[int]) -> None:
         self.holder: Any = holder              # whose end ends the lease; None for a lease that only time ends
         self.until_ms: int = until_ms          # 0: for as long as its holder lives
         self.attempt: int = attempt            # 1 the first time
+        self.offsets: list[int] = offsets      # what it was given for; nothing once it has ended
         self.left: int = 0                     # messages of it that are still out
-        self.offsets: list[int] = []           # what it was given for
-        self.bucket: dict[Lease, None] | None = None  # the leases whose time is up together with this one's
-        self.prefetcher: Any = None                # the cursor's prefetcher, for whom it is when the time is up
+        self._bucket: dict[Lease, Any] | None = None  # the leases whose time is up together with this one's
+
+    def take(self, count: int) -> None:
+        """So many more messages of it are out."""
+        self.left += count
+
+    def give(self, count: int) -> None:
+        """So many of them are not out any more."""
+        self.left -= count
+        if self.left <= 0:
+            self.end()
+
+    def end_with(self, bucket: dict[Lease, Any]) -> None:
+        """Its time is up together with that of the leases in this bucket, which it leaves when it ends."""
+        self._bucket = bucket
 
     def end(self) -> None:
         """Nothing of it is out any more."""
+        self.left = 0
         self.offsets = []
-        if self.bucket is not None:
-            self.bucket.pop(self, None)
-            self.bucket = None
+        if self._bucket is not None:
+            self._bucket.pop(self, None)
+            self._bucket = None
 
 
 class Cursor:  # decision 20
-    """See the module's text. `partition_id` is what it reads, `group` what it reads for ("" for a queue's own)."""
+    """See the module's text. `partition_id` is what it reads, `group` what it reads for ("" for a queue's own).
 
-    def __init__(self, partition_id: int, group: str, committed: int) -> None:
+    `topic_id` says whose partition it is (0: a queue's); handles of another `epoch` are void.
+    """
+
+    def __init__(self, partition_id: int, group: str, committed: int, topic_id: int = 0, epoch: int = 0) -> None:
         self.partition_id: int = partition_id
         self.group: str = group
+        self.topic_id: int = topic_id
+        self.epoch: int = epoch
         self.committed: int = committed
         self.next: int = committed
-        self.settled: dict[int, int] = {}  # page: bits of settled offsets, where any is above the committed
-        self.out: dict[int, Lease] = {}
-        self.waiting: dict[int, int] = {}                 # offset: not before this time (ms)
-        self.tries: dict[int, int] = {}                   # offset: how often it was leased, for those not leased now
-        self.again: list[int] = []                        # ready again, a heap
-        self.dirty: set[int] = set()
-        self.stored: set[int] = set()                     # pages that have a record
-        self.stored_committed: int = committed
-        self.spans: list[tuple[int, int]] = []            # pages, first and behind the last, of which all is settled
-        self.beyond: int = 0                              # settled offsets above the committed
-        self.topic_id: int = 0                            # whose partition it is; 0: a queue's
         self.moved: int = 0                               # counts resets: work begun before one is void
-        self.epoch: int = 0                               # handles of another one are void
+        self._settled: dict[int, int] = {}  # page: bits of settled offsets, where any is above the committed
+        self._spans: list[Stretch] = []                   # pages, first and behind the last, of which all is settled
+        self._beyond: int = 0                             # settled offsets above the committed
+        self._out: dict[int, Lease] = {}
+        self._waiting: dict[int, int] = {}                # offset: not before this time (ms)
+        self._tries: dict[int, int] = {}                  # offset: how often it was leased, for those not leased now
+        self._again: list[int] = []                       # ready again, a heap
+        self._dirty: set[int] = set()
+        self._stored: set[int] = set()                    # pages that have a record
+        self._stored_committed: int = committed
 
     # ---- taking
 
     def take_again(self, count: int) -> list[int]:
         """Offsets that are ready again, lowest first; they are in hand now."""
         offsets: list[int] = []
-        again = self.again
+        again = self._again
         while again and len(offsets) < count:
             offsets.append(heappop(again))
         return offsets
 
-    def lease(self, offsets: list[int], lease: Lease) -> None:
-        """These are in hand and are leased from now on."""
-        lease.left += len(offsets)
-        out = self.out
-        tries = self.tries
-        dirty = self.dirty
+    def take_to(self, stop: int) -> None:
+        """Everything before this offset that nobody has had is in hand now."""
+        if self.next < stop:
+            self.next = stop
+
+    def lease(self, lease: Lease) -> None:
+        """Its offsets are in hand and are leased from now on."""
+        offsets = lease.offsets
+        lease.take(len(offsets))
+        out = self._out
+        tries = self._tries
+        dirty = self._dirty
         page = -1
         for offset in offsets:
             out[offset] = lease
@@ -96,32 +135,79 @@ class Cursor:  # decision 20
     def put_back(self, offsets: list[int]) -> None:
         """These were in hand and are not leased after all: ready again, with as many tries as before."""
         for offset in offsets:
-            heappush(self.again, offset)
+            heappush(self._again, offset)
+
+    def take_back(self, offsets: Sequence[int], gaps: Iterable[Stretch]) -> int:
+        """These are to be settled wherever they are, and none is leased: in hand from now on. What lies before them
+        and nobody has had is ready again, but for `gaps`, in order: there is nothing there. How much of that there
+        was."""
+        gone = set(offsets)
+        stop = max(offsets) + 1
+        passed: list[int] = []
+        lost = 0
+        for first, behind in [*gaps, (stop, stop)]:
+            until = max(self.next, min(first, stop))
+            passed += [offset for offset in range(self.next, until) if offset not in gone]
+            self.next = until
+            if first <= until < behind <= stop:
+                lost += behind - until
+                self.skip_to(behind)
+        self._again = [offset for offset in self._again + passed if offset not in gone]
+        heapify(self._again)
+        return lost
 
     # ---- ending leases
 
     def holds(self, offset: int, attempt: int) -> bool:
         """Whether this very lease is still running."""
-        lease = self.out.get(offset)
+        lease = self._out.get(offset)
         return lease is not None and lease.attempt == attempt
+
+    def is_leased(self, offset: int) -> bool:
+        return offset in self._out
+
+    def held(self, lease: Lease) -> list[int]:
+        """What of a lease is still out."""
+        out = self._out
+        return [offset for offset in lease.offsets if out.get(offset) is lease]
+
+    def leased_as_often(self, offsets: list[int], attempt: int) -> list[int]:
+        """Those of these leased offsets that were leased this often or more."""
+        out = self._out
+        return [offset for offset in offsets if out[offset].attempt >= attempt]
+
+    def attempt_of(self, offset: int) -> int:
+        """How often a message was leased so far, this time included where it is leased."""
+        lease = self._out.get(offset)
+        return self._tries.get(offset, 0) if lease is None else lease.attempt
+
+    @property
+    def may_have_tries(self) -> bool:
+        """Whether anything that is not leased now was before."""
+        return len(self._tries) > 0
 
     def settle(self, offsets: list[int]) -> None:
         """These are done with: leased, in hand or waiting before. Offsets that are settled already do no harm."""
-        out = self.out
-        dirty = self.dirty
+        out = self._out
+        dirty = self._dirty
         committed = self.committed
         page = -1
         bits = 0
         spanned = False
+        last_lease: Lease | None = None
+        given = 0
         for offset in offsets:
             lease = out.pop(offset, None)
             if lease is not None:
-                lease.left -= 1
-                if not lease.left:
-                    lease.end()
-            elif self.tries or self.waiting:
-                self.tries.pop(offset, None)
-                self.waiting.pop(offset, None)
+                if lease is not last_lease:
+                    if last_lease is not None:
+                        last_lease.give(given)
+                    last_lease = lease
+                    given = 0
+                given += 1
+            elif self._tries or self._waiting:
+                self._tries.pop(offset, None)
+                self._waiting.pop(offset, None)
             if offset < committed:
                 continue
             if offset >> PAGE_SHIFT != page:
@@ -129,29 +215,31 @@ class Cursor:  # decision 20
                     self._mark(page, bits)
                 page = offset >> PAGE_SHIFT
                 bits = 0
-                spanned = len(self.spans) > 0 and self._in_span(page)
+                spanned = len(self._spans) > 0 and self._in_span(page)
                 if not spanned:
                     dirty.add(page)
             if not spanned:
                 bits |= 1 << (offset & PAGE_MASK)
         if bits:
             self._mark(page, bits)
+        if last_lease is not None:
+            last_lease.give(given)
         self._advance()
 
     def skip_to(self, offset: int) -> None:
         """Nobody will have what lies between `next` and this offset."""
         if self.committed == self.next:
             self.committed = self.next = offset
-            self.dirty.update(self.stored)                 # it says all that they do
-            self.settled.clear()
-            self.spans.clear()
-            self.beyond = 0
+            self._dirty.update(self._stored)                 # it says all that they do
+            self._settled.clear()
+            self._spans.clear()
+            self._beyond = 0
             return
         first, last = -(-self.next >> PAGE_SHIFT), offset >> PAGE_SHIFT        # the whole pages between
         if first < last:
             self._skip_within_page(self.next, first << PAGE_SHIFT)
-            self.add_span(first, last)
-            self.dirty.add(first)
+            self._add_span(first, last)
+            self._dirty.add(first)
             self._skip_within_page(last << PAGE_SHIFT, offset)
         else:
             middle = min(offset, (self.next | PAGE_MASK) + 1)
@@ -161,45 +249,45 @@ class Cursor:  # decision 20
 
     def _skip_within_page(self, start: int, stop: int) -> None:
         if start < stop:
-            self.dirty.add(start >> PAGE_SHIFT)
+            self._dirty.add(start >> PAGE_SHIFT)
             self._mark(start >> PAGE_SHIFT, (1 << (stop - start)) - 1 << (start & PAGE_MASK))
 
-    def add_span(self, first: int, stop: int) -> None:  # decision 116
+    def _add_span(self, first: int, stop: int) -> None:  # decision 116
         """Everything in these pages is settled. Nothing of them was known before, and the committed is not behind
         them."""
-        insort(self.spans, (first, stop))
-        self.beyond += stop - first << PAGE_SHIFT
+        insort(self._spans, (first, stop))
+        self._beyond += stop - first << PAGE_SHIFT
 
     def _mark(self, page: int, bits: int) -> None:
-        before = self.settled.get(page, 0)
-        self.settled[page] = before | bits
-        self.beyond += (bits & ~before).bit_count()
+        before = self._settled.get(page, 0)
+        self._settled[page] = before | bits
+        self._beyond += (bits & ~before).bit_count()
 
     def _advance(self) -> None:
         """The committed is the first offset that is not settled."""
-        settled = self.settled
+        settled = self._settled
         committed = self.committed
         while True:
             page = committed >> PAGE_SHIFT
             mask = settled.get(page)
             if mask is None:
-                if not self.spans or self.spans[0][0] != page:
+                if not self._spans or self._spans[0][0] != page:
                     break
-                stop = self.spans.pop(0)[1]
-                self.beyond -= stop - page << PAGE_SHIFT
-                self.dirty.add(page)
+                stop = self._spans.pop(0)[1]
+                self._beyond -= stop - page << PAGE_SHIFT
+                self._dirty.add(page)
                 committed = stop << PAGE_SHIFT
                 continue
             rest = mask >> (committed & PAGE_MASK)
             count = (~rest & (rest + 1)).bit_length() - 1
             committed += count
-            self.beyond -= count
+            self._beyond -= count
             if committed >> PAGE_SHIFT == page:
                 if not mask >> (committed & PAGE_MASK):        # nothing settled above the committed in its page
                     del settled[page]
                 break
             del settled[page]
-            self.dirty.add(page)                           # it may have a record, which nobody needs any more
+            self._dirty.add(page)                           # it may have a record, which nobody needs any more
         self.committed = committed
         if self.next < committed:
             self.next = committed
@@ -209,88 +297,105 @@ class Cursor:  # decision 20
         self.doom(offsets)
         for offset in offsets:
             if not_before_ms:
-                self.waiting[offset] = not_before_ms
+                self._waiting[offset] = not_before_ms
             else:
-                heappush(self.again, offset)
+                heappush(self._again, offset)
 
     def doom(self, offsets: list[int]) -> None:
         """End the leases of these for good: in hand until they are settled, ready again should the hub end."""
         for offset in offsets:
-            lease = self.out.pop(offset)
-            lease.left -= 1
-            if not lease.left:
-                lease.end()
-            self.tries[offset] = lease.attempt
-            self.dirty.add(offset >> PAGE_SHIFT)
+            lease = self._out.pop(offset)
+            lease.give(1)
+            self._tries[offset] = lease.attempt
+            self._dirty.add(offset >> PAGE_SHIFT)
 
-    def hold(self, leases: dict[int, Lease], spans: list[tuple[int, int]]) -> None:
-        """After a reload: these are with their holders still. `spans` were known before it: nothing is there."""
-        if not leases:
-            return
-        for offset, lease in leases.items():
-            before = self.out.get(offset)
-            if before is not None:
-                before.left -= 1
-            lease.left += 1
-            lease.offsets.append(offset)
-            self.tries.pop(offset, None)
-            self.waiting.pop(offset, None)
-        self.out.update(leases)
-        stop = max(leases) + 1
-        for span in spans:
-            if self.next <= span[0] << PAGE_SHIFT and span[1] << PAGE_SHIFT <= stop:
-                self.add_span(span[0], span[1])
-                self.dirty.add(span[0])
-        passed = self.unsettled(self.next, stop)
-        self.next = max(self.next, stop)
-        self.again = [offset for offset in self.again + passed if offset not in leases]
-        heapify(self.again)
-
-    def extend(self, offsets: list[int], lease: Lease) -> None:
-        """These are out and go over to another lease with the same attempt."""
+    def extend(self, offsets: list[int], until_ms: int) -> list[Lease]:
+        """These are out: as often as they are, and until this time. The leases that they have now."""
+        by_attempt: dict[int, list[int]] = {}
         for offset in offsets:
-            before = self.out[offset]
-            before.left -= 1
-            if not before.left:
-                before.end()
-            lease.left += 1
-            self.out[offset] = lease
-            self.dirty.add(offset >> PAGE_SHIFT)
+            by_attempt.setdefault(self._out[offset].attempt, []).append(offset)
+        leases = [Lease(None, until_ms, attempt, of_attempt) for attempt, of_attempt in by_attempt.items()]
+        for lease in leases:
+            for offset in lease.offsets:
+                self._out[offset].give(1)
+                self._out[offset] = lease
+                self._dirty.add(offset >> PAGE_SHIFT)
+            lease.take(len(lease.offsets))
+        return leases
 
     def wake(self, offset: int, not_before_ms: int) -> bool:
         """The time of one that waits has come. False where it waits no longer, or for another time."""
-        if self.waiting.get(offset) != not_before_ms:
+        if self._waiting.get(offset) != not_before_ms:
             return False
-        del self.waiting[offset]
-        heappush(self.again, offset)
-        self.dirty.add(offset >> PAGE_SHIFT)
+        del self._waiting[offset]
+        heappush(self._again, offset)
+        self._dirty.add(offset >> PAGE_SHIFT)
         return True
 
     # ---- looking
 
     def is_settled(self, offset: int) -> bool:
-        return offset < self.committed or bool(self.settled.get(offset >> PAGE_SHIFT, 0) >> (offset & PAGE_MASK) & 1) \
-            or len(self.spans) > 0 and self._in_span(offset >> PAGE_SHIFT)
+        return offset < self.committed or bool(self._settled.get(offset >> PAGE_SHIFT, 0) >> (offset & PAGE_MASK) & 1) \
+            or len(self._spans) > 0 and self._in_span(offset >> PAGE_SHIFT)
 
     def _in_span(self, page: int) -> bool:
-        at = bisect_right(self.spans, (page, NO_PAGE)) - 1
-        return at >= 0 and page < self.spans[at][1]
+        at = bisect_right(self._spans, (page, NO_PAGE)) - 1
+        return at >= 0 and page < self._spans[at][1]
 
-    def span_from(self, page: int) -> int:
+    def _span_from(self, page: int) -> int:
         """The page behind the span that begins with this page; 0 where none does."""
-        at = bisect_right(self.spans, (page, NO_PAGE)) - 1
-        return self.spans[at][1] if at >= 0 and self.spans[at][0] == page else 0
+        at = bisect_right(self._spans, (page, NO_PAGE)) - 1
+        return self._spans[at][1] if at >= 0 and self._spans[at][0] == page else 0
+
+    @property
+    def first_again(self) -> int:
+        """The lowest offset that is ready again; -1 where none is."""
+        return self._again[0] if self._again else -1
+
+    @property
+    def again_count(self) -> int:
+        """Messages that are ready again."""
+        return len(self._again)
+
+    @property
+    def leased_count(self) -> int:
+        """Messages that are leased."""
+        return len(self._out)
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that wait for a time."""
+        return len(self._waiting)
+
+    @property
+    def settled_ahead(self) -> int:
+        """Settled offsets above the committed."""
+        return self._beyond
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing of it is known that its committed offset does not say, and that is stored."""
+        return not (self._out or self._tries or self._again or self._settled or self._dirty or self._stored
+                    or self.next > self.committed or self.committed != self._stored_committed)
+
+    def leased_offsets(self) -> list[int]:
+        """What is leased, in no order."""
+        return list(self._out)
+
+    def waits(self) -> list[tuple[int, int]]:
+        """(offset, not before this time) of every message that waits."""
+        return list(self._waiting.items())
 
     def ready(self, end: int) -> int:
         """Messages that could be leased now; `end` is the partition's next offset."""
-        return max(0, end - self.next) + len(self.again)
+        return max(0, end - self.next) + len(self._again)
 
-    def unsettled_stretches(self, start: int, stop: int) -> list[tuple[int, int]]:
+    def unsettled_stretches(self, start: int, stop: int) -> list[Stretch]:
         """The offsets in [start, stop) that are not settled, as (first, behind the last). Looks at nothing but pages
         in which something is settled."""
-        stretches: list[tuple[int, int]] = []
+        stretches: list[Stretch] = []
         at = max(start, self.committed)
-        page_ranges = [*self.spans, *[(page, page) for page in self.settled]]
+        page_ranges = [*self._spans, *[(page, page) for page in self._settled]]
         page_ranges.sort()
         for first, behind in page_ranges:
             base = first << PAGE_SHIFT
@@ -313,18 +418,204 @@ class Cursor:  # decision 20
             stretches.append((at, stop))
         return stretches
 
-    def unsettled(self, start: int, stop: int) -> list[int]:
+    def _unsettled(self, start: int, stop: int) -> list[int]:
         """The offsets in [start, stop) that are not settled, one by one."""
         return [offset for first, behind in self.unsettled_stretches(start, stop) for offset in range(first, behind)]
+
+    def settled_stretches(self) -> list[Stretch]:
+        """What is settled above the committed, in no order."""
+        stretches = [(first << PAGE_SHIFT, behind << PAGE_SHIFT) for first, behind in self._spans]
+        for page, mask in self._settled.items():
+            base = page << PAGE_SHIFT
+            if base < self.committed:
+                mask &= -1 << (self.committed - base)
+            while mask:
+                first = (mask & -mask).bit_length() - 1
+                count = (~(mask >> first) & ((mask >> first) + 1)).bit_length() - 1
+                mask &= -1 << (first + count)
+                stretches.append((base + first, base + first + count))
+        return stretches
+
+    # ---- what is stored
+
+    def seal(self) -> tuple[bool, list[tuple[int, bytes | None]]]:
+        """What has changed since it was stored, for the frame that stores it: whether the committed offset (or the
+        epoch) has; and the changed pages, None for one that is to be deleted."""
+        has_moved = self.committed != self._stored_committed
+        self._stored_committed = self.committed
+        pages: list[tuple[int, bytes | None]] = []
+        for page in self._dirty:
+            value = self.page_record(page)
+            if value is not None:
+                self._stored.add(page)
+            elif page in self._stored:
+                self._stored.discard(page)
+            else:
+                continue
+            pages.append((page, value))
+        self._dirty = set()
+        return has_moved, pages
+
+    def write_committed(self) -> None:
+        """The next `seal` says the committed offset, wherever it stood."""
+        self._stored_committed = -1
+
+    @property
+    def stored_pages(self) -> list[int]:
+        """Pages that have a record, once what was sealed is durable."""
+        return list(self._stored)
+
+    def page_record(self, page: int) -> bytes | None:  # decision 21
+        """The record of a page; None where the committed offset says it all."""
+        start = max(page << PAGE_SHIFT, self.committed)
+        stop = min((page + 1) << PAGE_SHIFT, self.next)
+        behind = self._span_from(page) if self._spans else 0
+        if behind:
+            return encode_span(behind)
+        if stop <= start:
+            return None
+        return encode_page(self._settled.get(page, 0), self._runs(start, stop))
+
+    def _runs(self, start: int, stop: int) -> list[Run]:
+        """What is leased, waits or is ready again after it was leased, within one page."""
+        out = self._out
+        tries = self._tries
+        waiting = self._waiting
+        runs: list[Run] = []
+        if not out and not tries:
+            return runs
+        first = -1
+        state = 0
+        attempt = 0
+        time_ms = 0
+        last_lease: Lease | None = None
+        for offset in range(start, stop):
+            lease = out.get(offset)
+            if lease is not None and lease is last_lease:
+                continue
+            new_state = 0
+            new_attempt = 0
+            new_time = 0
+            if lease is not None:
+                new_state = LEASED_UNTIL if lease.until_ms else LEASED_BY_HOLDER
+                new_attempt = min(lease.attempt, MAX_ATTEMPT)
+                new_time = lease.until_ms
+            elif tries and offset in tries:
+                new_attempt = min(tries[offset], MAX_ATTEMPT)
+                new_time = waiting.get(offset, 0)
+                new_state = WAITING if new_time else READY_AGAIN
+            last_lease = lease
+            if new_state == state and new_attempt == attempt and new_time == time_ms:
+                continue
+            if state:
+                runs.append((first & PAGE_MASK, (offset - 1) & PAGE_MASK, state, attempt, time_ms))
+            first = offset
+            state = new_state
+            attempt = new_attempt
+            time_ms = new_time
+        if state:
+            runs.append((first & PAGE_MASK, (stop - 1) & PAGE_MASK, state, attempt, time_ms))
+        return runs
+
+    def load(self, pages: Iterable[tuple[int, bytes]], end: int) -> list[Lease]:
+        """Take every stored page into a cursor of which only the committed offset is known; the leases that run on.
+
+        `end` is the partition's next offset: a record can be older than a topic that was made anew.
+        """
+        running: list[Lease] = []
+        for page, value in sorted(pages):
+            running += self._load_page(page, value, end)
+        if self.next > self.committed:         # of what nothing is known was in hand when the hub ended
+            self._load_again([offset for offset in self._unsettled(self.committed, self.next)
+                              if offset not in self._out and offset not in self._tries])
+        return running
+
+    def _load_page(self, page: int, value: bytes, end: int) -> list[Lease]:
+        base = page << PAGE_SHIFT
+        self._stored.add(page)
+        mask, behind, runs = decode_page(value)
+        if self.committed > base:
+            mask &= -1 << min(self.committed - base, PAGE_OFFSETS)
+        if mask:
+            self._settled[page] = mask
+            self._beyond += mask.bit_count()
+            self.next = max(self.next, min(end, base + mask.bit_length()))
+        if behind:
+            first_page = max(page, -(-self.committed >> PAGE_SHIFT))
+            if first_page < behind and behind << PAGE_SHIFT <= end:
+                self._add_span(first_page, behind)
+                self.next = max(self.next, behind << PAGE_SHIFT)
+        running: list[Lease] = []
+        for first, last, state, attempt, time_ms in runs:
+            offsets = [offset for offset in range(base + first, base + last + 1)
+                       if self.committed <= offset < end and not self.is_settled(offset)]
+            if not offsets:
+                continue
+            self.next = max(self.next, offsets[-1] + 1)
+            if state == LEASED_UNTIL:
+                lease = Lease(None, time_ms, attempt, offsets)
+                lease.take(len(offsets))
+                self._out.update(dict.fromkeys(offsets, lease))
+                running.append(lease)
+                continue
+            for offset in offsets:
+                self._tries[offset] = attempt
+                if state == WAITING:
+                    self._waiting[offset] = time_ms
+            if state != WAITING:
+                self._load_again(offsets)
+        return running
+
+    def _load_again(self, offsets: list[int]) -> None:
+        """Ready again after a start."""
+        self._again += offsets
+        heapify(self._again)
+
+    def restore(self, committed: int, pages: Iterable[tuple[int, bytes]], end: int) -> tuple[list[Lease], list[Lease]]:
+        """What was not stored is undone: as at a start, but what members hold stays with them. The leases that run on
+        until a time, and those of members."""
+        held = {offset: lease for offset, lease in self._out.items() if lease.holder is not None}
+        spans = list(self._spans)
+        self.reset(committed)
+        self._dirty = set()
+        self._stored = set()
+        self._stored_committed = committed
+        running = self.load(pages, end)
+        self._hold({offset: lease for offset, lease in held.items() if not self.is_settled(offset)}, spans)
+        held_leases = list(dict.fromkeys(held.values()))
+        return [lease for lease in running if lease.left], [lease for lease in held_leases if lease.left]
+
+    def _hold(self, leases: dict[int, Lease], spans: list[Stretch]) -> None:
+        """These are with their holders still. `spans` were known before: nothing is there."""
+        if not leases:
+            return
+        for offset, lease in leases.items():
+            before = self._out.get(offset)
+            if before is not None:
+                before.give(1)
+            lease.take(1)
+            lease.offsets.append(offset)
+            self._tries.pop(offset, None)
+            self._waiting.pop(offset, None)
+        self._out.update(leases)
+        stop = max(leases) + 1
+        for span in spans:
+            if self.next <= span[0] << PAGE_SHIFT and span[1] << PAGE_SHIFT <= stop:
+                self._add_span(span[0], span[1])
+                self._dirty.add(span[0])
+        passed = self._unsettled(self.next, stop)
+        self.next = max(self.next, stop)
+        self._again = [offset for offset in self._again + passed if offset not in leases]
+        heapify(self._again)
 
     # ---- starting anew
 
     def reset(self, committed: int) -> None:
         """Go on from `committed`, forward or back: nothing from there on is settled, leased or waiting."""
-        self.dirty.update(self.stored)
-        self.dirty.update(self.settled)
-        self.dirty.update([span[0] for span in self.spans])
-        self.dirty.update([offset >> PAGE_SHIFT for offset in self.out])
+        self._dirty.update(self._stored)
+        self._dirty.update(self._settled)
+        self._dirty.update([span[0] for span in self._spans])
+        self._dirty.update([offset >> PAGE_SHIFT for offset in self._out])
         self.clear()
         self.committed = self.next = committed
         self.moved += 1
@@ -333,27 +624,25 @@ class Cursor:  # decision 20
         """A cursor that goes on from `committed` in place of this one, with attempts counted anew: whatever handle
         somebody has of this one is void, and so is what was begun for it."""
         self.reset(committed)
-        cursor = Cursor(self.partition_id, self.group, committed)
-        cursor.topic_id = self.topic_id
-        cursor.dirty, cursor.stored = self.dirty, self.stored
-        cursor.stored_committed = -1                            # written down, wherever it stood
-        cursor.moved = self.moved
-        cursor.epoch = epoch
+        cursor = Cursor(self.partition_id, self.group, committed, self.topic_id, epoch)
+        cursor._follow(self._dirty, self._stored, self.moved)
         return cursor
 
-    def clear(self) -> None:
-        for lease in set(self.out.values()):
-            lease.left = 0
-            lease.end()
-        self.settled.clear()
-        self.spans.clear()
-        self.out.clear()
-        self.waiting.clear()
-        self.tries.clear()
-        self.again = []
-        self.beyond = 0
+    def _follow(self, dirty: set[int], stored: set[int], moved: int) -> None:
+        """It takes the place of one with these pages, and is written down wherever that stood."""
+        self._dirty = dirty
+        self._stored = stored
+        self._stored_committed = -1
+        self.moved = moved
 
-    def load_again(self, offsets: list[int]) -> None:
-        """Ready again after a start."""
-        self.again += offsets
-        heapify(self.again)
+    def clear(self) -> None:
+        """Nothing of it is known but where it goes on."""
+        for lease in set(self._out.values()):
+            lease.end()
+        self._settled.clear()
+        self._spans.clear()
+        self._out.clear()
+        self._waiting.clear()
+        self._tries.clear()
+        self._again = []
+        self._beyond = 0

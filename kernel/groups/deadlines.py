@@ -27,7 +27,7 @@ class Deadlines:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._steps: dict[int, dict[Lease, None]] = {}                 # leases by the time that ends them
+        self._steps: dict[int, dict[Lease, tuple[LeasedGroup, Prefetcher]]] = {}     # leases by the time that ends them
         self._waits: list[tuple[int, int, LeasedGroup, Prefetcher, int]] = []
         self._numbers = 0
         self._not_before_ms = 0
@@ -46,16 +46,16 @@ class Deadlines:
         if leases is None:
             leases = self._steps[step] = {}
             self._loop.call_at(step, partial(self._on_step, step))
-        leases[lease] = None
-        lease.bucket = leases
-        lease.prefetcher = (group, prefetcher)
+        leases[lease] = (group, prefetcher)
+        lease.end_with(leases)
 
     def _on_step(self, step: int) -> None:
         """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
         leases = self._steps.pop(step, {})
         for lease in sorted(leases, key=lambda candidate: (candidate.until_ms, candidate.offsets[:1])):
-            group, prefetcher = lease.prefetcher
-            self.act(partial(group.on_lease_over, prefetcher, lease))
+            if lease in leases:          # the end of one may be that of another: its member is let go of
+                group, prefetcher = leases[lease]
+                self.act(partial(group.on_lease_over, prefetcher, lease))
 
     def wait_until(self, group: LeasedGroup, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
         """Call `group.on_wait_over` then."""

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
+from gatehouse.kernel.errors import GroupHasMembers
 from gatehouse.kernel.groups.settings import (
     GroupSettings,
     Queue,
@@ -99,6 +100,22 @@ class Definitions(Generic[T]):
             if len(self._cached) < CACHED:
                 self._cached[key] = definition
         return definition
+
+
+class LiveGroups:  # decision 169
+    """Names of assigned groups that have members: nobody but those moves their offsets, and nobody deletes them."""
+
+    def __init__(self) -> None:
+        self._names: set[tuple[str, str]] = set()
+
+    def note(self, tenant: str, name: str, has_members: bool) -> None:
+        """Whether a group has members now."""
+        (self._names.add if has_members else self._names.discard)((tenant, name))
+
+    def require_no_members(self, tenant: str, name: str) -> None:
+        """Raises GroupHasMembers."""
+        if (tenant, name) in self._names:
+            raise GroupHasMembers(f"the assigned group {name!r} has members")
 
 
 def queue_definitions(state: StateTable) -> Definitions[Queue]:

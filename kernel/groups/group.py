@@ -83,7 +83,7 @@ class LeasedGroup:
     def leave(self, membership: Membership, delay_ms: int | None) -> None:
         """See `Membership.leave`."""
         for lease, prefetcher in membership.leases.items():
-            held = [offset for offset in lease.offsets if prefetcher.cursor.out.get(offset) is lease]
+            held = prefetcher.cursor.held(lease)
             if held:
                 self._end_leases(prefetcher, held, delay_ms)
         membership.leases = {}
@@ -170,13 +170,7 @@ class LeasedGroup:
         refused, by_cursor = good_handles(handles, self.prefetchers, self.name)
         until_ms = self._core.now_ms() + invisible_ms
         for prefetcher, offsets in by_cursor:
-            by_attempt: dict[int, list[int]] = {}
-            for offset in offsets:
-                by_attempt.setdefault(prefetcher.cursor.out[offset].attempt, []).append(offset)
-            for attempt, of_attempt in by_attempt.items():
-                lease = Lease(None, until_ms, attempt)
-                prefetcher.cursor.extend(of_attempt, lease)
-                lease.offsets = of_attempt
+            for lease in prefetcher.cursor.extend(offsets, until_ms):
                 self._core.lease_until(self, prefetcher, lease)
             self._core.touch(prefetcher.cursor)
         self._core.answer(owner, token)
@@ -208,15 +202,15 @@ class LeasedGroup:
         core, cursor, most, retry = self._core, prefetcher.cursor, self.settings.max_attempts, self.settings.retry
         core.touch(cursor)
         now_ms = core.now_ms()
-        doomed = [offset for offset in offsets if 0 < most <= cursor.out[offset].attempt]
+        doomed = cursor.leased_as_often(offsets, most) if most else []
         if doomed:
             self._doom(prefetcher, doomed, ATTEMPTS)
-            offsets = [offset for offset in offsets if offset in cursor.out]
+            offsets = [offset for offset in offsets if cursor.is_leased(offset)]
         if delay_ms == 0:
             cursor.release(offsets, 0)
         else:
             for offset in offsets:
-                wait_ms = delay_ms if delay_ms is not None else retry.delay_ms(cursor.out[offset].attempt,
+                wait_ms = delay_ms if delay_ms is not None else retry.delay_ms(cursor.attempt_of(offset),
                                                                                core.chance())
                 cursor.release([offset], now_ms + wait_ms if wait_ms else 0)
                 if wait_ms:
@@ -235,7 +229,7 @@ class LeasedGroup:
 
     def on_lease_over(self, prefetcher: Prefetcher, lease: Lease) -> None:
         """Its time is up: what is still out comes again at once, or when the member that holds it has been ended."""
-        held = [offset for offset in lease.offsets if prefetcher.cursor.out.get(offset) is lease]
+        held = prefetcher.cursor.held(lease)
         if held and not self.gone and lease.holder is None:
             self._end_leases(prefetcher, held, 0)
         elif held and not self.gone:
@@ -416,12 +410,12 @@ class LeasedGroup:
         at = 0
         while at < len(messages):
             attempt = messages[at][2]
-            stop = at + 1 if prefetcher.cursor.tries else len(messages)  # those handed out before are among its tries
+            # Those that were handed out before are among the cursor's tries.
+            stop = at + 1 if prefetcher.cursor.may_have_tries else len(messages)
             while stop < len(messages) and messages[stop][2] == attempt:
                 stop += 1
-            lease = Lease(member, until_ms, attempt)
-            lease.offsets = [message[1] for message in messages[at:stop]]
-            prefetcher.cursor.lease(lease.offsets, lease)
+            lease = Lease(member, until_ms, attempt, [message[1] for message in messages[at:stop]])
+            prefetcher.cursor.lease(lease)
             if member is not None and member.lazily:
                 self._core.touch_lazily(prefetcher.cursor)
             else:
@@ -479,8 +473,8 @@ class LeasedGroup:
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""
         prefetchers = list(self.prefetchers.values())
-        leased = sum([len(prefetcher.cursor.out) for prefetcher in prefetchers])
-        waiting = sum([len(prefetcher.cursor.waiting) for prefetcher in prefetchers])
+        leased = sum([prefetcher.cursor.leased_count for prefetcher in prefetchers])
+        waiting = sum([prefetcher.cursor.waiting_count for prefetcher in prefetchers])
         lost = sum([prefetcher.lost for prefetcher in prefetchers])
         oldest = [prefetcher.oldest_ms(self._core.append_ms) for prefetcher in prefetchers
                   if prefetcher.cursor.committed < prefetcher.end()]

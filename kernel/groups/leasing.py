@@ -19,10 +19,10 @@ from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, KernelError, S
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.groups.dead_lettering import DeadLettering
 from gatehouse.kernel.groups.deadlines import Deadlines
-from gatehouse.kernel.groups.definitions import group_definitions
+from gatehouse.kernel.groups.definitions import LiveGroups, group_definitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.handles import Handles
-from gatehouse.kernel.groups.pages import decode_epoch, encode_epoch, encode_page, fill_gaps, load_page, page_key
+from gatehouse.kernel.groups.pages import decode_epoch, encode_epoch, page_key
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.restoring import Pages, Restoring
@@ -50,7 +50,7 @@ class Leasing:
     gives a cursor a number that none had before; `names` are those of `Selecting`."""
 
     def __init__(self, parts: Parts, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
-                 new_epoch: Callable[[], int], names: Mapping[str, str]) -> None:
+                 new_epoch: Callable[[], int], names: Mapping[str, str], live: LiveGroups) -> None:
         self.selecting = Selecting(names, parts.topics, parts.places.routes)
         self._parts = parts
         self._open_frame = open_frame
@@ -59,6 +59,7 @@ class Leasing:
         self._loop = parts.loop
         self.queues = Queues(parts, self, open_frame, pending)
         self.groups = group_definitions(parts.state)
+        self.live = live
         self.dead_lettering = DeadLettering(parts, self, open_frame)
         self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
         self._of_topic: dict[int, list[LeasedGroup]] = {}
@@ -101,14 +102,14 @@ class Leasing:
         if group is None:
             check_name(name, "group")
             settings = self.groups.get(topic.tenant, name)
-            if settings is None and self._commits(topic.tenant, name):
+            if settings is None and self.has_offsets(topic.tenant, name):
                 raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
             group = self._make(name, topic, settings, start)
         if group.settings.kind == ASSIGNED:
             raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
         return group
 
-    def _commits(self, tenant: str, name: str) -> bool:
+    def has_offsets(self, tenant: str, name: str) -> bool:
         """Whether a tenant's group of this name has committed offsets."""
         topic_partitions = map(self._parts.topics.of_partition, self._parts.views.offsets.get(name, ()))
         return any(of is not None and of[0].tenant == tenant for of in topic_partitions)
@@ -146,7 +147,7 @@ class Leasing:
         return self._parts.watermarks.next_offset(partition_id) if late else self._parts.reader.start_of(partition_id)
 
     def _write_floor(self, cursor: Cursor) -> None:
-        cursor.stored_committed = -1
+        cursor.write_committed()
         self.touch(cursor)
 
     def define(self, tenant: str, name: str, settings: GroupSettings) -> None:
@@ -161,11 +162,13 @@ class Leasing:
         self.queues.configure_shared(tenant, name)
 
     def check_commits(self, name: str, partition_ids: Iterable[int]) -> None:
-        """Raises GroupIsLeased where messages of one of these partitions are leased from the group."""
+        """Raises GroupIsLeased where messages of one of these partitions are leased from the group, GroupHasMembers
+        where they are assigned to members."""
         tenants = {topic_partition[0].tenant for topic_partition in map(self._parts.topics.of_partition, partition_ids)
                    if topic_partition is not None}
         for tenant in tenants:
             self.require_commits(tenant, name)
+            self.live.require_no_members(tenant, name)
 
     def require_commits(self, tenant: str, name: str) -> None:
         """Raises GroupIsLeased where messages are leased from the group."""
@@ -198,7 +201,7 @@ class Leasing:
         for partition_id, prefetcher in group.prefetchers.items():
             pending_frame.cursors.pop(prefetcher.cursor, None)
             records += [StateRecord(Kind.LEASES, page_key(partition_id, page, group.name.encode()), None)
-                        for page in prefetcher.cursor.stored]
+                        for page in prefetcher.cursor.stored_pages]
         return records
 
     def forget_topic(self, topic: Topic) -> None:
@@ -247,12 +250,11 @@ class Leasing:
     def add_line(self, group: LeasedGroup, partition_id: int, committed: int) -> Prefetcher:
         """The group reads this partition too, from `committed` on, as far as nothing else is stored."""
         watermarks = self._parts.watermarks
-        cursor = Cursor(partition_id, group.name, committed)
-        cursor.topic_id = group.topic_id
+        epoch = self._epoch(group.name, partition_id) if group.queue is None else 0
+        cursor = Cursor(partition_id, group.name, committed, group.topic_id, epoch)
         prefetcher = Prefetcher(cursor, self._parts.reader.fetch_kept, partial(watermarks.next_offset, partition_id),
                         partial(self._start_of, partition_id), self._parts.reader.unreadable)
-        if group.queue is None:
-            self.number(cursor)
+        self.check_epoch(cursor)
         group.prefetchers[partition_id] = prefetcher
         self._readers.setdefault(partition_id, []).append((group, prefetcher))
         pages = self.loaded_pages.get((partition_id, group.name), ())
@@ -262,26 +264,31 @@ class Leasing:
             group.cursor_ready(prefetcher)
         return prefetcher
 
-    def number(self, cursor: Cursor) -> None:
-        """Give a cursor the epoch that is stored for it, or a new one, which is written with its first change."""
+    def _epoch(self, group: str, partition_id: int) -> int:
+        """The epoch that is stored for a cursor, or a new one."""
+        stored = self._parts.views.offsets.get(group, {}).get(partition_id)
+        return decode_epoch(stored[1]) if stored is not None else self.new_epoch()
+
+    def check_epoch(self, cursor: Cursor) -> None:
+        """An epoch that is not stored is written with the cursor's first change."""
         stored = self._parts.views.offsets.get(cursor.group, {}).get(cursor.partition_id)
-        cursor.epoch = cursor.epoch or (decode_epoch(stored[1]) if stored is not None else self.new_epoch())
-        if stored is None or cursor.epoch != decode_epoch(stored[1]):
-            cursor.stored_committed = -1
+        if cursor.group and (stored is None or cursor.epoch != decode_epoch(stored[1])):
+            cursor.write_committed()
 
     def load(self, group: LeasedGroup, prefetcher: Prefetcher, pages: Iterable[tuple[int, bytes]]) -> None:
         """Take the stored pages of a cursor into memory."""
         cursor = prefetcher.cursor
-        end = self._parts.watermarks.next_offset(cursor.partition_id)
-        for page, value in sorted(pages):
-            for lease, offsets in load_page(cursor, page, value, end):
-                lease.offsets = offsets
-                self.lease_until(group, prefetcher, lease)
-        fill_gaps(cursor)
-        for offset, when_ms in cursor.waiting.items():
+        self.run_on(group, prefetcher, cursor.load(pages, self._parts.watermarks.next_offset(cursor.partition_id)))
+
+    def run_on(self, group: LeasedGroup, prefetcher: Prefetcher, leases: list[Lease]) -> None:
+        """After a cursor was loaded: these leases end in time, what waits comes again in time."""
+        cursor = prefetcher.cursor
+        for lease in leases:
+            self.lease_until(group, prefetcher, lease)
+        for offset, when_ms in cursor.waits():
             self.wait_until(group, prefetcher, offset, when_ms)
         if group.settings.ordered:
-            prefetcher.want_keys([*cursor.out, *cursor.waiting])
+            prefetcher.want_keys(cursor.leased_offsets() + [offset for offset, _ in cursor.waits()])
 
     # ---- what groups ask for; see `kernel.groups.group.Core`
 
@@ -392,22 +399,14 @@ class Leasing:
 
     def _records(self, cursor: Cursor) -> list[StateRecord]:
         records: list[StateRecord] = []
-        if cursor.committed != cursor.stored_committed:
-            cursor.stored_committed = cursor.committed
+        has_moved, pages = cursor.seal()
+        if has_moved:
             self.on_committed(cursor.partition_id)
             records.append(offset_record(cursor.group, cursor.partition_id,
                                          (cursor.committed, encode_epoch(cursor.epoch))))
         group = cursor.group.encode()
-        for page in cursor.dirty:
-            value = encode_page(cursor, page)
-            if value is not None:
-                cursor.stored.add(page)
-            elif page in cursor.stored:
-                cursor.stored.discard(page)
-            else:
-                continue
-            records.append(StateRecord(Kind.LEASES, page_key(cursor.partition_id, page, group), value))
-        cursor.dirty = set()
+        records += [StateRecord(Kind.LEASES, page_key(cursor.partition_id, page, group), value)
+                    for page, value in pages]
         return records
 
     def expire_after(self, topic_id: int, ttl_ms: int) -> None:

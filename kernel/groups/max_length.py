@@ -58,7 +58,7 @@ class MaxLength:
 
     def room(self) -> Room:
         """What has room now; less than nothing where there is too much already."""
-        waiting = sum([len(prefetcher.cursor.waiting) for prefetcher in self._group.prefetchers.values()])
+        waiting = sum([prefetcher.cursor.waiting_count for prefetcher in self._group.prefetchers.values()])
         held = sum([byte_count.free_bytes(self.enforce) for byte_count in self._weights])
         return [self._max_length - self._group.ready - waiting, self._max_bytes - held]
 

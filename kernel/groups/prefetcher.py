@@ -9,12 +9,12 @@ At most one fetch of a cursor is under way. What is in `front` is in hand: below
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import OffsetOutOfRange
-from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.cursor import Cursor, Stretch
 from gatehouse.kernel.groups.dead_letter_answer import DeadLetterAnswer
 from gatehouse.kernel.message import Fetched, Leased, Piece
 from gatehouse.kernel.records.batch import leased_of, missing
@@ -118,7 +118,7 @@ class Prefetcher:
             messages = self.front[:count - len(taken.leased)]
             del self.front[:len(messages)]
             self._screen(messages, wall_ms, rules, taken)
-        if not self.cursor.again and not self.fetching:
+        if self.cursor.first_again < 0 and not self.fetching:
             self._take_ahead(count, wall_ms, rules, taken)
         return taken
 
@@ -126,8 +126,8 @@ class Prefetcher:
         """Something came back meanwhile that lies before what is in hand: it is read first."""
         if not self.front:
             return False
-        again, last = self.cursor.again, self.front[-1][1]
-        return bool(again) and again[0] < last or 0 <= self._coming < last
+        last = self.front[-1][1]
+        return 0 <= self.cursor.first_again < last or 0 <= self._coming < last
 
     def _take_ahead(self, count: int, wall_ms: int, rules: Rules, taken: Taken) -> None:
         cursor = self.cursor
@@ -136,7 +136,7 @@ class Prefetcher:
             self._at += len(messages)
             if messages[-1][1] - cursor.next >= len(messages):
                 self._pass_gaps(messages)
-            cursor.next = max(cursor.next, messages[-1][1] + 1)
+            cursor.take_to(messages[-1][1] + 1)
             if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
                 taken.leased.extend(messages)
             else:
@@ -150,7 +150,7 @@ class Prefetcher:
         """Offsets between these that are not there (damaged, gone, claimed, or control records) are done with."""
         for message in messages:
             self.lose(message[1])
-            self.cursor.next = max(self.cursor.next, message[1] + 1)
+            self.cursor.take_to(message[1] + 1)
 
     def lose(self, stop: int) -> None:
         """There is nothing from the cursor's `next` until before this offset."""
@@ -226,7 +226,7 @@ class Prefetcher:
         cursor = self.cursor
         if self.failed:
             return False
-        if self.front or cursor.again or self._keys_wanted:
+        if self.front or cursor.first_again >= 0 or self._keys_wanted:
             return True
         return (self._at < len(self.ahead) or cursor.next < self.end()) and self._parked_count < MAX_PARKED
 
@@ -238,9 +238,8 @@ class Prefetcher:
             fresh = self.ahead[self._at][1]
         else:
             fresh = cursor.next if cursor.next < self.end() else -1
-        ready = [self.front[0][1]] if self.front else []
-        ready += cursor.again[:1]
-        return min(ready, default=fresh)
+        ready = [message[1] for message in self.front[:1]] + [cursor.first_again]
+        return min([offset for offset in ready if offset >= 0], default=fresh)
 
     def peek(self, offset: int) -> Leased | None:
         """The message at the head, where it is in memory."""
@@ -264,10 +263,7 @@ class Prefetcher:
     @property
     def rests(self) -> bool:
         """Whether nothing of the cursor is known that its committed does not say."""
-        cursor = self.cursor
-        return not (self.fetching or self.in_hand or cursor.out or cursor.tries or cursor.again or cursor.settled
-                    or cursor.dirty
-                    or cursor.stored or cursor.next > cursor.committed or cursor.committed != cursor.stored_committed)
+        return not (self.fetching or self.in_hand) and self.cursor.rests
 
     def read(self, on_done: Callable[[], None]) -> None:
         """Read what `take` lacks; `on_done` when there may be something, before this returns or later."""
@@ -276,7 +272,7 @@ class Prefetcher:
             return
         if self._keys_wanted:
             self._read_offsets(self._keys_wanted, self._keys_read, on_done)
-        elif cursor.again:
+        elif cursor.first_again >= 0:
             offsets = cursor.take_again(AGAIN_AT_ONCE)
             self.being_read = offsets
             self._coming = offsets[0]
@@ -315,7 +311,7 @@ class Prefetcher:
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
             headers = [message[7] for message in self.ahead] if any(piece.whole for piece in answer.pieces) \
                 else [piece.data for piece in answer.pieces]
-            self._plain = not self.cursor.beyond and not any(EXPIRES in encoded for encoded in headers)
+            self._plain = not self.cursor.settled_ahead and not any(EXPIRES in encoded for encoded in headers)
         on_done()
 
     def _nothing_read(self, answer: Fetched) -> None:
@@ -390,9 +386,9 @@ class Prefetcher:
 
     def _again_read(self, offsets: list[int], messages: list[Leased]) -> None:
         self._coming = -1
-        tries = self.cursor.tries
-        self.front += [(message[0], message[1], tries.get(message[1], 0) + 1, *message[3:]) for message in messages
-                       if not self.cursor.is_settled(message[1])]
+        cursor = self.cursor
+        self.front += [(message[0], message[1], cursor.attempt_of(message[1]) + 1, *message[3:])
+                       for message in messages if not cursor.is_settled(message[1])]
         self.front.sort(key=itemgetter(1))
         if len(messages) < len(offsets):
             there = {message[1] for message in messages}
@@ -416,8 +412,9 @@ class Prefetcher:
             if messages is None:           # they come again, and may be given up again
                 self.cursor.put_back(offsets)
             else:
-                tries = self.cursor.tries
-                then([(message[0], message[1], tries.get(message[1], 1), *message[3:]) for message in messages])
+                cursor = self.cursor
+                then([(message[0], message[1], max(cursor.attempt_of(message[1]), 1), *message[3:])
+                      for message in messages])
                 missing = set(offsets) - {message[1] for message in messages}
                 if missing:
                     self.lost += len(missing)
@@ -460,12 +457,23 @@ class Prefetcher:
         """Settle everything before `end` that is ready; how many messages that was."""
         self.forget()
         cursor = self.cursor
-        ready = [*cursor.take_again(len(cursor.again)), *self.being_read]
+        ready = [*cursor.take_again(cursor.again_count), *self.being_read]
         cursor.settle(ready)
         fresh = max(0, end - cursor.next)
         if fresh:
             cursor.skip_to(end)
         return len(ready) + fresh
+
+    def take_back(self, offsets: list[int], gaps: Sequence[Stretch]) -> None:
+        """These are in hand from now on, wherever in the cursor they were; none of them is leased. There is nothing in
+        `gaps`."""
+        self.forget()
+        self.lost += self.cursor.take_back(offsets, gaps)
+
+    def begin_anew(self, offset: int, epoch: int) -> None:
+        """Go on from this offset, with another cursor."""
+        self.cursor = self.cursor.anew(offset, epoch)
+        self.reset()
 
     def reset(self) -> None:
         """The cursor was reset: nothing of what was read counts."""

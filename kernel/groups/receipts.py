@@ -28,8 +28,7 @@ def good_handles(handles: Sequence[Handle], prefetchers: dict[int, Prefetcher], 
                     else UnknownReceipt("this receipt handle is not of this group")
                 continue
             offsets = by_cursor.setdefault(cursor, [])
-        lease = cursor.out.get(handle[1])
-        if lease is None or lease.attempt != handle[2]:
+        if not cursor.holds(handle[1], handle[2]):
             refused[i] = ExpiredReceipt("the lease has ended")
             continue
         offsets.append(handle[1])

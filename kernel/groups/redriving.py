@@ -7,7 +7,6 @@ began in, behind what is there; every reader of a topic sees it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from heapq import heapify
 from typing import Any
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
@@ -65,7 +64,7 @@ class Redriving:
     def _check_free(prefetcher: Prefetcher, offset: int) -> None:
         if prefetcher.cursor.is_settled(offset):
             raise ExpiredReceipt("this dead letter is gone already")
-        if offset in prefetcher.cursor.out:
+        if prefetcher.cursor.is_leased(offset):
             raise ExpiredReceipt("somebody has this dead letter leased")
 
     def _message(self, tenant: str, letter: Record) -> Message:
@@ -109,16 +108,6 @@ class Redriving:
 
 def settle_anywhere(group: LeasedGroup, prefetcher: Prefetcher, offsets: list[int], gaps: Gaps) -> None:
     """These are done with, wherever in their cursor they are; none of them is leased."""
-    prefetcher.forget()
-    cursor, gone, stop = prefetcher.cursor, set(offsets), max(offsets) + 1
-    again: list[int] = []
-    for first, behind in [*gaps, (stop, stop)]:
-        passed = range(cursor.next, min(first, stop))      # nobody has had these: they come as if given back
-        again += [offset for offset in passed if offset not in gone]
-        cursor.next = max(cursor.next, passed.stop)
-        if first <= cursor.next < behind <= stop:
-            prefetcher.lose(behind)
-    cursor.again = [offset for offset in (*cursor.again, *again) if offset not in gone]
-    heapify(cursor.again)
+    prefetcher.take_back(offsets, gaps)
     group.settle_unleased(prefetcher, offsets)
     group.cursor_ready(prefetcher)

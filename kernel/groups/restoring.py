@@ -108,20 +108,13 @@ class Restoring:
 
     def _restore(self, group: LeasedGroup, prefetcher: Prefetcher, pages: Pages) -> None:
         cursor = prefetcher.cursor
-        held = {offset: lease for offset, lease in cursor.out.items() if lease.holder is not None}
-        spans = list(cursor.spans)
-        committed = self._leasing.stored_committed(group, cursor.partition_id)
-        cursor.reset(committed)
+        running, held = cursor.restore(self._leasing.stored_committed(group, cursor.partition_id),
+                                       pages.get((cursor.partition_id, cursor.group), ()),
+                                       self._parts.watermarks.next_offset(cursor.partition_id))
         prefetcher.reset()
-        cursor.dirty, cursor.stored, cursor.stored_committed = set(), set(), committed
-        if group.queue is None:
-            self._leasing.number(cursor)
-        self._leasing.load(group, prefetcher, pages.get((cursor.partition_id, cursor.group), ()))
-        cursor.hold({offset: lease for offset, lease in held.items() if not cursor.is_settled(offset)}, spans)
-        for lease in dict.fromkeys(held.values()):
-            if lease.left:
-                lease.holder.note(prefetcher, lease, self._leasing)
-        if group.settings.ordered:
-            prefetcher.want_keys([*cursor.out, *cursor.waiting])
+        self._leasing.check_epoch(cursor)
+        self._leasing.run_on(group, prefetcher, running)
+        for lease in held:
+            lease.holder.note(prefetcher, lease, self._leasing)
         group.on_refused(prefetcher)
         self._leasing.wait_until(group, prefetcher, -1, self._leasing.now_ms() + PAUSE_MS)

@@ -83,15 +83,15 @@ class Rewinding:
             prefetcher = group.prefetchers.get(partition_id) or self._leasing.add_line(group, partition_id, offset)
             pending_frame.cursors.pop(prefetcher.cursor, None)
             group.drop_found(prefetcher.cursor)
-            prefetcher.cursor = prefetcher.cursor.anew(offset, self._leasing.new_epoch())
+            prefetcher.begin_anew(offset, self._leasing.new_epoch())
             self._leasing.touch(prefetcher.cursor)
-            prefetcher.reset()
             group.cursor_ready(prefetcher)
 
     def delete(self, tenant: str, name: str) -> None:
-        """Forget settings, progress and leases. Raises UnknownGroup, Stopping."""
+        """Forget settings, progress and leases. Raises UnknownGroup, GroupHasMembers, Stopping."""
         if self.settings(tenant, name) is None:
             raise UnknownGroup(f"there is no group {name!r}")
+        self._leasing.live.require_no_members(tenant, name)
         pending_frame = self._open_frame()
         pending_frame.state.append(self._leasing.groups.put(tenant, name, None))
         for topic in self.topics(tenant, name):

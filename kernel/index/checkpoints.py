@@ -42,7 +42,8 @@ class Checkpoints:
         self._projection = parts.projection
         self._hub = parts.hub
         self._epoch = parts.epoch
-        self._projected = parts.index.positions().main           # up to where a projection can be that missed nothing
+        self._frozen_at = parts.index.positions()                # what the newest checkpoint is complete to
+        self._projected = self._frozen_at.main                   # up to where a projection can be that missed nothing
         self._timer_set = False
         self._busy = False
         self.full = False                                # the last try did not fit, and there will be another one
@@ -110,6 +111,7 @@ class Checkpoints:
         return bool(len(self._reader.memtable.position) or self._state.changes.newest or self._watermarks.dirty)
 
     def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
+        assert not self._busy, "one checkpoint at a time"
         self._busy = True
         checkpoint = self.freeze()
         write = partial(self._write, checkpoint, sync)
@@ -129,6 +131,7 @@ class Checkpoints:
 
     def freeze(self) -> Checkpoint:
         """Take what has gathered away; reads look at it until it is written."""
+        assert self._reader.frozen is None and self._state.frozen is None, "what was frozen before is written"
         memtable, changes = self._reader.memtable, self._state.changes
         pages = {number: self._watermarks.packed(number) for number in self._watermarks.dirty}
         self._watermarks.dirty.clear()
@@ -136,6 +139,8 @@ class Checkpoints:
         self._reader.frozen, self._reader.memtable = memtable, Memtable(memtable.end)
         self._state.frozen, self._state.changes = changes, StateChanges()
         positions = Positions(memtable.end, self.kept_end, self._next_id(), self._clock.append_ms)
+        assert all(now >= then for now, then in zip(positions, self._frozen_at, strict=True)), "all of these rise"
+        self._frozen_at = positions
         return Checkpoint(memtable, changes, pages, positions, consumed)
 
     def thaw(self) -> None:
@@ -165,6 +170,7 @@ class Checkpoints:
         if superseded is None:
             self._fatal(f"the index cannot be written: {error}")
             return
+        assert self._busy and self._reader.frozen is not None, "a checkpoint ends once"
         self._busy = self.full = False
         self.taken += 1
         self.taken_ms = self._loop.now_ms()

@@ -114,6 +114,9 @@ def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[byte
     rows["first_id"] = np.array(columns.message_id)[order]
     packed = rows.tobytes()
     sorted_ids = partition_ids[order]
+    overlaps = (sorted_ids[1:] == sorted_ids[:-1]) & (
+        rows["first_offset"][1:] < rows["first_offset"][:-1] + rows["count"][:-1])
+    assert not overlaps.any(), "offsets of a partition rise, and none is given twice"
     starts = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[0] - 1)).tolist()
     blocks = []
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
@@ -192,6 +195,7 @@ class Index:
         puts: list[tuple[bytes, bytes]] = []
         gone: list[bytes] = []
         bases = sorted(segment.base for segment in segments)
+        assert bases, "a log has a segment that is being written"
         live: dict[int, int] = {}
 
         def count(home: int, by: int) -> None:
@@ -211,6 +215,7 @@ class Index:
                 if stored is not None:        # else it came and went between two checkpoints
                     gone.append(name)
                 continue
+            assert 0 <= order <= home, "a record lies where it was written, or where it was moved to"
             count(home, 1)
             puts.append((name, encode_held(Held(order, home, copies, value))))
         for base, by in live.items():
@@ -320,6 +325,7 @@ class Index:
                     continue
                 if entry.first_offset >= stop_offset or (entries and total + entry.byte_length > max_bytes):
                     return entries
+                assert entry.end_offset > offset, "each entry goes on behind the one before"
                 entries.append(entry)
                 total += entry.byte_length
                 offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice

@@ -32,6 +32,7 @@ class Memtable:  # decision 9
 
     def absorb(self, position: int, end: int, append_ms: int, body_bytes: int, entries: Entries) -> None:
         """Take in a frame that is durable."""
+        assert self.end <= position <= end, "frames are taken in in the order of the log"
         for column, more in zip(self.entries.columns(), entries.columns(), strict=True):
             column.extend(more)
         self.frame.extend(array("I", (len(self.position),)) * len(entries.partition_id))

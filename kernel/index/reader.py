@@ -44,10 +44,12 @@ class Recent:
     def add(self, position: int, body: bytes) -> None:
         if not body:
             return
+        assert position not in self._bodies, "a position names one frame"
         self._bodies[position] = body
         self._size_bytes += len(body)
         while self._size_bytes > self._limit_bytes:
             self._size_bytes -= len(self._bodies.popitem(last=False)[1])
+        assert self._size_bytes > 0 or not self._bodies, "bytes are those of the bodies"
 
     def get(self, position: int) -> bytes | None:
         return self._bodies.get(position)
@@ -266,6 +268,7 @@ class Reader:
     def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                    on_done: Callable[[list[Fetched]], None], reads: list[tuple[list[Piece], int]] | None,
                    error: BaseException | None) -> None:
+        assert reads is None or len(reads) == len(cold), "an answer for each that was asked"
         damaged: list[tuple[Fetched, Want]] = []
         for i, (answer, want) in enumerate(cold):
             if reads is None:

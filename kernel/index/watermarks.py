@@ -105,6 +105,7 @@ class Watermarks:  # decision 11
             if page is None:
                 page = changed[number] = array("q", self.packed(number))
             at = (partition_id & _MASK) * 2
+            assert offset >= 0, "offsets count from 0"
             page[at] = max(page[at], min(offset, page[at + 1]))
         return {number: page.tobytes() for number, page in changed.items()}
 
@@ -119,6 +120,7 @@ class Watermarks:  # decision 11
 
     def pages_leaping(self, partition_ids: Iterable[int], by: int) -> dict[int, bytes]:
         """The pages of these partitions as they are once each goes on so many offsets later; nothing changes here."""
+        assert by >= 0, "watermarks never fall"
         changed: dict[int, array[int]] = {}
         for partition_id in partition_ids:
             number = partition_id >> _SHIFT
@@ -133,6 +135,7 @@ class Watermarks:  # decision 11
         page = self._page(number)
         self.dirty.add(number)
         newer = array("q", packed)
+        assert len(newer) == len(page), "a page has two numbers for each of its partitions"
         for i in range(len(page)):
             if page[i] < newer[i]:
                 page[i] = newer[i]

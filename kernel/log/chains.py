@@ -47,13 +47,17 @@ class TwoChains:
         self._kept.advance(kept)
 
     def append(self, head: bytes, body: bytes) -> int:
-        return self._main.append(head, body)
+        position = self._main.append(head, body)
+        assert position < KEPT_BASE, "the main chain has used up its positions"
+        return position
 
     def sync(self) -> None:
         self._main.sync()
 
     def keep(self, head: bytes, body: bytes) -> int:
-        return self._kept.append(head, body)
+        position = self._kept.append(head, body)
+        assert position >= KEPT_BASE, "kept frames are above all of the main chain"
+        return position
 
     def sync_kept(self) -> None:
         self._kept.sync()
@@ -71,6 +75,7 @@ class TwoChains:
         return self._kept.segments()
 
     def drop(self, segment: Segment) -> None:
+        assert segment.base >= KEPT_BASE or segment.base == self._main.segments()[0].base, "only the oldest is dropped"
         self._chain(segment.base).drop(segment)
 
     def end(self) -> int:

@@ -68,6 +68,7 @@ class Cutting:
         chains = (cut_chain(log.kept_segments(), self._checkpoints.kept_end)
                   + cut_chain(log.segments(), parts.reader.memtable.end))
         cut = Cut(parts.loop.wall_ms(), parts.epoch, self._next_id(), tuple(chains))
+        assert all(segment.size_bytes > 0 for segment in chains), "no segment begins behind the cut"
         if parts.settings.fsync == "commit":
             on_done(cut, None)
         else:

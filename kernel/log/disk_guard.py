@@ -158,6 +158,7 @@ class DiskGuard:
             self.on_failure(error)
         last, rest = held or (False, False)
         self.lent = self.lent and not last
+        assert last or not rest, "the last part is held first"
         if last and rest:
             self.full = False
             self._become(False)

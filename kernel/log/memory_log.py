@@ -55,6 +55,7 @@ class MemoryChain:
 
     def drop(self, segment: Segment) -> None:
         assert segment.base != self._bases[-1], "the segment being written is never dropped"
+        assert segment.base in self._counts, "a segment is dropped once"
         self._frames = [frame for frame in self._frames if not segment.base <= frame[0] < segment.end]
         self._bases.remove(segment.base)
         del self._counts[segment.base]

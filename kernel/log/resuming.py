@@ -92,6 +92,7 @@ def resume(log: Log, contents: LogSummary, taken_ms: int, now_ms: int, secret: b
         last_ms=max(contents.last_ms, now_ms),
         next_id=contents.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
         counters=counters)
+    assert after.next_id > contents.next_id and after.epoch > contents.epoch, "what was given is left behind"
     records = [StateRecord(Kind.EPOCH, b"", after.epoch.to_bytes(4, "big")), StateRecord(Kind.SECRET, b"", secret),
                counters_record(after.counters)]
     log.append(encode_head(after.epoch, after.last_ms, after.next_id, 0, Entries(), records), b"")
@@ -101,6 +102,7 @@ def resume(log: Log, contents: LogSummary, taken_ms: int, now_ms: int, secret: b
 
 def counters_behind(counters: tuple[int, int, int], room: int) -> tuple[int, int, int]:
     """Counters (the next ids of topics, partitions and producers) that leave out so many of each."""
+    assert room > 0, "nothing would be left out"
     topic_id, partition_id, producer_id = counters
     return topic_id + room, -(-(partition_id + room) // PAGE_PARTITIONS) * PAGE_PARTITIONS, producer_id + room
 

@@ -24,6 +24,8 @@ from gatehouse.kernel.log.log import KEPT_BASE, MAX_POSITION, Damage, Frame, Log
 from gatehouse.kernel.log.reserve import DISK_FULL
 from gatehouse.kernel.log.segment_file import (
     ENVELOPE_BYTES,
+    MAX_BODY_BYTES,
+    MAX_HEAD_BYTES,
     SEGMENT_HEADER_BYTES,
     SegmentReader,
     Torn,
@@ -154,6 +156,7 @@ class SegmentChain:
                 self._roll()
             except OSError as error:
                 self._undo(error)
+            assert self.end() > position, "a lost position is never given again"
 
     def _file_size(self, base: int) -> int:
         with closing(self._disk.open_read(self._name(base))) as file:
@@ -177,6 +180,8 @@ class SegmentChain:
         Where that fails, the file may still be there after a power cut. So no frame may take the positions that it has:
         the next one tries to make this segment again.
         """
+        assert base in self._range, f"segment {base} is not of this chain"
+        assert not self.bases or base >= self._beyond(self.bases[-1], self._size), "positions rise"
         again, self._beginning = self._beginning, True
         file = self._disk.open_append(self._name(base))
         try:
@@ -235,6 +240,7 @@ class SegmentChain:
                 on_damage(Damage(base + at, base + stop, str(torn)))
                 at = stop
                 continue
+            assert frame.end - base > at, "the next frame lies behind this one"
             at = frame.end - base
             yield frame
         if last:
@@ -242,6 +248,7 @@ class SegmentChain:
 
     def _cut(self, base: int, size: int) -> None:
         """Drop what a crash left half written, so that it can never be mistaken for something later."""
+        assert size >= SEGMENT_HEADER_BYTES, "a segment keeps its header"
         with closing(self._disk.open_append(self._name(base))) as file:
             file.truncate(size)
             file.sync()
@@ -252,6 +259,7 @@ class SegmentChain:
     # ---- writing
 
     def append(self, head: bytes, body: bytes) -> int:
+        assert 0 < len(head) <= MAX_HEAD_BYTES and len(body) <= MAX_BODY_BYTES, "what no start would believe"
         frame_bytes = ENVELOPE_BYTES + len(head) + len(body)
         try:
             if self._beginning or self._size + frame_bytes > self._segment_bytes and self._size > SEGMENT_HEADER_BYTES:
@@ -342,6 +350,7 @@ class SegmentChain:
 
     def drop(self, segment: Segment) -> None:
         assert segment.base != self.bases[-1], "the segment being written is never dropped"
+        assert segment.base in self.bases, "a segment is dropped once"
         with self._bases_lock:
             self.bases = [base for base in self.bases if base != segment.base]
             del self._sizes[segment.base]

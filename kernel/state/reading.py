@@ -65,6 +65,7 @@ class StatePages:
 
     def page(self, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """The next keys and values, and whether there are more. Looks at twice `limit` keys at most."""
+        assert limit > 0, "a page without room would never end"
         stored = list(islice(self._store.scan(self._next, self._below), limit))
         changed = self._order[self._at:self._at + limit]
         ends = [part[-1] for part in ([key[len(self._prefix):] for key, _ in stored], changed) if len(part) == limit]

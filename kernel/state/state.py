@@ -51,6 +51,7 @@ class Kind(IntEnum):
     TRANSACTION = 21      # what is known of transactions: those that began together, by id, and those decided together
     CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.clock`
     SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
+    MEMBERS = 24          # members, generation and assignment of an assigned group, by tenant and name
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))
@@ -171,6 +172,7 @@ class StateTable:  # decision 12
                 newer = self.frozen.newest.get((kind, key))
                 if newer is not None and newer[0] > order:
                     self.changes.put((kind, key), newer)
+        assert all(record.order for record in records), "a kept record says where it was first"
         self.changes.absorb(position, records)
 
     def get(self, kind: int, key: bytes) -> bytes | None:

@@ -215,6 +215,7 @@ class Topics:
 
     def new_partition_ids(self, count: int) -> int:
         """The first of `count` partition ids that nobody had before; record the counters."""
+        assert count > 0, "somebody wants partitions"
         self.next_partition_id += count
         return self.next_partition_id - count
 
@@ -239,9 +240,11 @@ class Topics:
             del self._by_id[before.id]
             self.compacted -= before.settings.compact
             self._made[before.maker] -= 1
+            assert self.compacted >= 0 and self._made[before.maker] >= 0, "counts are those of the topics"
             if not self._made[before.maker]:
                 del self._made[before.maker]
         if after is not None:
+            assert after.id not in self._by_id and after.uuid not in self._by_uuid, "an id names one topic"
             self._by_name[after.tenant, after.name] = after
             self._by_uuid[after.uuid] = after
             self._by_id[after.id] = after
@@ -254,6 +257,7 @@ class Topics:
 
     def settle(self, changes: int) -> None:
         """The first `changes` changes made since the last call are durable."""
+        assert 0 <= changes <= len(self._undo), "a change is settled once"
         del self._undo[:changes]
 
     def undo(self) -> list[Topic]:

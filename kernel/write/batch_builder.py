@@ -192,6 +192,7 @@ class BatchBuilder:
 
     def add_batch(self, partition_id: int, batch: bytes, count: int, max_ms: int) -> Run:
         """A producer's batch, already checked."""
+        assert count > 0 and batch, "a batch without records enters nothing"
         run = Run(partition_id, max_ms)
         run.count = count
         run.flags = WHOLE
@@ -211,6 +212,7 @@ class BatchBuilder:
     # decision 25
     def add_copies(self, messages: list[Message], ids: list[int], places: list[tuple[Run, int]] | None) -> None:
         """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""
+        assert len(messages) == len(ids), "a copy has the id of its message"
         start = 0
         while start < len(messages):
             partition_id = messages[start][0].partition_id
@@ -270,6 +272,7 @@ class BatchBuilder:
         A partition with several runs is listed with the same number each time; later runs are moved on here.
         """
         runs = self.runs
+        assert len(next_offsets) == len(runs) + len(self.references), "an offset for each run and each reference"
         first_offsets: list[int] = []
         first_ids: list[int] = []
         counts: list[int] = []
@@ -306,6 +309,8 @@ class BatchBuilder:
             lengths.append(len(data))
             crcs.append(crc32c(data))
             bodies.append(data)
+        assert min(counts, default=1) > 0, "no run is empty"
+        assert min(first_offsets, default=0) >= 0 and min(first_ids, default=0) >= 0, "offsets and ids count from 0"
         entries = Entries()
         entries.partition_id.fromlist([run.partition_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
@@ -318,7 +323,9 @@ class BatchBuilder:
         entries.flags.fromlist([run.flags for run in runs])
         if self.references:
             self._add_references(entries, next_offsets, moved)
-        return Sealed(entries, bodies[0] if len(bodies) == 1 else b"".join(bodies), record_count, next_id - first_id)
+        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        assert len(body) == sum(lengths), "entries lie in the body"
+        return Sealed(entries, body, record_count, next_id - first_id)
 
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int]) -> None:
         """An entry per reference: the bytes of its records within their run, which has its own entry."""
@@ -328,6 +335,7 @@ class BatchBuilder:
         for reference in self.references:
             run, start, stop = reference.run, reference.start, reference.stop
             partition_id, number = reference.partition_id, numbers[run]
+            assert 0 <= start < stop <= run.count, "a reference points into its run"
             offset = next_offsets[i] + moved.get(partition_id, 0)
             i += 1
             moved[partition_id] = moved.get(partition_id, 0) + stop - start

@@ -76,6 +76,8 @@ class Committer:
         self._on_idle: Callable[[], None] | None = None
         self.flight: PendingFrame | None = None
         self.next_id = next_id
+        self._end = 0                            # of the newest frame in the log
+        self._append_ms = 0                      # its append time
         self.congested = False
         self.short = False                       # the hub lives from its reserve: no messages are taken
         self.on_congestion: Callable[[bool], None] = lambda congested: None
@@ -148,6 +150,7 @@ class Committer:
         first_id = self.next_id
         sealed = self._flushed.seal(pending_frame, first_id)
         self.next_id += sealed.id_count
+        assert self.next_id >= first_id, "ids rise"
         assert shard_of(self.next_id) == shard_of(first_id), "the shard has no message ids left"
         head = encode_head(self._epoch, pending_frame.builder.now_ms, first_id, sealed.id_count, sealed.entries,
                            pending_frame.state)
@@ -172,12 +175,17 @@ class Committer:
         if isinstance(error, LogFull) and not again and any(frame.frees for frame in self.pending()):
             self._disk_guard.lend_emergency_reserve(partial(self._submit, pending_frame, sealed, head, True))
             return
+        assert self.flight is pending_frame, "one frame is on its way at a time"
         self.flight = None
         if place is None:
             self._refused(pending_frame, error)
             return
         if self._disk_guard.full:
             self._disk_guard.note_stored()
+        append_ms = pending_frame.builder.now_ms
+        assert self._end <= place[0] <= place[1], "positions rise"
+        assert self._append_ms <= append_ms, "append time never falls"
+        self._end, self._append_ms = place[1], append_ms
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
         self._flushed.applied(Durable(pending_frame, sealed, place[0], place[1]))

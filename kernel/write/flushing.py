@@ -44,8 +44,10 @@ class Flushing:
         next_offsets = self._watermarks.next_offsets(builder.partition_ids())
         sealed = builder.seal(next_offsets, first_id, self._parts.epoch)
         for reservation in pending_frame.reserved:
+            count = reservation.count
             pending_frame.state += reservation.records(first_id + sealed.id_count)
-            sealed.id_count += reservation.count
+            assert reservation.count == count >= 0, "what is reserved stays so while it is sealed"
+            sealed.id_count += count
         if pending_frame.produced:
             self._place_sequences(pending_frame)
         # Before the new answers: a key that is used again after its time has its deletion and its answer in one frame.
@@ -68,6 +70,7 @@ class Flushing:
             if state is None:
                 continue
             placed = {(header.base_sequence, header.producer_epoch): run for header, run in batches}
+            assert all(run.first_offset >= 0 for run in placed.values()), "batches have their offsets by now"
             known_batches = []
             for batch in state.batches:
                 run = placed.get((batch.first_sequence, state.epoch)) if batch.first_offset < 0 else None

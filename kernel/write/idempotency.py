@@ -157,6 +157,7 @@ class Window:  # decision 17
     def forget(self, keys: list[str]) -> None:
         for key in keys:
             self._bytes -= len(self._answers.pop(key, b""))
+        assert self._bytes >= 0 and (self._bytes > 0 or not self._answers), "bytes are those of the answers"
 
 
 def _stored_ms(value: bytes) -> int:

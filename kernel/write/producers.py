@@ -116,6 +116,7 @@ class Producers:
         return state
 
     def put(self, partition_id: int, producer_id: int, state: ProducerState | None) -> None:
+        assert state is None or 0 < len(state.batches) <= REMEMBERED_BATCHES, "the last batches, and at least one"
         self._cached[partition_id, producer_id] = state
         self._cached.move_to_end((partition_id, producer_id))
         if len(self._cached) > CACHED_PRODUCERS:

@@ -209,6 +209,7 @@ class Validating:  # decision 114
         except Exception as fault:
             self._on_error(fault)
             self._refuse(waiting, fault)
+        assert self._working[0] is waiting, "batches enter in the order in which they came"
         self._working.popleft()
         self._release(waiting)
         self._work()
@@ -217,6 +218,7 @@ class Validating:  # decision 114
     def _release(self, waiting: Waiting) -> None:
         self.size_bytes -= waiting.size_bytes
         self._working_bytes -= waiting.most_bytes
+        assert self.size_bytes >= 0 and self._working_bytes >= 0, "nobody is let go of twice"
         for arrival in waiting.arrived:
             self._partitions[arrival.partition_id] -= 1
             if not self._partitions[arrival.partition_id]:

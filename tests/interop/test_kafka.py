@@ -18,7 +18,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import UnsupportedVersionError
 from kafka.protocol.consumer import FetchResponse
 from kafka.structs import OffsetAndMetadata
 from paho.mqtt.enums import CallbackAPIVersion
@@ -182,16 +181,6 @@ def test_what_is_not_offered_is_said_by_the_clients(hub: RunningHub) -> None:
     with pytest.raises(KafkaException, match="transactions are not offered here") as refusal:
         Producer({"bootstrap.servers": address(hub), "transactional.id": "t"}).init_transactions(WAIT_S)
     assert refusal.value.args[0].fatal()
-    consumer = KafkaConsumer("plant", bootstrap_servers=address(hub), group_id="group")
-    with pytest.raises(UnsupportedVersionError):
-        consumer.poll(timeout_ms=WAIT_S * 1000)
-    consumer.close()
-    by_librdkafka = Consumer({"bootstrap.servers": address(hub), "group.id": "group"})
-    kcat(hub, "-P", "-t", "subscribed", stdin="one\n")
-    by_librdkafka.subscribe(["subscribed"])
-    message = by_librdkafka.poll(WAIT_S)
-    assert message is not None and "JoinGroup failed" in message.error().str()
-    by_librdkafka.close()
 
 
 def test_a_group_that_assigns_for_itself_commits_and_goes_on_from_there(hub: RunningHub) -> None:

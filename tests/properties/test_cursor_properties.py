@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, PAGE_SHIFT, Cursor, Lease
-from gatehouse.kernel.groups.pages import encode_page, fill_gaps, load_page
+from gatehouse.kernel.groups.cursor import Cursor, Lease
+from gatehouse.kernel.groups.pages import PAGE_OFFSETS, PAGE_SHIFT
 
 END = 6 * PAGE_OFFSETS
 PARTITION_ID = 7
@@ -44,11 +44,10 @@ class PlainLine:
         assert again == sorted(self.of("again"))[:count]
         fresh = self.of("fresh")[:count - len(again)]
         if fresh:
-            self.cursor.next = fresh[-1] + 1
+            self.cursor.take_to(fresh[-1] + 1)
         for tries in sorted({self.known[offset].tries for offset in again + fresh}):
             offsets = [offset for offset in again + fresh if self.known[offset].tries == tries]
-            lease = Lease(None if until_ms else self, until_ms, tries + 1)
-            self.cursor.lease(offsets, lease)
+            self.cursor.lease(Lease(None if until_ms else self, until_ms, tries + 1, offsets))
             for offset in offsets:
                 self.known[offset] = Known("leased", tries + 1, until_ms)
 
@@ -83,9 +82,10 @@ class PlainLine:
 
     def extend(self, offsets: list[int], until_ms: int) -> None:
         mine = [offset for offset in offsets if self.known[offset].state == "leased"]
-        for tries in {self.known[offset].tries for offset in mine}:
-            self.cursor.extend([offset for offset in mine if self.known[offset].tries == tries],
-                             Lease(None, until_ms, tries))
+        leases = self.cursor.extend(mine, until_ms)
+        assert {(lease.attempt, tuple(lease.offsets)) for lease in leases} == {
+            (tries, tuple([offset for offset in mine if self.known[offset].tries == tries]))
+            for tries in {self.known[offset].tries for offset in mine}}
         for offset in mine:
             self.known[offset].until_ms = until_ms
 
@@ -109,24 +109,19 @@ class PlainLine:
 
     def store(self) -> None:
         """What a frame would take along."""
-        for page in self.cursor.dirty:
-            value = encode_page(self.cursor, page)
+        has_moved, pages = self.cursor.seal()
+        assert has_moved == (self.cursor.committed != self.stored_committed)
+        for page, value in pages:
             if value is None:
-                self.records.pop(page, None)
-                self.cursor.stored.discard(page)
+                del self.records[page]
             else:
                 self.records[page] = value
-                self.cursor.stored.add(page)
-        self.cursor.dirty = set()
         self.stored_committed = self.cursor.committed
 
     def restart(self) -> None:
         self.store()
         self.cursor = Cursor(PARTITION_ID, "group", self.stored_committed)
-        for page, value in sorted(self.records.items()):
-            for lease, offsets in load_page(self.cursor, page, value, END):
-                lease.offsets = offsets
-        fill_gaps(self.cursor)
+        self.cursor.load(self.records.items(), END)
         for offset, known in self.known.items():
             if known.state == "in hand" or known.state == "leased" and not known.until_ms:
                 known.state = "again"
@@ -142,18 +137,18 @@ class PlainLine:
         open_offsets = [offset for offset in known if offset not in settled]
         assert cursor.committed == min(open_offsets, default=END)
         assert [cursor.is_settled(offset) for offset in known] == [offset in settled for offset in known]
-        assert cursor.beyond == sum(offset > cursor.committed for offset in settled)
-        assert {offset: (lease.attempt, lease.until_ms) for offset, lease in cursor.out.items()} == \
+        assert cursor.settled_ahead == sum(offset > cursor.committed for offset in settled)
+        assert {offset: (lease.attempt, lease.until_ms) for offset, lease in cursor._out.items()} == \
             {offset: (known[offset].tries, known[offset].until_ms) for offset in self.of("leased")}
-        assert sorted(cursor.again) == self.of("again")
-        assert cursor.waiting == {offset: known[offset].until_ms for offset in self.of("waiting")}
-        for lease in set(cursor.out.values()):
-            assert lease.left == sum(one is lease for one in cursor.out.values())
+        assert sorted(cursor._again) == self.of("again")
+        assert cursor._waiting == {offset: known[offset].until_ms for offset in self.of("waiting")}
+        for lease in set(cursor._out.values()):
+            assert lease.left == sum(one is lease for one in cursor._out.values())
         for offset in self.of("waiting") + self.of("again") + self.of("in hand"):
-            assert cursor.tries.get(offset, 0) == known[offset].tries, offset
-        assert set(cursor.tries) <= set(self.of("waiting") + self.of("again") + self.of("in hand"))
-        assert cursor.stored == set(self.records)
-        assert {page for page in self.records if page not in cursor.dirty} <= {
+            assert cursor._tries.get(offset, 0) == known[offset].tries, offset
+        assert set(cursor._tries) <= set(self.of("waiting") + self.of("again") + self.of("in hand"))
+        assert cursor._stored == set(self.records)
+        assert {page for page in self.records if page not in cursor._dirty} <= {
             page for page in range(END >> PAGE_SHIFT) if (page + 1) << PAGE_SHIFT > cursor.committed}
 
 
@@ -205,5 +200,5 @@ def test_a_line_that_is_settled_leaves_no_pages(committed: int, steps: list[tupl
     plain.lease(END, 0)
     plain.settle(plain.of("leased") + plain.of("in hand"))
     plain.store()
-    assert (plain.cursor.committed, plain.cursor.settled, plain.cursor.out, plain.cursor.tries) == (END, {}, {}, {})
-    assert (plain.records, plain.cursor.stored) == ({}, set())
+    assert (plain.cursor.committed, plain.cursor._settled, plain.cursor._out, plain.cursor._tries) == (END, {}, {}, {})
+    assert (plain.records, plain.cursor._stored) == ({}, set())

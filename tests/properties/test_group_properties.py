@@ -155,8 +155,7 @@ class GroupMachine(RuleBasedStateMachine):
             known = model.messages[place]
             attempt = 0
             if prefetcher is not None:                       # what is written down may be a lease that ended long ago
-                lease = prefetcher.cursor.out.get(place[1])
-                attempt = prefetcher.cursor.tries.get(place[1], 0) if lease is None else lease.attempt
+                attempt = prefetcher.cursor.attempt_of(place[1])
             assert known.attempt - 1 <= attempt <= known.attempt
             model.messages[place] = replace(known, attempt=attempt)
 
@@ -474,7 +473,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert not subject.model.of(*OPEN), (name, subject.model.of(*OPEN))
             for prefetcher in self.group(name).prefetchers.values():
                 line = prefetcher.cursor
-                assert (line.settled, line.out, line.tries, line.waiting, line.again, line.stored) == \
+                assert (line._settled, line._out, line._tries, line._waiting, line._again, line._stored) == \
                     ({}, {}, {}, {}, [], set()), name
                 assert not prefetcher.parked and not prefetcher.busy and not prefetcher.key_of
         assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))

@@ -6,8 +6,20 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.protocol.admin import CreateTopicsRequest
-from kafka.protocol.consumer.group import JoinGroupRequest, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
@@ -24,6 +36,12 @@ VALID = [framed(message, 1) for message in (
     CreateTopicsRequest(version=5, topics=[CreateTopicsRequest.CreatableTopic(
         version=5, name="made", num_partitions=1, replication_factor=1, assignments=[], configs=[])]),
     FindCoordinatorRequest(version=3, key="g", key_type=0), JoinGroupRequest(version=5, group_id="g", member_id=""),
+    JoinGroupRequest(version=3, group_id="g", member_id="", session_timeout_ms=10_000, protocol_type="consumer",
+                     protocols=[JoinGroupRequest.JoinGroupRequestProtocol(version=3, name="range", metadata=b"x")]),
+    SyncGroupRequest(version=4, group_id="g", generation_id=1), HeartbeatRequest(version=4, group_id="g"),
+    LeaveGroupRequest(version=5, group_id="g", members=[LeaveGroupRequest.MemberIdentity(version=5, member_id="m")]),
+    DescribeGroupsRequest(version=6, groups=["g"]), ListGroupsRequest(version=5),
+    DeleteGroupsRequest(version=2, groups_names=["g"]),
     OffsetFetchRequest(version=5, group_id="g", topics=None),
     OffsetCommitRequest(version=8, group_id="g", topics=[OffsetCommitRequest.OffsetCommitRequestTopic(
         version=8, name="plant", partitions=[])]),
@@ -95,6 +113,7 @@ def test_requests_are_answered_alike_however_they_are_cut(requests: list[bytes],
             peer.session.handle_data(stream[at:at + step])
         for _ in range(2 * len(requests)):
             kernel.flush()
+            kernel.pass_time(60_000)
             peer.now_ms += 60_000
             peer.session.handle_timer(peer.now_ms)
         assert len(peer.session._waiting) == 0

@@ -13,11 +13,9 @@ import pytest
 
 from gatehouse.gateways.mqtt.inbox import Inbox
 from gatehouse.kernel.delivery.retained import RetainedValues
-from gatehouse.kernel.groups import leasing as leasing_module
 from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.groups.dead_lettering import DeadLettering
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.pages import load_page
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
@@ -242,15 +240,18 @@ def without_keys_that_are_taken_at_a_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgetting_which_leases_run_at_a_start(patch: pytest.MonkeyPatch) -> None:
-    def load(line: Cursor, page: int, value: bytes, end: int) -> list[Any]:
-        for lease, offsets in load_page(line, page, value, end):
-            lease.left = 0
+    real = Cursor.load
+
+    def load(cursor: Cursor, pages: Any, end: int) -> list[Any]:
+        for lease in real(cursor, pages, end):
+            offsets = lease.offsets
             for offset in offsets:
-                del line.out[offset]
-            line.load_again(offsets)
+                del cursor._out[offset]
+            lease.end()
+            cursor._load_again(offsets)
         return []
 
-    patch.setattr(leasing_module, "load_page", load)
+    patch.setattr(Cursor, "load", load)
 
 
 def without_the_ends_of_transactions(patch: pytest.MonkeyPatch) -> None:

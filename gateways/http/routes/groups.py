@@ -122,7 +122,7 @@ async def put_group(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("groups", needs=ALTERING, writes=True, audited="group.deleted",
-         problems=("unknown_group", "invalid_group", "precondition_failed"),
+         problems=("unknown_group", "invalid_group", "group_has_members", "precondition_failed"),
          answers=(Answer(204, "It is forgotten."),))
 async def delete_group(door: Door, call: Call) -> web.StreamResponse:
     """Forget a group: settings, progress, leases.
@@ -149,8 +149,8 @@ async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("groups", bodies=(Body(REWIND),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
          writes=True, audited="group.rewound",
-         problems=("invalid_parameter", "invalid_group", "unknown_group", "unknown_topic", "unknown_partition",
-                   "offset_out_of_range", "storage_failed"),
+         problems=("invalid_parameter", "invalid_group", "unknown_group", "group_has_members", "unknown_topic",
+                   "unknown_partition", "offset_out_of_range", "storage_failed"),
          answers=(Answer(200, "Where the group is now.", OFFSETS),))
 async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
     """Move a group forward or back in a topic.

@@ -289,7 +289,7 @@ def _placement(door: Door, principal: Principal, query: dict[str, str], publicat
 @declare("transactions", bodies=(Body(COMMIT, required=False),), needs=DECIDING, writes=True,
          answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
          problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_partition",
-                   "offset_out_of_range", "assigned_group", "leased_group", "invalid_group"))
+                   "offset_out_of_range", "assigned_group", "leased_group", "group_has_members", "invalid_group"))
 async def commit(door: Door, call: Call) -> web.StreamResponse:
     """Commit: every message enters its partition at once.
 

@@ -7,6 +7,12 @@ from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
 from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
+from gatehouse.gateways.kafka.api.group_administration import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    OFFSET_DELETE,
+)
 from gatehouse.gateways.kafka.api.init_producer_id import INIT_PRODUCER_ID
 from gatehouse.gateways.kafka.api.list_offsets import LIST_OFFSETS
 from gatehouse.gateways.kafka.api.membership import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
@@ -19,4 +25,5 @@ from gatehouse.gateways.kafka.request import Api
 
 APIS: Final[dict[int, Api]] = {api.key: api for api in (
     PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT,
-    LEAVE_GROUP, SYNC_GROUP, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID, SASL_AUTHENTICATE)}
+    LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS,
+    INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE)}

@@ -1,12 +1,12 @@
 """OffsetCommit 2 to 9: how far a group is, in the group's own offsets, which HTTP and the command line show and move.
 
-For consumers that assign partitions by themselves: a commit names no member and no generation. There are no members
-here yet, so a commit that names one is answered with UNKNOWN_MEMBER_ID. Answered when it is durable. Offsets do not
-expire: a retention time (versions 2 to 4) is kept by keeping them longer.
+A member commits in its generation; who assigns partitions by itself names no member and no generation, and commits
+while the group has no members. Answered when it is durable. Offsets do not expire: a retention time (versions 2 to 4)
+is kept by keeping them longer.
 """
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
 
@@ -18,7 +18,6 @@ from gatehouse.gateways.kafka.error_codes import (
     INVALID_REQUEST,
     NONE,
     OFFSET_METADATA_TOO_LARGE,
-    UNKNOWN_MEMBER_ID,
 )
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request
@@ -26,8 +25,6 @@ from gatehouse.gateways.kafka.topics import find_topic
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.views import MAX_METADATA_BYTES
-
-NO_GENERATION: Final = -1
 
 
 class Commit:
@@ -60,13 +57,14 @@ class Commit:
             else:
                 self.committed.append(row)
 
-    def store(self, group: str) -> None:
+    def store(self, asked: Any) -> None:
         """Have the kernel commit what is sound."""
         session = self.request.session
         try:
-            session.kernel.groups.require_commits(group, session.principal.tenant)
+            session.kernel.assigned.commit_offsets(
+                asked.group_id, self.offsets, session, self, asked.member_id, asked.group_instance_id,
+                asked.generation_id_or_member_epoch, session.principal.tenant)
             if self.offsets:
-                session.kernel.groups.commit_offsets(group, self.offsets, session, self)
                 return
         except KernelError as refusal:
             self.fail(self.committed, coordinator_code_of(refusal))
@@ -108,12 +106,10 @@ def dispatch(request: Request) -> None:
     session, commit = request.session, Commit(request)
     if not session.admission.may_group(session.principal, Operation.CONSUME, asked.group_id):
         commit.refuse(GROUP_AUTHORIZATION_FAILED, asked.topics)
-    elif asked.member_id or asked.generation_id_or_member_epoch != NO_GENERATION:
-        commit.refuse(UNKNOWN_MEMBER_ID, asked.topics)
     else:
         for topic in asked.topics:
             commit.add(topic)
-        commit.store(asked.group_id)
+        commit.store(asked)
 
 
 OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=9, first_flexible=8, dispatch=dispatch)

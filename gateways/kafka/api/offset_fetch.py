@@ -15,7 +15,6 @@ from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     NONE,
-    UNKNOWN_MEMBER_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from gatehouse.gateways.kafka.mapping import code_of, coordinator_code_of
@@ -63,10 +62,11 @@ def check(session: KafkaSession, name: str, asked: Any) -> int:
     """Why this group's offsets are not shown; NONE where they are."""
     if not session.admission.may_group(session.principal, Operation.CONSUME, name):
         return GROUP_AUTHORIZATION_FAILED
-    if getattr(asked, "member_id", None):
-        return UNKNOWN_MEMBER_ID
+    member_id = getattr(asked, "member_id", None)
     try:
         session.kernel.groups.require_commits(name, session.principal.tenant)
+        if member_id:
+            session.kernel.assigned.require_member(name, member_id, session.principal.tenant)
     except KernelError as refusal:
         return coordinator_code_of(refusal)
     return NONE

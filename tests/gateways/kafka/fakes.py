@@ -13,16 +13,34 @@ from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.session import KafkaSession
 from gatehouse.gateways.kit import FakeLink, RecordingAdmission
-from gatehouse.kernel.errors import CreateDenied, GroupIsLeased, MessageTooLarge, OffsetOutOfRange, TopicExists
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
+from gatehouse.kernel.errors import (
+    CreateDenied,
+    GroupIsLeased,
+    MessageTooLarge,
+    OffsetOutOfRange,
+    TopicExists,
+    UnknownGroup,
+)
+from gatehouse.kernel.groups.definitions import LiveGroups
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key
+from gatehouse.kernel.index.store import MemoryStore
+from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, TopicSettings
+from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
+from tests.simulation.world import FakeLoop
 
 EPOCH = 3
 NOW_MS = 1_700_000_000_000
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class Link(FakeLink):
@@ -81,6 +99,17 @@ class FakeKernel:
         self.fetches = 0
         self.offsets: dict[str, dict[int, tuple[int, bytes]]] = {}
         self.leased: set[str] = set()
+
+        self.defined: dict[str, GroupSettings] = {}
+        self.loop = FakeLoop(NOW_MS)
+        self.live = LiveGroups()
+        self.groups = FakeGroups(self)
+        self.definitions = FakeDefinitions(self)
+        definitions: Any = self.definitions
+        self.assigned = AssignedGroups(
+            loop=self.loop, state=StateTable(MemoryStore()), definitions=definitions, live=self.live,
+            put_state=self.put_state, has_offsets=lambda tenant, name: bool(self.offsets.get(name)), secret=bytes(32),
+            epoch=EPOCH, on_error=_raise)
 
     # ---- topics
 
@@ -160,6 +189,12 @@ class FakeKernel:
             owner.on_stored(stored)
         self.wake(touched)
 
+    def pass_time(self, by_ms: int) -> None:
+        """Groups do what falls due."""
+        self.loop.advance(by_ms)
+        while self.loop.step():
+            pass
+
     # ---- read
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
@@ -227,27 +262,66 @@ class FakeKernel:
 
     # ---- groups
 
-    @property
-    def groups(self) -> FakeKernel:
-        return self
-
-    def commit_offsets(self, group: str, offsets: dict[int, tuple[int, bytes]], owner: Owner | None,
-                       token: object = None) -> None:
-        self.require_commits(group)
-
+    def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:
         def store() -> list[tuple[int, int, int]]:
-            self.offsets.setdefault(group, {}).update(offsets)
+            for kind, key, value, _ in records:
+                if kind == Kind.OFFSET:
+                    partition_id, group = decode_offset_key(key)
+                    if value is None:
+                        self.offsets.get(group, {}).pop(partition_id, None)
+                    else:
+                        self.offsets.setdefault(group, {})[partition_id] = decode_offset(value)
             return []
 
         self.pending.append((store, owner, token))
 
+
+class FakeGroups:
+    """Leased groups are those in `kernel.leased`, assigned ones those in `kernel.defined` and with offsets."""
+
+    def __init__(self, kernel: FakeKernel) -> None:
+        self.kernel = kernel
+
     def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]:
-        return self.offsets.get(group, {})
+        return self.kernel.offsets.get(group, {})
 
     def require_commits(self, group: str, tenant: str = "/") -> None:
-        if group in self.leased:
+        if group in self.kernel.leased:
             raise GroupIsLeased(group)
         check_name(group, "group")
+
+    def settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
+        offsets = self.kernel.offsets.get(name)
+        return self.kernel.definitions.get(tenant, name) or (GroupSettings(kind=ASSIGNED) if offsets else None)
+
+    def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
+        kernel = self.kernel
+        return [(name, settings) for name in sorted({*kernel.leased, *kernel.defined, *kernel.offsets})
+                if (settings := self.settings(name)) is not None]
+
+    def delete(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        if self.settings(name) is None:
+            raise UnknownGroup(name)
+        self.kernel.live.require_no_members(tenant, name)
+        self.kernel.definitions.put(tenant, name, None)
+        self.kernel.put_state([offset_record(name, partition_id, None)
+                               for partition_id in self.kernel.offsets.get(name, {})], owner, token)
+
+
+class FakeDefinitions:
+    """Groups by name, as `kernel.leased` and `kernel.defined` say."""
+
+    def __init__(self, kernel: FakeKernel) -> None:
+        self.kernel = kernel
+
+    def get(self, tenant: str, name: str) -> GroupSettings | None:
+        return GroupSettings() if name in self.kernel.leased else self.kernel.defined.get(name)
+
+    def put(self, tenant: str, name: str, settings: GroupSettings | None) -> StateRecord:
+        self.kernel.defined.pop(name, None)
+        if settings is not None:
+            self.kernel.defined[name] = settings
+        return StateRecord(Kind.GROUP, named_key(tenant, name), None)
 
 
 class Peer:
@@ -271,6 +345,7 @@ class Peer:
     def wait(self, delay_ms: int) -> list[bytes]:
         """Let time pass; returns the frames that were answered."""
         self.now_ms += delay_ms
+        self.kernel.pass_time(delay_ms)
         if self.link.wake_ms and self.link.wake_ms <= self.now_ms:
             self.link.wake_ms = 0
             self.session.handle_timer(self.now_ms)

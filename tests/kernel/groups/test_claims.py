@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.groups.byte_count import ByteCount
-from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, Cursor, Lease
+from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.pages import encode_page, fill_gaps, load_page
+from gatehouse.kernel.groups.pages import PAGE_OFFSETS
 from gatehouse.kernel.groups.settings import QueueSettings
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.retention.holders import joined
@@ -112,7 +112,7 @@ def test_a_hub_that_starts_with_such_a_log_serves_it(tmp_path: Path, lose_index:
             rig.restart(lose_index=lose_index)
             group = group_of(rig)
             cursor = group.prefetchers[topic.partition_id(0)].cursor
-            assert (cursor.committed, len(cursor.out), pop(rig, group)) == (0, 11, [])
+            assert (cursor.committed, cursor.leased_count, pop(rig, group)) == (0, 11, [])
         rig.world.loop.advance(700_000)
         rig.run()
         assert drained(rig, group) == [*NUMBERS[:5], *NUMBERS[5:], b"last"]
@@ -192,49 +192,47 @@ def test_large_messages_that_are_ready_again_far_from_each_other_are_all_read() 
 
 def test_a_wide_gap_is_one_span_and_is_remembered() -> None:
     cursor = Cursor(7, "group", 0)
-    cursor.next = 3
+    cursor.take_to(3)
     with little_memory(1 << 20):
         cursor.skip_to(WIDE + 5)
         cursor.settle([1])
-        assert (cursor.committed, cursor.next, len(cursor.settled), len(cursor.spans)) == (0, WIDE + 5, 2, 1)
-        assert cursor.beyond == WIDE + 5 - 3 + 1
+        assert (cursor.committed, cursor.next, len(cursor._settled), len(cursor._spans)) == (0, WIDE + 5, 2, 1)
+        assert cursor.settled_ahead == WIDE + 5 - 3 + 1
         assert cursor.is_settled(WIDE // 2) and not cursor.is_settled(2) and not cursor.is_settled(WIDE + 5)
         assert joined(cursor.unsettled_stretches(0, WIDE + 9)) == [(0, 1), (2, 3), (WIDE + 5, WIDE + 9)]
-        stored = {page: value for page in cursor.dirty if (value := encode_page(cursor, page)) is not None}
+        stored = {page: value for page in cursor._dirty if (value := cursor.page_record(page)) is not None}
         assert len(stored) == 3
         again = Cursor(7, "group", 0)
-        for page, value in sorted(stored.items()):
-            load_page(again, page, value, WIDE + 5)
-        fill_gaps(again)
-        assert (again.next, again.again, again.spans, again.beyond) == (cursor.next, [0, 2], cursor.spans,
-                                                                        cursor.beyond)
+        again.load(stored.items(), WIDE + 5)
+        assert (again.next, again._again, again._spans, again.settled_ahead) == (
+            cursor.next, [0, 2], cursor._spans, cursor.settled_ahead)
         again.settle([0, 2])
-        assert (again.committed, again.beyond, again.spans, again.settled) == (WIDE + 5, 0, [], {})
-        assert {0, 1} <= again.dirty and encode_page(again, 0) is None and encode_page(again, 1) is None
+        assert (again.committed, again.settled_ahead, again._spans, again._settled) == (WIDE + 5, 0, [], {})
+        assert {0, 1} <= again._dirty and again.page_record(0) is None and again.page_record(1) is None
 
 
 def test_a_floor_within_a_stored_span_leaves_the_rest_of_it() -> None:
     cursor = Cursor(7, "group", 0)
-    cursor.next = 1
+    cursor.take_to(1)
     cursor.skip_to(10 * PAGE_OFFSETS)
-    value = encode_page(cursor, 1)
+    value = cursor.page_record(1)
     assert value is not None
     behind = Cursor(7, "group", 3 * PAGE_OFFSETS + 7)
-    load_page(behind, 1, value, 10 * PAGE_OFFSETS)
-    fill_gaps(behind)
-    assert behind.spans == [(4, 10)] and len(behind.again) == PAGE_OFFSETS - 7
+    behind.load([(1, value)], 10 * PAGE_OFFSETS)
+    assert behind._spans == [(4, 10)] and len(behind._again) == PAGE_OFFSETS - 7
 
 
 def test_what_is_held_behind_a_wide_gap_is_held_again_after_a_refused_frame() -> None:
     cursor = Cursor(7, "group", 0)
-    cursor.next = 1
+    cursor.take_to(1)
     with little_memory(1 << 20):
         cursor.skip_to(WIDE)
-        spans = list(cursor.spans)
-        cursor.reset(0)
-        cursor.hold({WIDE: Lease(None, 0, 1)}, spans)
-        assert cursor.spans == spans and cursor.next == WIDE + 1
-        assert cursor.again == list(range(PAGE_OFFSETS))
+        cursor.take_to(WIDE + 1)
+        cursor.lease(Lease("a member", 0, 1, [WIDE]))
+        spans = list(cursor._spans)
+        cursor.restore(0, (), WIDE + 1)
+        assert cursor._spans == spans and cursor.next == WIDE + 1
+        assert cursor._again == list(range(PAGE_OFFSETS))
 
 
 def test_the_weight_of_a_queue_with_a_wide_gap_is_that_of_its_messages() -> None:
@@ -254,7 +252,7 @@ def test_the_weight_of_a_queue_with_a_wide_gap_is_that_of_its_messages() -> None
     with little_memory(1 << 20):
         byte_count = ByteCount(prefetcher)
         assert byte_count.free_bytes(lambda: None) == 60
-        prefetcher.cursor.next = 1
+        prefetcher.cursor.take_to(1)
         prefetcher.cursor.skip_to(WIDE + 1)
         assert byte_count.free_bytes(lambda: None) == 30
         prefetcher.cursor.settle([0])

@@ -119,7 +119,7 @@ def test_members_keep_what_they_hold_and_give_it_back_when_they_leave(rig: FullR
     assert group.ack(handles(two.got)) == [None] * 5
     rig.run()
     cursor = two.got[0][0]
-    assert (cursor.committed, cursor.stored, cursor.out, group.counts().ready) == (6, set(), {}, 0)
+    assert (cursor.committed, cursor._stored, cursor._out, group.counts().ready) == (6, set(), {}, 0)
 
 
 def test_what_a_member_acked_in_vain_comes_again_and_what_it_holds_does_not(rig: FullRig) -> None:

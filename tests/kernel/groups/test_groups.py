@@ -299,7 +299,7 @@ def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
         group.ack(handles(part))
         rig.run()
     cursor = messages[0][0]
-    assert (cursor.committed, cursor.stored, cursor.settled, cursor.beyond) == (3_000, set(), {}, 0)
+    assert (cursor.committed, cursor._stored, cursor._settled, cursor.settled_ahead) == (3_000, set(), {}, 0)
 
 
 # ---- queues

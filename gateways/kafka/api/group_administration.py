@@ -1,0 +1,242 @@
+"""DescribeGroups 0 to 6, ListGroups 0 to 5, DeleteGroups 0 to 2, OffsetDelete 0: assigned groups as tools see them.
+
+They are the groups that `gatehouse groups` and HTTP show as assigned, whether members of Kafka's clients or nobody is
+in them; a group whose messages are leased is none of Kafka's. Who may consume with a group sees it, who may alter it
+deletes it. What a tool does to a group waits for the disk.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.admin import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafka.protocol.consumer.group import OffsetDeleteRequest, OffsetDeleteResponse
+
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.membership import code_of_refusal, require_group
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NON_EMPTY_GROUP, NONE
+from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of, subscribed_topics
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.kernel.assigned.values import DescribedGroup, GroupState
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.settings import ASSIGNED
+from gatehouse.kernel.message import Stored
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.kafka.session import KafkaSession
+
+CLASSIC: Final = "classic"               # the kind of group, as ListGroups calls it
+CONSUMER: Final = "consumer"             # the protocol type of groups that consume
+FIRST_NOT_FOUND: Final = 6               # DescribeGroups: an unknown group is an error; before it is "Dead"
+MAY_CONSUME: Final = frozenset((3, 8))   # Kafka's numbers for read and describe
+MAY_ALTER: Final = frozenset((6,))       # and for delete
+NOBODY: Final = DescribedGroup(GroupState.EMPTY, "", "", ())
+
+
+def find_group(session: KafkaSession, name: str) -> DescribedGroup | None:
+    """An assigned group as it is now; None where there is none of this name."""
+    tenant = session.principal.tenant
+    described = session.kernel.assigned.describe(name, tenant)
+    settings = session.kernel.groups.settings(name, tenant)
+    is_there = settings.kind == ASSIGNED if settings is not None else described is not None and bool(described.members)
+    return described or NOBODY if is_there else None
+
+
+# ---- DescribeGroups
+
+def describe(request: Request) -> None:
+    asked = request.decode(DescribeGroupsRequest)
+    request.answer(DescribeGroupsResponse, throttle_time_ms=0, groups=[
+        describe_group(request, name, asked.include_authorized_operations) for name in asked.groups])
+
+
+def describe_group(request: Request, name: str, with_rights: bool) -> Row:
+    session = request.session
+    row = Row(error_code=NONE, error_message=None, group_id=name, group_state="", protocol_type="", protocol_data="",
+              members=[], authorized_operations=None)
+    try:
+        require_group(session, Operation.CONSUME, name)
+    except Refused as refusal:
+        row.error_code, row.error_message = refusal.code, str(refusal)
+        return row
+    if with_rights:
+        may_alter = session.admission.may_group(session.principal, Operation.ALTER, name)
+        row.authorized_operations = MAY_CONSUME | MAY_ALTER if may_alter else MAY_CONSUME
+    group = find_group(session, name)
+    if group is None:
+        row.group_state = GroupState.DEAD.value
+        if request.version >= FIRST_NOT_FOUND:
+            row.error_code, row.error_message = GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r}"
+        return row
+    stable = group.state is GroupState.STABLE
+    row.group_state, row.protocol_type = group.state.value, group.protocol_type
+    row.protocol_data = group.protocol if stable else ""
+    row.members = [Row(member_id=member.member_id, group_instance_id=member.instance_id, client_id=member.client_id,
+                       client_host=member.client_host, member_metadata=member.metadata if stable else b"",
+                       member_assignment=member.assignment if stable else b"") for member in group.members]
+    return row
+
+
+# ---- ListGroups
+
+def list_groups(request: Request) -> None:
+    asked = request.decode(ListGroupsRequest)
+    session = request.session
+    states = {state.lower() for state in asked.states_filter or ()}
+    types = {kind.lower() for kind in asked.types_filter or ()}
+    rows = []
+    for name, settings in session.kernel.groups.all(session.principal.tenant):
+        if settings.kind != ASSIGNED or types and CLASSIC not in types \
+                or not session.admission.may_group(session.principal, Operation.CONSUME, name):
+            continue
+        group = session.kernel.assigned.describe(name, session.principal.tenant) or NOBODY
+        if not states or group.state.value.lower() in states:
+            rows.append(Row(group_id=name, protocol_type=group.protocol_type, group_state=group.state.value,
+                            group_type=CLASSIC))
+    request.answer(ListGroupsResponse, throttle_time_ms=0, error_code=NONE, groups=rows)
+
+
+# ---- DeleteGroups
+
+class Deletion:
+    """One request until every group of it is gone for good."""
+
+    __slots__ = ("request", "rows", "pending")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.rows: list[Row] = []
+        self.pending = 1             # groups without an answer; one more while the request is gone through
+
+    def delete(self, name: str) -> None:
+        session, tenant = self.request.session, self.request.session.principal.tenant
+        row = Row(group_id=name, error_code=NONE)
+        self.rows.append(row)
+        try:
+            require_group(session, Operation.ALTER, name)
+            session.kernel.groups.require_commits(name, tenant)
+            session.kernel.groups.delete(name, tenant, session, GoneGroup(self, row))
+        except (KernelError, Refused) as refusal:
+            row.error_code = code_of_refusal(refusal)
+        else:
+            self.pending += 1
+
+    def settle(self) -> None:
+        self.pending -= 1
+        if not self.pending:
+            self.request.answer(DeleteGroupsResponse, throttle_time_ms=0, results=self.rows)
+
+
+class GoneGroup:
+    """Waits for one group."""
+
+    __slots__ = ("deletion", "row")
+
+    def __init__(self, deletion: Deletion, row: Row) -> None:
+        self.deletion = deletion
+        self.row = row
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            self.row.error_code = coordinator_code_of(stored.error)
+        else:
+            self.deletion.request.session.audit("group.deleted", {"group": self.row.group_id})
+        self.deletion.settle()
+
+
+def delete_groups(request: Request) -> None:
+    deletion = Deletion(request)
+    for name in request.decode(DeleteGroupsRequest).groups_names:
+        deletion.delete(name)
+    deletion.settle()
+
+
+# ---- OffsetDelete
+
+class OffsetDeletion:
+    """One request: the rows of its answer, and the partitions whose offsets go."""
+
+    __slots__ = ("request", "rows", "deleted", "partition_ids")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.rows: list[Row] = []            # of topics
+        self.deleted: list[Row] = []         # of partitions that wait for the disk
+        self.partition_ids: list[int] = []
+
+    def add(self, asked: Any, group: DescribedGroup) -> None:
+        """A topic's partitions; what is wrong with one of them stands in its row."""
+        rows = [Row(partition_index=partition.partition_index, error_code=NONE) for partition in asked.partitions]
+        self.rows.append(Row(name=asked.name, partitions=rows))
+        for row in rows:
+            try:
+                topic = find_topic(self.request.session, asked.name, Operation.CONSUME)
+                if any(reads(member.metadata, asked.name) for member in group.members):
+                    raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, "members of the group read this topic")
+                self.partition_ids.append(topic.partition_id(row.partition_index))
+            except Refused as refusal:
+                row.error_code = refusal.code
+            except (KernelError, Denied) as refusal:
+                row.error_code = coordinator_code_of(refusal)
+            else:
+                self.deleted.append(row)
+
+    def store(self, name: str) -> None:
+        session = self.request.session
+        try:
+            session.kernel.assigned.delete_offsets(name, self.partition_ids, session, self, session.principal.tenant)
+        except KernelError as refusal:
+            self.answer(coordinator_code_of(refusal))
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            for row in self.deleted:
+                row.error_code = coordinator_code_of(stored.error)
+        self.answer(NONE)
+
+    def answer(self, code: int) -> None:
+        self.request.answer(OffsetDeleteResponse, throttle_time_ms=0, error_code=code,
+                            topics=self.rows if code == NONE else [])
+
+
+def reads(metadata: bytes, topic: str) -> bool:
+    """Whether a member that says this reads the topic; one that is not understood may read any."""
+    topics = subscribed_topics(metadata)
+    return topics is None or topic in topics
+
+
+def delete_offsets(request: Request) -> None:
+    asked = request.decode(OffsetDeleteRequest)
+    deletion = OffsetDeletion(request)
+    try:
+        require_group(request.session, Operation.ALTER, asked.group_id)
+        request.session.kernel.groups.require_commits(asked.group_id, request.session.principal.tenant)
+        group = find_group(request.session, asked.group_id)
+        if group is None:
+            raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group {asked.group_id!r}")
+        if group.members and group.protocol_type != CONSUMER:
+            raise Refused(NON_EMPTY_GROUP, "the group has members, and nobody knows what they read")
+    except (KernelError, Refused) as refusal:
+        deletion.answer(code_of_refusal(refusal))
+        return
+    for topic in asked.topics:
+        deletion.add(topic, group)
+    deletion.store(asked.group_id)
+
+
+DESCRIBE_GROUPS = Api(key=15, name="DescribeGroups", first_version=0, last_version=6, first_flexible=5,
+                      dispatch=describe)
+LIST_GROUPS = Api(key=16, name="ListGroups", first_version=0, last_version=5, first_flexible=3, dispatch=list_groups)
+DELETE_GROUPS = Api(key=42, name="DeleteGroups", first_version=0, last_version=2, first_flexible=2,
+                    dispatch=delete_groups)
+OFFSET_DELETE = Api(key=47, name="OffsetDelete", first_version=0, last_version=0, first_flexible=1,
+                    dispatch=delete_offsets)

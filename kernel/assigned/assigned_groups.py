@@ -1,0 +1,418 @@
+"""Assigned groups with members: found by name, written down, told what time it is.
+
+    a door's request ─► ClassicGroup ─► answers now
+                                    └─► a MEMBERS record in the pending frame ─► durable ─► the answers that waited
+
+A group is in memory while it has members, and ten minutes longer. One record holds it whole: generation, members with
+what they said, assignment. So after a crash members go on with the generation that they are in. Its name is a group's
+definition like any other: whoever comes first, members or leases, has it.
+"""
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupMember
+from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+from gatehouse.kernel.errors import (
+    GroupFull,
+    GroupIsLeased,
+    InconsistentProtocol,
+    InvalidGroup,
+    KernelError,
+    StaleGeneration,
+    Stopping,
+    UnknownMember,
+)
+from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key, split_key
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.views import offset_record
+
+MAX_GROUPS: Final = 50_000
+"""Groups that are in memory."""
+
+MAX_BYTES: Final = 64 << 20
+"""What the members of all groups say and are told."""
+
+MAX_GROUP_BYTES: Final = 8 << 20
+"""Of one group: it is one record, and one answer to its leader."""
+
+MAX_PROTOCOLS: Final = 100
+"""That one member knows."""
+
+MAX_INSTANCE_BYTES: Final = 255
+"""Of an instance id."""
+
+MAX_CLIENT_ID: Final = 100
+"""Characters of a client's name for itself that its member id begins with."""
+
+UNUSED_MS: Final = 600_000
+"""How long a group without members is remembered, whose next generation is to have the next number."""
+
+OnJoined = Callable[["Joined | KernelError"], None]
+OnAssigned = Callable[["Assigned | KernelError"], None]
+PutState = Callable[[list[StateRecord], "Owner | None", object], None]
+"""Puts records into the pending frame. Raises Stopping."""
+
+
+class _Writing(NamedTuple):
+    """A record on its way: of which generation, and who waits for it."""
+
+    entry: _Entry
+    generation: int
+    held: list[tuple[object, Answer]]
+
+
+class _Entry:
+    """A group under its name."""
+
+    __slots__ = ("tenant", "name", "group", "is_ours", "size_bytes", "due_ms", "unused_ms", "is_stored")
+
+    def __init__(self, tenant: str, name: str) -> None:
+        self.tenant = tenant
+        self.name = name
+        self.group = ClassicGroup()
+        self.is_ours = False                   # its definition was made for its first member
+        self.is_stored = False                 # there is a record of it
+        self.size_bytes = 0
+        self.due_ms = 0                        # when it is looked at next, 0: never
+        self.unused_ms = 0                     # since when it has had no members, 0: it has
+
+
+class AssignedGroups:
+    """`open` before use. `live` learns which groups have members; `has_offsets` says whether a group has committed
+    any."""
+
+    def __init__(self, *, loop: Loop, state: StateTable, definitions: Definitions[GroupSettings], live: LiveGroups,
+                 put_state: PutState, has_offsets: Callable[[str, str], bool], secret: bytes, epoch: int,
+                 on_error: Callable[[Exception], None]) -> None:
+        self._loop = loop
+        self._state = state
+        self._definitions = definitions
+        self._live = live
+        self._put_state = put_state
+        self._has_offsets = has_offsets
+        self._on_error = on_error
+        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._size_bytes = 0
+        self._due: list[tuple[int, int, _Entry]] = []
+        self._numbers = 0
+        self._timer: Timer | None = None
+        self._timer_ms = 0                     # when it comes
+        self._unused: dict[_Entry, None] = {}  # groups without members, the longest unused first
+        self._member_ids = blake2b(epoch.to_bytes(8, "big"), key=secret, person=b"member ids", digest_size=32).digest()
+        self._stopped = False
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """Load the groups that are stored: their members have a session's time to be heard of."""
+        now_ms = self._loop.now_ms()
+        for key, value in list(self._state.scan(Kind.MEMBERS)):
+            entry = _Entry(*split_key(key))
+            entry.is_ours = restore_members(entry.group, value, now_ms)
+            entry.is_stored = True
+            self._entries[entry.tenant, entry.name] = entry
+            self._settle(entry)
+
+    def stop(self) -> None:
+        """Who waits is told that the hub stops; groups stay as they are stored."""
+        self._stopped = True
+        for entry in self._entries.values():
+            entry.group.end(Stopping("the hub is stopping"))
+            self._tell(entry.group.take().answers)
+
+    # ---- what members ask for
+
+    def join(self, name: str, joining: Joining, rules: GroupRules, on_done: OnJoined, tenant: str = "/") -> None:
+        """Join a group, which is made where it is missing; `on_done` is told when its next generation begins.
+
+        Raises InvalidGroup, GroupIsLeased, GroupFull, InconsistentProtocol, MemberIdRequired, UnknownMember,
+        FencedMember, Stopping.
+        """
+        self._require_running()
+        check_name(name, "group")
+        entry = self._entries.get((tenant, name))
+        if len(joining.protocols) > MAX_PROTOCOLS:
+            raise InconsistentProtocol(f"a member knows at most {MAX_PROTOCOLS} protocols")
+        if len((joining.instance_id or "").encode()) > MAX_INSTANCE_BYTES:
+            raise InvalidGroup(f"an instance id has at most {MAX_INSTANCE_BYTES} bytes")
+        said_bytes = sum([len(protocol) + len(metadata) for protocol, metadata in joining.protocols])
+        self._require_room(0 if entry is None else entry.size_bytes, said_bytes)
+        if entry is None and joining.member_id:
+            self._require_not_leased(tenant, name)
+            raise UnknownMember(f"there is no group {name!r} with members")
+        is_ours = self._claim(tenant, name)
+        if entry is None:
+            self._make_room()
+            entry = self._entries[tenant, name] = _Entry(tenant, name)
+        entry.is_ours |= is_ours
+        try:
+            entry.group.join(self._loop.now_ms(), joining, rules, self._new_member_id(joining), on_done)
+        finally:
+            self._settle(entry)
+
+    def sync(self, name: str, member_id: str, instance_id: str | None, generation: int,
+             protocol: tuple[str | None, str | None], assignments: dict[str, bytes], on_done: OnAssigned,
+             tenant: str = "/") -> None:
+        """Ask for a member's part of the assignment; the leader brings it along. `protocol` is its type and name, as
+        far as the member says them. `on_done` is told when the assignment is durable.
+
+        Raises UnknownMember, FencedMember, StaleGeneration, InconsistentProtocol, Rebalancing, GroupIsLeased,
+        GroupFull, Stopping.
+        """
+        entry = self._require_entry(tenant, name)
+        self._claim(tenant, name)
+        self._require_room(entry.size_bytes, sum(map(len, assignments.values())))
+        try:
+            entry.group.sync(self._loop.now_ms(), member_id, instance_id, generation, protocol, assignments, on_done)
+        finally:
+            self._settle(entry)
+
+    def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, tenant: str = "/") -> None:
+        """Say that a member is there. Raises UnknownMember, FencedMember, StaleGeneration, Rebalancing, Stopping."""
+        self._require_entry(tenant, name).group.heartbeat(self._loop.now_ms(), member_id, instance_id, generation)
+
+    def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/") -> list[KernelError | None]:
+        """Take members, (member id, instance id) each, out of a group; says for each why it is none. Raises
+        InvalidGroup, Stopping."""
+        try:
+            entry = self._require_entry(tenant, name)
+        except UnknownMember as refusal:
+            return [refusal] * len(leaving)
+        try:
+            return entry.group.leave(self._loop.now_ms(), leaving)
+        finally:
+            self._settle(entry)
+
+    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None:
+        """Raises UnknownMember where the group has no member of this id, Stopping."""
+        if member_id not in self._require_entry(tenant, name).group.members:
+            raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
+
+    # ---- offsets
+
+    def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes]], owner: Owner | None, token: object,
+                       member_id: str = "", instance_id: str | None = None, generation: int = -1, tenant: str = "/"
+                       ) -> None:
+        """Per partition id the group's next offset and some bytes of its own (at most 4096), for a member; without a
+        generation, for somebody who assigns for itself. Of no offsets only whether they might be committed.
+
+        Raises InvalidGroup, GroupIsLeased, UnknownMember, FencedMember, StaleGeneration, Rebalancing, Stopping.
+        """
+        check_name(name, "group")
+        self._require_not_leased(tenant, name)
+        entry = self._entries.get((tenant, name))
+        if entry is not None:
+            entry.group.require_commit(self._loop.now_ms(), member_id, instance_id, generation)
+        elif generation >= 0:
+            raise StaleGeneration(f"there is no group {name!r} with members")
+        elif member_id or instance_id is not None:
+            raise UnknownMember(f"there is no group {name!r} with members")
+        if offsets:
+            self._put_state([offset_record(name, partition_id, offset) for partition_id, offset in offsets.items()],
+                            owner, token)
+
+    def delete_offsets(self, name: str, partition_ids: Iterable[int], owner: Owner | None, token: object,
+                       tenant: str = "/") -> None:
+        """Forget what the group has committed there: of partitions that no member reads, which its door knows.
+
+        Raises InvalidGroup, GroupIsLeased, Stopping.
+        """
+        check_name(name, "group")
+        self._require_not_leased(tenant, name)
+        self._put_state([offset_record(name, partition_id, None) for partition_id in partition_ids], owner, token)
+
+    # ---- what anybody may ask
+
+    def describe(self, name: str, tenant: str = "/") -> DescribedGroup | None:
+        """None where the group has had no members for a while."""
+        entry = self._entries.get((tenant, name))
+        return None if entry is None else entry.group.describe()
+
+    # ---- names
+
+    # decision 168: one table of names
+    def _claim(self, tenant: str, name: str) -> bool:
+        """The name is an assigned group's from now on; whether it was nobody's. Raises GroupIsLeased, Stopping."""
+        settings = self._require_not_leased(tenant, name)
+        if settings is None:
+            self._put_state([self._definitions.put(tenant, name, GroupSettings(kind=ASSIGNED))], None, None)
+        return settings is None
+
+    def _require_not_leased(self, tenant: str, name: str) -> GroupSettings | None:
+        settings = self._definitions.get(tenant, name)
+        if settings is not None and settings.kind != ASSIGNED:
+            raise GroupIsLeased(f"messages of group {name!r} are leased and acked; nobody is assigned its partitions")
+        return settings
+
+    def _require_running(self) -> None:
+        if self._stopped:
+            raise Stopping("the hub is stopping")
+
+    def _require_entry(self, tenant: str, name: str) -> _Entry:
+        self._require_running()
+        entry = self._entries.get((tenant, name))
+        if entry is None:
+            check_name(name, "group")
+            raise UnknownMember(f"there is no group {name!r} with members")
+        return entry
+
+    def _new_member_id(self, joining: Joining) -> str:
+        """One that nobody had before, in this start of the hub or another, and that nobody can guess."""
+        self._numbers += 1
+        digest = blake2b(self._numbers.to_bytes(8, "big"), key=self._member_ids, digest_size=16).digest()
+        return f"{(joining.instance_id or joining.client_id)[:MAX_CLIENT_ID]}-{UUID(bytes=digest)}"
+
+    def _require_room(self, group_bytes: int, more_bytes: int) -> None:
+        if group_bytes + more_bytes > MAX_GROUP_BYTES or self._size_bytes + more_bytes > MAX_BYTES:
+            raise GroupFull("what members say and are told is more than may be kept")
+
+    def _make_room(self) -> None:
+        """For one more group. Raises GroupFull."""
+        if len(self._entries) >= MAX_GROUPS:
+            if not self._unused:
+                raise GroupFull(f"there are {MAX_GROUPS} groups with members, as many as may be")
+            self._forget(next(iter(self._unused)))
+
+    # ---- what became of a call
+
+    def _settle(self, entry: _Entry) -> None:
+        """Write down what is to be written, tell who is to be told, and see to it that time goes on."""
+        group = entry.group
+        effects = group.take()
+        size_bytes = group.size_bytes
+        self._size_bytes += size_bytes - entry.size_bytes
+        entry.size_bytes = size_bytes
+        self._live.note(entry.tenant, entry.name, bool(group.members))
+        if not group.is_unused:
+            entry.unused_ms = 0
+            self._unused.pop(entry, None)
+        elif not entry.unused_ms:
+            entry.unused_ms = self._loop.now_ms()
+            self._unused[entry] = None
+        if effects.store:
+            self._write(entry, effects.held)
+        self._watch(entry)
+        self._tell(effects.answers)
+
+    # decision 167: before any member hears its part
+    def _write(self, entry: _Entry, held: list[tuple[object, Answer]]) -> None:
+        writing = _Writing(entry, entry.group.generation, held)
+        record = StateRecord(Kind.MEMBERS, named_key(entry.tenant, entry.name),
+                             encode_members(entry.group, entry.is_ours))
+        try:
+            self._put_state([record], self, writing)
+        except Stopping as refusal:
+            self._written(writing, refusal)
+        else:
+            entry.is_stored = True
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Records are durable, or were refused."""
+        for answer in stored:
+            writing = answer.token
+            assert isinstance(writing, _Writing)
+            error = answer.error
+            assert error is None or isinstance(error, KernelError)
+            self._written(writing, error)
+            self._settle(writing.entry)
+
+    def _written(self, writing: _Writing, error: KernelError | None) -> None:
+        writing.entry.group.stored(self._loop.now_ms(), writing.generation, error)
+        self._tell([(waiting, answer if error is None else error) for waiting, answer in writing.held])
+
+    def _tell(self, answers: list[tuple[object, Answer]]) -> None:
+        for waiting, answer in answers:
+            assert callable(waiting)
+            try:
+                waiting(answer)
+            except Exception as fault:             # one member's bug must not cost the others their answers
+                self._on_error(fault)
+
+    def _forget(self, entry: _Entry) -> None:
+        """The group has had no members for long. Its definition goes where it is no more than the name, and nothing
+        was committed under it."""
+        records = [StateRecord(Kind.MEMBERS, named_key(entry.tenant, entry.name), None)] if entry.is_stored else []
+        if entry.is_ours and not self._has_offsets(entry.tenant, entry.name):
+            records.append(self._definitions.put(entry.tenant, entry.name, None))
+        if records:
+            self._put_state(records, None, None)
+        del self._entries[entry.tenant, entry.name], self._unused[entry]
+        entry.group.end(UnknownMember("the group is forgotten"))
+
+    # ---- time
+
+    # decision 170: one entry in one heap
+    def _watch(self, entry: _Entry) -> None:
+        """Look at the group when something of it falls due; earlier does no harm, so heartbeats need no look."""
+        when_ms = entry.unused_ms + UNUSED_MS if entry.unused_ms else entry.group.next_ms()
+        if when_ms is None or entry.due_ms and entry.due_ms <= when_ms:
+            return
+        entry.due_ms = when_ms
+        self._numbers += 1
+        heappush(self._due, (when_ms, self._numbers, entry))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._due and (self._timer is None or self._due[0][0] < self._timer_ms):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_ms = self._due[0][0]
+            self._timer = self._loop.call_at(self._timer_ms, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        now_ms = self._loop.now_ms()
+        while self._due and self._due[0][0] <= now_ms and not self._stopped:
+            when_ms, _, entry = heappop(self._due)
+            if entry.due_ms == when_ms:            # else it was looked at earlier
+                entry.due_ms = 0
+                self._look(entry, now_ms)
+        self._set_timer()
+
+    def _look(self, entry: _Entry, now_ms: int) -> None:
+        try:
+            if entry.unused_ms and entry.unused_ms + UNUSED_MS <= now_ms:
+                self._forget(entry)
+            else:
+                entry.group.on_time(now_ms)
+                self._settle(entry)
+        except Stopping:
+            self._stopped = True
+
+
+def encode_members(group: ClassicGroup, is_ours: bool) -> bytes:
+    """The value of a MEMBERS record."""
+    return json.dumps({
+        "ours": is_ours, "generation": group.generation, "protocol_type": group.protocol_type,
+        "protocol": group.protocol, "leader": group.leader, "members": [{
+            "id": member.id, "instance_id": member.instance_id, "client_id": member.joining.client_id,
+            "client_host": member.joining.client_host, "session_ms": member.joining.session_ms,
+            "rebalance_ms": member.joining.rebalance_ms, "assignment": b64encode(member.assignment).decode(),
+            "protocols": [(name, b64encode(metadata).decode()) for name, metadata in member.joining.protocols],
+        } for member in group.members.values()]}).encode()
+
+
+def restore_members(group: ClassicGroup, value: bytes, now_ms: int) -> bool:
+    """Make a new group what a MEMBERS record says; whether its definition was made for its first member."""
+    read = json.loads(value)
+    members = []
+    for row in read["members"]:
+        joining = Joining(
+            read["protocol_type"], tuple((name, b64decode(metadata)) for name, metadata in row["protocols"]), row["id"],
+            row["instance_id"], row["client_id"], row["client_host"], row["session_ms"], row["rebalance_ms"])
+        member = GroupMember(row["id"], joining)
+        member.assignment = b64decode(row["assignment"])
+        members.append(member)
+    group.restore(now_ms, read["generation"], read["protocol_type"], read["protocol"], read["leader"], members)
+    return bool(read["ours"])
