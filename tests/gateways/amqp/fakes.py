@@ -28,7 +28,7 @@ class Hub(FakeHub):
         for partition_id, prefetcher in self.kernel.groups.queue_group(queue).prefetchers.items():
             cursor = prefetcher.cursor
             values += [record[3] for record in self.kernel.records_of(partition_id)
-                       if not cursor.is_settled(record[0]) and record[0] not in cursor.out]
+                       if not cursor.is_settled(record[0]) and not cursor.is_leased(record[0])]
         return values
 
 
