@@ -155,7 +155,7 @@ class Channel:
 
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
-        self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
+        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count)
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():

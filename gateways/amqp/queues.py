@@ -93,8 +93,7 @@ class KernelQueues:
 
     def ready(self, queue: AmqpQueue) -> int:
         group = self._group(queue)
-        entering = [self._kernel.groups.entering(partition_id) for partition_id in group.prefetchers]
-        return group.counts().ready + sum(entering)
+        return group.ready + group.entering
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""

@@ -16,19 +16,20 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
-from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.errors import KernelError, Stopping
+from gatehouse.kernel.groups.core import Core
+from gatehouse.kernel.groups.definitions import QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, Verdict
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement
-from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, encode_key, read_headers
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.state.topics import Topics
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.leasing import Leasing
     from gatehouse.kernel.groups.prefetcher import Prefetcher
 
 PREFIX: Final = "$dead-letters/"
@@ -49,29 +50,31 @@ Route = Callable[["Queue", Leased, str], "list[Message] | None"]
 queue is not of this door."""
 
 
-class DeadLettering:
-    """Of every group. Queues whose dead letters go where only a door can tell are asked of the doors' routes."""
+class DeadLetters:
+    """Makes the dead letters of every group. Doors' routes say where those of a queue go where only a door can
+    tell. `secret` signs deaths."""
 
-    def __init__(self, parts: Parts, leasing: Leasing, open_frame: Callable[[], PendingFrame]) -> None:
-        self._parts = parts
-        self._leasing = leasing
-        self._open_frame = open_frame
+    def __init__(self, core: Core, places: Places, topics: Topics, subscriptions: Subscriptions,
+                 definitions: QueueDefinitions, secret: bytes) -> None:
+        self._core = core
+        self._places = places
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._definitions = definitions
+        self._secret = secret
         self._routes: list[Route] = []
 
     def add_route(self, route: Route) -> None:
         """Ask this one too."""
         self._routes.append(route)
 
-    def dead_letter(self, group: LeasedGroup, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
-        """Settle these, with their copies in the same frame. Raises Stopping, with nothing done."""
-        pending_frame = self._open_frame()
+    def keep(self, group: LeasedGroup, messages: list[Leased], reason: str) -> None:
+        """Copies of these go into the pending frame. Raises Stopping, with nothing done."""
+        pending_frame = self._core.open_frame()
         for message in messages:
             copies = self._copies(group, message, reason)
             if copies:
                 pending_frame.builder.add_copies(copies, [message[3]] * len(copies), None)
-        group.count_ended(reason, len(messages))
-        offsets = [message[1] for message in messages]
-        group.settle_unleased(prefetcher, offsets)
 
     def _copies(self, group: LeasedGroup, message: Leased, reason: str) -> list[Message]:
         if group.queue is not None and group.queue.settings.dead_letter and self._routes \
@@ -92,22 +95,22 @@ class DeadLettering:
 
     def own_queue(self, name: str, tenant: str) -> Queue:
         """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
-        queues = self._leasing.queues
-        return queues.definitions.get(tenant, PREFIX + name) or queues.declare(PREFIX + name, QueueSettings(), tenant)
+        existing = self._definitions.get(tenant, PREFIX + name)
+        return existing or self._definitions.add(tenant, PREFIX + name, QueueSettings())
 
     def place(self, queue: Queue, key: bytes | None) -> Placement:
         """There, for a dead letter with this key."""
-        return self._parts.places.place_queue(queue, 0, key)
+        return self._places.place_queue(queue, 0, key)
 
     def _of_queue(self, queue: Queue, message: Leased, reason: str) -> Placement | None:  # decision 35
         """Where a queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
-        to, places = queue.settings.dead_letter, self._parts.places
+        to, places = queue.settings.dead_letter, self._places
         try:
             if to.startswith(TO_QUEUE):
                 placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, None)
             elif to.startswith(TO_ADDRESS):
                 placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
-                self._parts.subscriptions.refresh(placement)
+                self._subscriptions.refresh(placement)
             elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
                 placement = self.place(self.own_queue(queue.name, queue.tenant), message[5])
             else:
@@ -121,15 +124,38 @@ class DeadLettering:
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
-        topic_partition = self._parts.topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0].partition_id)
         topic = topic_partition[0].name if topic_partition is not None else ""
         headers, _ = read_headers(message[7], 0)
         address = QUEUE_PREFIX + group.queue.name if group.queue is not None \
-            else self._parts.places.routes.address_of(topic, message[5], headers)
+            else self._places.routes.address_of(topic, message[5], headers)
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
                  "partition": topic_partition[1] if topic_partition else 0, "offset": message[1],
-                 "attempts": message[2], "at_ms": self._leasing.wall_ms(), "address": address}
-        return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
+                 "attempts": message[2], "at_ms": self._core.wall_ms(), "address": address}
+        return {**death, SEAL: seal_of(self._secret, message[3], death)}
+
+
+class DeadLettering(Policy):
+    """A group's: what was handed out too often is given up, and what is given up is kept as a dead letter."""
+
+    def __init__(self, letters: DeadLetters, group: LeasedGroup) -> None:
+        self._letters = letters
+        self._group = group
+
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
+        most = self._group.settings.max_attempts
+        if not most or not prefetcher.cursor.may_have_tries:
+            return messages
+        again: list[Leased] = []
+        for message in messages:
+            if message[2] > most:
+                verdict.give_up(message, ATTEMPTS)
+            else:
+                again.append(message)
+        return again
+
+    def on_given_up(self, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
+        self._letters.keep(self._group, messages, reason)
 
 
 def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # decision 36

@@ -1,4 +1,4 @@
-"""Who takes from a group: members that are pushed messages, pops that take once; and what a group needs around it."""
+"""Who takes from a group: members that are pushed messages, pops that take once."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.cursor import Cursor, Lease
-from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Leased, Owner, Stored
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.groups.prefetcher import Prefetcher
-    from gatehouse.kernel.write.pending_frame import Reserved
 
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 
@@ -41,61 +40,6 @@ class Member(Protocol):
         """The queue or topic was deleted; the membership is over."""
 
 
-class Core(Protocol):
-    """What a group needs of the kernel around it; see `kernel.groups.leasing.Leasing`."""
-
-    def now_ms(self) -> int:
-        """Hub time: leases and waits end in it."""
-
-    def wall_ms(self) -> int:
-        """Wall time: messages expire by it."""
-
-    def chance(self) -> float:
-        """A number in [0, 1), for jitter."""
-
-    def touch(self, cursor: Cursor) -> None:
-        """The cursor has changed: its pages go into the pending frame. Raises Stopping."""
-
-    def touch_lazily(self, cursor: Cursor) -> None:
-        """The cursor has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
-
-    def answer(self, owner: Owner | None, token: object) -> None:
-        """Tell the owner once the pending frame is durable."""
-
-    def when_stored(self, waiting: Reserved) -> None:
-        """Tell it once the pending frame is durable or refused."""
-
-    def lease_until(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease) -> None:
-        """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
-
-    def hold_for(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, hold_ms: int) -> None:
-        """Call `on_lease_over` so long after now for a lease that otherwise lasts as long as its holder."""
-
-    def wait_until(self, group: LeasedGroup, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
-        """Call `group.on_wait_over` then. An offset of -1 is the cursor as a whole."""
-
-    def soon(self, group: LeasedGroup) -> None:
-        """Call `group.serve` in this turn, once."""
-
-    def entering(self, partition_id: int) -> int:
-        """How many messages are on their way into a partition: behind its end, and not durable yet."""
-
-    def message_ttl_ms(self, topic_id: int) -> int:
-        """How long after its timestamp a message of a topic is worth anything; 0: for ever."""
-
-    def used(self, queue: Queue) -> None:
-        """Somebody comes to a queue, or goes."""
-
-    def append_ms(self, partition_id: int, offset: int) -> int:
-        """When a message, or the first behind it, was appended; 0 where there is none."""
-
-    def on_error(self, fault: Exception) -> None:
-        """A fault of our own that was contained."""
-
-    def dead_letter(self, group: LeasedGroup, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
-        """Settle these, and keep them as dead letters where the group wants it."""
-
-
 class HoldLimit(NamedTuple):  # decision 126
     """How long a member may hold a message without a word about it."""
 
@@ -112,43 +56,76 @@ class Budget:
     def __init__(self, left: int) -> None:
         self.left = left
 
+    def spend(self, count: int) -> None:
+        """So many were handed out."""
+        self.left -= count
+
+    def set_left(self, left: int) -> None:
+        """So many may be handed out from now on."""
+        self.left = left
+
 
 class Membership:
-    """One member's place in a group; ended by `leave`."""
+    """One member's place in a group; ended by `leave`.
 
-    def __init__(self, group: LeasedGroup, member: Member, credit: int, keeps: bool, budget: Budget | None,
-                 hold: HoldLimit | None = None) -> None:
+    `is_once`: it is told, with nothing, when there is nothing to be had just now. `is_lazy`: what it is handed is noted
+    with the next frame, whoever's that is. Without `keeps` what it gets counts as acked at once.
+    """
+
+    def __init__(self, group: LeasedGroup, member: Member, credit: int, *, keeps: bool = True,
+                 budget: Budget | None = None, hold: HoldLimit | None = None, is_lazy: bool = False,
+                 is_once: bool = False) -> None:
         self._group = group
         self._hold = hold
-        self.member = member
+        self._member = member
+        self._budget = budget
         self.credit = credit
-        self.budget = budget
-        self.once = False                    # told, with nothing, when there is nothing to be had just now
-        self.lazily = False                  # what it is handed is noted with the next frame, whoever's that is
-        self.keeps = keeps                   # False: what it gets counts as acked at once
-        self.leases: dict[Lease, Prefetcher] = {}
+        self.is_once = is_once
+        self.is_lazy = is_lazy
+        self.keeps = keeps
+        self._leases: dict[Lease, Prefetcher] = {}
         self._prune_at = PRUNE_LEASES
-        self.outbox: list[Leased] = []
+        self._outbox: list[Leased] = []
 
     def note(self, prefetcher: Prefetcher, lease: Lease, core: Core) -> None:
         """It holds this too. Leases that are over are let go of now and then."""
-        self.leases[lease] = prefetcher
+        self._leases[lease] = prefetcher
         if self._hold is not None:
-            core.hold_for(self._group, prefetcher, lease, self._hold.after_ms)
-        if len(self.leases) > self._prune_at:
-            self.leases = {held_lease: of for held_lease, of in self.leases.items() if held_lease.left}
-            self._prune_at = max(PRUNE_LEASES, 2 * len(self.leases))
+            core.deadlines.hold_for(self._group, prefetcher, lease, self._hold.after_ms)
+        if len(self._leases) > self._prune_at:
+            self._leases = {held_lease: of for held_lease, of in self._leases.items() if held_lease.left}
+            self._prune_at = max(PRUNE_LEASES, 2 * len(self._leases))
+
+    def let_go(self) -> list[tuple[Lease, Prefetcher]]:
+        """It holds nothing any more; what it held."""
+        leases, self._leases = self._leases, {}
+        return list(leases.items())
 
     @property
     def room(self) -> int:
         """How many messages it may be handed now."""
-        return self.credit if self.budget is None else min(self.credit, self.budget.left)
+        return self.credit if self._budget is None else min(self.credit, self._budget.left)
 
-    def spend(self, count: int) -> None:
-        """So many were handed to it."""
-        self.credit -= count
-        if self.budget is not None:
-            self.budget.left -= count
+    def hand(self, messages: list[Leased]) -> None:
+        """These are its own; `send` tells it."""
+        self.credit -= len(messages)
+        if self._budget is not None:
+            self._budget.spend(len(messages))
+        self._outbox += messages
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it was handed messages of which it has not been told."""
+        return bool(self._outbox)
+
+    def send(self) -> None:
+        """Tell the member what it was handed."""
+        messages, self._outbox = self._outbox, []
+        self._member.on_leased(messages)
+
+    def end(self) -> None:
+        """The group is not there any more."""
+        self._member.on_gone()
 
     def add_credit(self, count: int) -> None:
         """It takes so many more messages, or fewer."""
@@ -176,12 +153,29 @@ class Pop:
     def __init__(self, group: LeasedGroup, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]
                  ) -> None:
         self._group = group
+        self._on_popped = on_popped
         self.count = count
         self.invisible_ms = invisible_ms
-        self.on_popped = on_popped
         self.leased: list[Leased] = []
         self.done = False
         self.error: KernelError | None = None
+
+    @property
+    def room(self) -> int:
+        """How many messages more it takes."""
+        return self.count - len(self.leased)
+
+    def hand(self, messages: list[Leased]) -> None:
+        """These are leased for it."""
+        self.leased += messages
+
+    def drop(self, cursor: Cursor) -> None:
+        """What it has of this cursor is not its own any more."""
+        self.leased = [message for message in self.leased if message[0] is not cursor]
+
+    def finish(self) -> None:
+        """It gets no more; its answer waits for the frame of its leases."""
+        self.done = True
 
     def cancel(self) -> None:
         """Nothing is leased for it any more; what was found meanwhile is ready again."""
@@ -192,12 +186,42 @@ class Pop:
     def on_time(self) -> None:
         """It has waited long enough: answered with nothing."""
         if not self.done:
-            self.done = True
-            self._group.drop_pop(self)
-            self.on_popped([])
+            self.cancel()
+            self._on_popped([])
+
+    def fail(self, error: KernelError) -> None:
+        """It is answered with nothing, for this reason."""
+        self.done = True
+        self.error = error
+        self._on_popped([])
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Its leases are durable, or were refused."""
         error = stored[0].error
         self.error = error if isinstance(error, KernelError) else None
-        self.on_popped([] if error is not None else self.leased)
+        self._on_popped([] if error is not None else self.leased)
+
+
+class DeadLetterAnswer:
+    """Stands for an owner that waits for several frames: the one that ends the leases, and after it that in which the
+    messages of each cursor are given up, or come again. What is given up is read before. The owner is answered once,
+    when all of them are durable."""
+
+    def __init__(self, core: Core, owner: Owner, token: object, cursors: int) -> None:
+        self._core = core
+        self._owner = owner
+        self._token = token
+        self._left = cursors + 1
+        self._error: Exception | None = None
+
+    def on_given_up(self) -> None:
+        """One cursor's are in the pending frame. Raises Stopping."""
+        self._core.answer(self, None)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel for each of the frames."""
+        for answer in stored:
+            self._left -= 1
+            self._error = self._error or answer.error
+            if not self._left:
+                self._owner.on_stored([Stored(self._token, self._error, answer.append_ms, [])])

@@ -10,18 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
-from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, UnknownPartition, UnknownTopic
+from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.dead_lettering import SEAL, TO_ADDRESS, TO_QUEUE, read_deaths, seal_of
-from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Message, Placement, Record
-from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.batch_builder import check
-from gatehouse.kernel.write.pending_frame import PendingFrame
 
 Gaps = Sequence[tuple[int, int]]
 """Where a queue was read and nothing is: first offset and the one behind, in order."""
@@ -30,18 +29,20 @@ Gaps = Sequence[tuple[int, int]]
 class Redriving:
     """`refresh` finds who hears of a placement's messages; see `kernel.write.appending`."""
 
-    def __init__(self, parts: Parts, leasing: Leasing, open_frame: Callable[[], PendingFrame],
+    def __init__(self, core: Core, queues: Queues, places: Places, topics: Topics, secret: bytes,
                  refresh: Callable[[Placement], None]) -> None:
-        self._parts = parts
-        self._leasing = leasing
-        self._open_frame = open_frame
+        self._core = core
+        self._queues = queues
+        self._places = places
+        self._topics = topics
+        self._secret = secret
         self._refresh = refresh
 
     def redrive(self, queue: Queue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:  # decision 30
         """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
-        group = self._leasing.queues.group_of(queue)
+        group = self._queues.group_of(queue)
         prefetcher = group.prefetchers[queue.first_partition_id]
-        pending_frame = self._open_frame()
+        pending_frame = self._core.open_frame()
         results: list[KernelError | None] = []
         gone: list[int] = []
         for letter in letters:
@@ -49,7 +50,7 @@ class Redriving:
                 self._check_free(prefetcher, letter[0])
                 message = self._message(queue.tenant, letter)
                 if check([message], self._refresh):
-                    self._leasing.queues.max_lengths.refuse_full([message])
+                    self._queues.max_lengths.refuse_full([message])
             except KernelError as error:
                 results.append(error)
                 continue
@@ -57,7 +58,7 @@ class Redriving:
             gone.append(letter[0])
             results.append(None)
         if gone:
-            settle_anywhere(group, prefetcher, gone, gaps)
+            group.settle_anywhere(prefetcher, gone, gaps)
         return results
 
     @staticmethod
@@ -81,13 +82,13 @@ class Redriving:
     def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:  # decision 36
         """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
         letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""
-        definitions = self._leasing.queues.definitions
+        definitions = self._queues.definitions
         origin = deaths[-1]
         for earlier in reversed(deaths[:-1]):
             queue = definitions.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
             to = origin["address"]
             leads = TO_QUEUE + to.removeprefix(QUEUE_PREFIX) if to.startswith(QUEUE_PREFIX) else TO_ADDRESS + to
-            if earlier.get(SEAL) != seal_of(self._parts.secret, message_id, earlier):
+            if earlier.get(SEAL) != seal_of(self._secret, message_id, earlier):
                 break
             if queue is None or not earlier["address"].startswith(QUEUE_PREFIX) or queue.settings.dead_letter != leads:
                 break
@@ -95,19 +96,12 @@ class Redriving:
         return origin
 
     def _place(self, tenant: str, death: dict[str, Any], key: bytes | None) -> Placement:
-        places = self._parts.places
+        places = self._places
         if death["address"].startswith(QUEUE_PREFIX):
             return places.place_again(tenant, death["address"].removeprefix(QUEUE_PREFIX), 0, key)
-        self._parts.topics.require(death["topic"], tenant)
+        self._topics.require(death["topic"], tenant)
         partition = death["partition"] if death["partition"] >= 0 else None         # it never was in one: its key's
         try:
             return places.place_in(death["topic"], key, partition, tenant, False)
         except UnknownPartition:                # the topic was made anew, with fewer partitions
             return places.place_in(death["topic"], key, None, tenant, False)
-
-
-def settle_anywhere(group: LeasedGroup, prefetcher: Prefetcher, offsets: list[int], gaps: Gaps) -> None:
-    """These are done with, wherever in their cursor they are; none of them is leased."""
-    prefetcher.take_back(offsets, gaps)
-    group.settle_unleased(prefetcher, offsets)
-    group.cursor_ready(prefetcher)

@@ -16,8 +16,10 @@ from gatehouse.gateways.http.routes import build_table
 from gatehouse.kernel import errors
 
 README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text()
-PRODUCERS_ONLY = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer"}
-"""Codes that no call of this door can end in: they belong to idempotent producers."""
+NOT_HERE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
+            "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation", "rebalancing",
+            "inconsistent_protocol"}
+"""Codes that no call of this door can end in: they belong to idempotent producers and to members of assigned groups."""
 
 
 def test_every_call_is_in_the_readme() -> None:
@@ -35,7 +37,7 @@ def test_every_problem_is_explained() -> None:
 def test_every_refusal_of_the_kernel_and_of_admission_has_its_status() -> None:
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.KernelError)]
     for code in (*(kind.code for kind in kinds), Denied.code, NotAuthenticated.code):
-        assert (code in PROBLEMS) != (code in PRODUCERS_ONLY), code
+        assert (code in PROBLEMS) != (code in NOT_HERE), code
 
 
 @pytest.mark.parametrize(("status", "code"), CODES_OF_STATUS.items())

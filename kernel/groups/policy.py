@@ -1,0 +1,93 @@
+"""What a group does with its messages besides handing them out: the moments at which it asks its policies.
+
+    read ─► judge ─► handed out ─► settled
+              └────► settled at once, set aside, or given up (on_given_up) and settled
+
+A group has a list of policies and asks them in this order, always about a whole batch (see
+`kernel.groups.policies`). A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and
+`selecting`, and a line in that list.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.kernel.message import Leased
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.groups.prefetcher import Prefetcher
+
+# Why a message came to its end without an ack.
+EXPIRED: Final = "expired"
+ATTEMPTS: Final = "attempts"           # it was handed out as often as the group allows
+REJECTED: Final = "rejected"
+OVERFLOW: Final = "overflow"
+
+
+class Policy:
+    """Each moment does nothing here; a policy has those that concern it. A moment may raise Stopping."""
+
+    judges_all = False
+    """Whether it judges whatever leaves a cursor, and not only what is to be handed out."""
+
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
+        """Of these, in hand now, those that may be handed out. What becomes of each other one is said to `verdict`, or
+        the prefetcher sets it aside."""
+        return messages
+
+    def on_given_up(self, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
+        """These end without an ack: what is to be kept of them goes into the frame that settles them."""
+
+    def on_settled(self, prefetcher: Prefetcher, offsets: list[int]) -> None:
+        """These are done with, in the pending frame."""
+
+    def on_start(self) -> None:
+        """Everything is open: what happens without anybody's doing begins."""
+
+    def on_ready(self) -> None:
+        """Messages entered, or are ready again; nobody has been handed any."""
+
+    def on_idle(self) -> None:
+        """Something is ready, and nobody takes."""
+
+    def on_loaded(self, prefetcher: Prefetcher) -> None:
+        """A cursor was read from the state: at a start, or after a frame that was refused."""
+
+    def on_put_back(self, prefetcher: Prefetcher) -> None:
+        """What was in hand, and set aside, is ready again."""
+
+    def on_reset(self, prefetcher: Prefetcher) -> None:
+        """The cursor goes on elsewhere: nothing of what was read of it counts."""
+
+    def on_configured(self) -> None:
+        """The group has other settings."""
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether something is to happen by itself, so that the group must stay in memory."""
+        return False
+
+
+class Verdict:
+    """What becomes of messages of one cursor that were taken and are not handed out."""
+
+    def __init__(self, policies: Sequence[Policy], wall_ms: int) -> None:
+        self._policies = policies
+        self.wall_ms = wall_ms
+        self.unwanted: list[int] = []                  # offsets
+        self.given_up: dict[str, list[Leased]] = {}    # by reason
+
+    def on(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
+        """Those of these messages that every policy lets pass."""
+        for policy in self._policies:
+            if messages:
+                messages = policy.judge(prefetcher, messages, self)
+        return messages
+
+    def settle(self, message: Leased) -> None:
+        """It is done with, as nobody wants it."""
+        self.unwanted.append(message[1])
+
+    def give_up(self, message: Leased, reason: str) -> None:
+        """It ends without an ack."""
+        self.given_up.setdefault(reason, []).append(message)
