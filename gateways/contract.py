@@ -19,6 +19,7 @@ from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.unsent import UnsentBudget
+from gatehouse.gateways.door_numbers import DoorNumbers
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
 
@@ -214,6 +215,9 @@ class Services:
     not_honoured: NotHonoured = field(init=False)
     """What clients asked for without effect."""
 
+    door_numbers: DoorNumbers = field(init=False)
+    """Which number stands for which door in records."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
@@ -231,22 +235,27 @@ class Services:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
         self.not_honoured = NotHonoured(self.now_ms)
+        self.door_numbers = DoorNumbers(self.kernel, self.specs)
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
         return self.kernel.parts.clock.wall_of(hub_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
     """One door's declaration."""
 
     name: str
     """The door's name; its table in `gateways.toml` is `[gateways.NAME]`."""
 
-    # decision 57: in the attribute byte of each record
-    door: int
-    """Number kept in the attributes of each record that came in here, 0 to 15, never reused for another protocol."""
+    contract: int
+    """The version of `CONTRACT` that the door was written for. A plugin states a number; what is built in moves with
+    the hub."""
+
+    door: int | None = None
+    """The number of a door of the hub's own, kept in the attributes of each record that came in there. A door from
+    outside states none: it is given one, see `door_numbers`."""
 
     config: type
     """A dataclass of its settings beside `listen` and `tls`; each field carries metadata {"help": ...}."""
@@ -256,9 +265,6 @@ class GatewaySpec:
     service: Callable[[Services, Any, tuple[Listen, ...]], Service] | None = None
     opened: Callable[[Services], None] | None = None
     """Called once, before the door listens: what must work even while nobody is connected."""
-
-    contract: int = CONTRACT
-    """The version that the door was written for. A plugin states a number; what is built in moves with the hub."""
 
     columns: tuple[Column, ...] = ()
     """How its messages carry properties: its columns of the property table, one for each protocol version that differs.

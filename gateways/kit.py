@@ -228,6 +228,7 @@ class FakeHub:
         """Open a door, where that has not been done."""
         if spec not in self.services.specs:
             self.services.specs += (spec,)
+            self.services.door_numbers.open(spec)
             if spec.opened is not None:
                 spec.opened(self.services)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 from gatehouse.gateways.http.addresses import SPELLING
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.door import DOOR, NAME
 from gatehouse.gateways.http.service import open_service
 
-GATEWAY: Final = GatewaySpec(name=NAME, door=DOOR, config=HttpConfig, default_listen=("127.0.0.1:8080",),
-                             service=open_service, columns=(HTTP,), spelling=SPELLING)
+GATEWAY: Final = GatewaySpec(name=NAME, contract=CONTRACT, door=DOOR, config=HttpConfig,
+                             default_listen=("127.0.0.1:8080",), service=open_service, columns=(HTTP,),
+                             spelling=SPELLING)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.config.config import AuthSettings, Config, ConfigError, HubSettings, KernelSection, load
-from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 
 
 @dataclass
@@ -25,8 +25,10 @@ class KafkaSettings:
 
 
 SPECS = {
-    "mqtt": GatewaySpec("mqtt", 1, MqttSettings, ("127.0.0.1:1883",)),
-    "kafka": GatewaySpec("kafka", 0, KafkaSettings, ("127.0.0.1:9092",)),
+    "mqtt": GatewaySpec(name="mqtt", contract=CONTRACT, door=1, config=MqttSettings,
+                        default_listen=("127.0.0.1:1883",)),
+    "kafka": GatewaySpec(name="kafka", contract=CONTRACT, door=0, config=KafkaSettings,
+                         default_listen=("127.0.0.1:9092",)),
 }
 
 
@@ -62,7 +64,8 @@ def test_the_file_in_the_repository_says_the_defaults():
     path = Path(__file__).parents[3] / "gateways.toml"
     text = path.read_text()
     assert "[gateways.mqtt]" in text
-    others = {name: GatewaySpec(name, door, MqttSettings, ()) for name, door in (("http", 2), ("amqp", 3))}
+    others = {name: GatewaySpec(name=name, contract=CONTRACT, door=door, config=MqttSettings, default_listen=())
+              for name, door in (("http", 2), ("amqp", 3))}
     config = load(path, {}, SPECS | others)
     assert (config.hub, config.kernel, config.auth) == (HubSettings(), KernelSection(), AuthSettings())
     assert [door.spec.name for door in config.doors] == ["mqtt", "http", "amqp", "kafka"]

@@ -14,7 +14,7 @@ import uvloop
 from gatehouse.gateways.connections.capacity import Capacity
 from gatehouse.gateways.connections.connection import ConnectionSettings
 from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
-from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services
 from gatehouse.gateways.kit import LISTEN, FakeHub
 from tests.running_hub import free_port
 
@@ -88,7 +88,8 @@ class Stage:
         self.still_ms: int | None = None
         self.services = Services("hub", self.hub.services.kernel, self.hub.admission, self.now_ms)
         self.sessions: list[EchoSession] = []
-        spec = GatewaySpec("echo", 9, list, (), session=cast(Any, EchoSession))
+        spec = GatewaySpec(name="echo", contract=CONTRACT, config=list, default_listen=(),
+                           session=cast(Any, EchoSession))
         self.capacity = Capacity(limit)
         self.listener = Listener(spec, self.services, self.sessions if config is None else config,
                                  capacity=self.capacity, settings=settings)
@@ -485,6 +486,6 @@ def test_a_port_that_is_taken_leaves_nothing_open() -> None:
 
 def test_a_service_door_has_no_listener() -> None:
     hub = FakeHub()
-    spec = GatewaySpec("web", 2, list, (), service=cast(Any, print))
+    spec = GatewaySpec(name="web", contract=CONTRACT, door=2, config=list, default_listen=(), service=cast(Any, print))
     with pytest.raises(ValueError, match="web"):
         Listener(spec, hub.services, None, capacity=Capacity(1))

@@ -14,7 +14,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.capacity import Capacity
-from gatehouse.gateways.contract import GatewaySpec, Listen, Services
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Listen, Services
 from gatehouse.gateways.http import GATEWAY
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.routes.not_built import NOT_BUILT
@@ -136,7 +136,7 @@ def test_other_doors_mount_routes() -> None:
         async with client.session.ws_connect(f"http://{client.address}/mqtt") as socket:
             await socket.send_bytes(b"over")
             assert (await socket.receive_bytes()) == b"over"
-    other = GatewaySpec(name="other", door=9, config=dict, default_listen=(), http_routes=routes)
+    other = GatewaySpec(name="other", contract=CONTRACT, config=dict, default_listen=(), http_routes=routes)
     run_door(test, services={"specs": (GATEWAY, other), "settings": {"other": {"path": "/hello/{name}"}}})
 
 
