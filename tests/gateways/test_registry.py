@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -12,16 +13,15 @@ from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 from gatehouse.gateways.registry import GatewayClash, check_specs, load_specs
 
 
-def spec(name: str = "smoke", door: int | None = None, *, session: object = print, service: object = None
-         ) -> GatewaySpec:
-    return GatewaySpec(name=name, contract=CONTRACT, door=door, config=dict, default_listen=(), session=session,  # type: ignore[arg-type]
-                       service=service)  # type: ignore[arg-type]
+def spec(name: str = "smoke", door: int | None = None) -> GatewaySpec:
+    return GatewaySpec(name=name, contract=CONTRACT, door=door, config=dict, default_listen=(),
+                       session=print)  # type: ignore[arg-type]
 
 
 SPEC = spec()
 NOT_A_SPEC = "hello"
 OF_A_NUMBER = spec(door=12)
-OF_TOMORROW = GatewaySpec(name="later", contract=CONTRACT + 1, config=dict, default_listen=())
+OF_TOMORROW = replace(spec("later"), contract=CONTRACT + 1)
 
 
 def plugins(monkeypatch: pytest.MonkeyPatch, *values: str) -> None:
@@ -84,15 +84,9 @@ def test_a_door_number_is_taken_once() -> None:
 def test_a_plugin_that_states_a_number_or_no_contract_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "no_contract.py").write_text(
         "from gatehouse.gateways.contract import GatewaySpec\n"
-        "GATEWAY = GatewaySpec(name='smoke', config=dict, default_listen=())\n")
+        "GATEWAY = GatewaySpec(name='smoke', config=dict, default_listen=(), session=print)\n")
     monkeypatch.syspath_prepend(tmp_path)
     plugins(monkeypatch, f"{__name__}:OF_A_NUMBER", "no_contract:GATEWAY")
     specs = load_specs()
     assert specs.broken["plugin0"].endswith("states a door number; a door from outside is given its number by each hub")
     assert "missing 1 required keyword-only argument: 'contract'" in specs.broken["plugin1"]
-
-
-def test_a_door_is_of_one_kind() -> None:
-    for both_or_none in (spec(session=None), spec(service=print)):
-        with pytest.raises(GatewayClash, match="either a session or a service"):
-            check_specs([("a", both_or_none)])

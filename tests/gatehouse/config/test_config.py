@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,11 +25,12 @@ class KafkaSettings:
     advertise: str = field(default="127.0.0.1:9092", metadata={"help": "h"})
 
 
+SESSION: Any = print
 SPECS = {
     "mqtt": GatewaySpec(name="mqtt", contract=CONTRACT, door=1, config=MqttSettings,
-                        default_listen=("127.0.0.1:1883",)),
+                        default_listen=("127.0.0.1:1883",), session=SESSION),
     "kafka": GatewaySpec(name="kafka", contract=CONTRACT, door=0, config=KafkaSettings,
-                         default_listen=("127.0.0.1:9092",)),
+                         default_listen=("127.0.0.1:9092",), session=SESSION),
 }
 
 
@@ -64,7 +66,8 @@ def test_the_file_in_the_repository_says_the_defaults():
     path = Path(__file__).parents[3] / "gateways.toml"
     text = path.read_text()
     assert "[gateways.mqtt]" in text
-    others = {name: GatewaySpec(name=name, contract=CONTRACT, door=door, config=MqttSettings, default_listen=())
+    others = {name: GatewaySpec(name=name, contract=CONTRACT, door=door, config=MqttSettings, default_listen=(),
+                                session=SESSION)
               for name, door in (("http", 2), ("amqp", 3))}
     config = load(path, {}, SPECS | others)
     assert (config.hub, config.kernel, config.auth) == (HubSettings(), KernelSection(), AuthSettings())
