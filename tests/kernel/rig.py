@@ -17,7 +17,7 @@ from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.store import IndexStore, MemoryStore
-from tests.simulation.world import World
+from gatehouse.kernel.world import World
 
 
 class Witness:

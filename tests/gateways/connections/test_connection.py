@@ -14,7 +14,7 @@ import uvloop
 from gatehouse.gateways.connections.capacity import Capacity
 from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
 from gatehouse.gateways.connections.settings import ConnectionSettings
-from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services
 from gatehouse.gateways.kit import LISTEN, FakeHub
 from tests.running_hub import free_port
 
@@ -88,7 +88,8 @@ class Stage:
         self.still_ms: int | None = None
         self.services = Services("hub", self.hub.services.kernel, self.hub.admission, self.now_ms)
         self.sessions: list[EchoSession] = []
-        spec = GatewaySpec("echo", 9, list, (), session=cast(Any, EchoSession))
+        spec = GatewaySpec(name="echo", contract=CONTRACT, config=list, default_listen=(),
+                           session=cast(Any, EchoSession))
         self.capacity = Capacity(limit)
         self.listener = Listener(spec, self.services, self.sessions if config is None else config,
                                  capacity=self.capacity, settings=settings)
@@ -362,7 +363,7 @@ def test_while_the_kernel_is_congested_who_sends_is_not_read() -> None:
         async with Stage() as stage:
             reader, writer = await stage.connect()
             kernel = stage.hub.kernel
-            kernel.congested = True
+            kernel.hold_up()
             writer.write(b"first")
             assert await reader.readexactly(5) == b"first"
             writer.write(b"second")
@@ -378,7 +379,7 @@ def test_relief_lets_a_few_in_at_a_time_and_the_rest_when_that_was_not_too_much(
         async with Stage() as stage:
             kernel = stage.hub.kernel
             peers = [await stage.connect() for _ in range(RELIEVED_AT_ONCE * 2)]
-            kernel.congested = True
+            kernel.hold_up()
             for _, writer in peers:
                 writer.write(b"1st")
             for reader, _ in peers:
@@ -386,7 +387,7 @@ def test_relief_lets_a_few_in_at_a_time_and_the_rest_when_that_was_not_too_much(
             for _, writer in peers:
                 writer.write(b"2nd")
             kernel.relieve()
-            kernel.congested = True          # the first few are already too many
+            kernel.hold_up()          # the first few are already too many
             read = lambda: sum(session.seen.endswith(b"2nd") for session in stage.sessions)     # noqa: E731
             await until(lambda: read() >= RELIEVED_AT_ONCE)
             await turns(20)
