@@ -37,8 +37,8 @@ from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.backup.backups import Backup, BackupFile, Backups
     from gatehouse.kernel.errors import KernelError
-    from gatehouse.kernel.log.backups import Backup, BackupFile, Backups
 
 BYTES: Final = "application/octet-stream"
 

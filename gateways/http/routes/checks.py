@@ -51,7 +51,7 @@ class HttpMember:
         self._principal = principal
         self._group = group
         self._checks: list[Check] = []
-        self._asked: Callable[[], None] = lambda: None       # wakes who waits
+        self._asked: Callable[[], None] | None = None        # wakes who waits
         self._membership: Membership | None = None
         self.ended = False
 
@@ -92,13 +92,17 @@ class HttpMember:
     def on_checks(self, checks: list[Check]) -> None:
         """Called by the coordinator."""
         self._checks += checks
-        self._asked()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._asked is not None:
+            self._asked()
 
     def on_principal_ended(self, reason: str) -> None:
         """Nothing more is asked; what was not sent yet is asked again."""
         self.ended = True
         self._checks.clear()
-        self._asked()
+        self._wake()
 
     def on_rights_changed(self) -> None:
         """End as `on_principal_ended` does, where the right to the group is gone."""
