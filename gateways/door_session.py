@@ -30,10 +30,12 @@ from gatehouse.kernel.records.record import encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.credentials import Credentials
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.admission.session_registry import Registration
     from gatehouse.gateways.contract import Link, Services
-    from gatehouse.kernel.message import Delivery, Message, Placement, Retained, Stored
+    from gatehouse.gateways.switchboard import Delivery, HeardAddress
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Retained, Stored
 
 SHOWN_FILTERS: Final = 20
 
@@ -61,7 +63,7 @@ class Told(NamedTuple):
 
 
 class DoorSubscription:
-    """One live subscription: the kernel's `Subscriber`."""
+    """One live subscription: the switchboard's `LiveListener`."""
 
     def __init__(self, session: DoorSession, name: str, filter_text: str) -> None:
         self._session = session
@@ -94,8 +96,7 @@ class DoorSession(ABC):  # decision 159
         self._timers = Timers(link)
         self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
         self._login_end = self._timers.add(self._on_late)
-        self._principal: Principal | None = None
-        self._registration: Registration | None = None
+        self._guard: Guard | None = None
         self._subscriptions: dict[str, DoorSubscription] = {}
         self._retained: RetainedFeed | None = None
         self._unanswered = 0                     # publishes that are not on disk yet
@@ -132,13 +133,13 @@ class DoorSession(ABC):  # decision 159
     @property
     def is_known(self) -> bool:
         """Whether the client has logged in."""
-        return self._principal is not None
+        return self._guard is not None
 
     @property
-    def principal(self) -> Principal:
-        """Who the client is."""
-        assert self._principal is not None, "nothing but a login is taken before the login"
-        return self._principal
+    def guard(self) -> Guard:
+        """What the client may do of the hub."""
+        assert self._guard is not None, "nothing but a login is taken before the login"
+        return self._guard
 
     def log_in(self, credentials: Credentials) -> None:
         """Ask who this is; nothing more is taken meanwhile. Then `on_login`, or the end."""
@@ -148,16 +149,19 @@ class DoorSession(ABC):  # decision 159
 
     def publish(self, address: str, value: bytes, envelope: Envelope, answer: bytes = b"") -> None:
         """Store a message; `answer` is written when it is on disk. Raises Denied, KernelError."""
-        services, principal = self.services, self.principal
-        placement = services.admission.place(principal, address)
-        attributes = services.door_numbers.of(self.door) | (RETAIN if envelope.retain else 0) | (
+        guard = self.guard
+        attributes = self.services.door_numbers.of(self.door) | (RETAIN if envelope.retain else 0) | (
             0 if envelope.durable else TRANSIENT)
-        message: Message = (placement, value, encode_headers(envelope.headers), attributes, envelope.timestamp_ms)
-        services.kernel.append([message], self, answer)
+        message: Message = (guard.place(address), value, encode_headers(envelope.headers), attributes,
+                            envelope.timestamp_ms)
+        try:
+            slow_ms = guard.append([message], self, answer, len(value))
+        except KernelError:
+            guard.forget_places()            # what was placed once may be gone: looked up again by who comes back
+            raise
         self._unanswered += 1
-        slow_ms = services.admission.charge(self.door, principal, 1, len(value))
         if slow_ms:
-            self._pacer.pause_until(services.now_ms() + slow_ms)
+            self._pacer.pause_until(self.services.now_ms() + slow_ms)
 
     def subscribe(self, name: str, filter_text: str, *, with_retained: bool = False) -> None:
         """Be told of what is published from now on, and before that of the values that are retained. Raises
@@ -166,14 +170,12 @@ class DoorSession(ABC):  # decision 159
             raise ClientFault("there is a subscription of this id already")
         if len(self._subscriptions) >= self._max_subscriptions:
             raise ClientFault(f"a connection has at most {self._max_subscriptions} subscriptions")
-        self.services.admission.require(self.principal, Operation.CONSUME, filter_text)
         subscription = DoorSubscription(self, name, filter_text)
-        self.services.kernel.subscribe(filter_text, subscription, tenant=self.principal.tenant)
+        self.guard.subscribe(filter_text, subscription)
         self._subscriptions[name] = subscription
         if with_retained:
             if self._retained is None:
-                self._retained = RetainedFeed(self.services.kernel, self.services.admission.trace, self.door,
-                                              self.principal.tenant, self._retained_room, self._send_retained)
+                self._retained = RetainedFeed(self.guard, self._retained_room, self._send_retained)
             self._retained.add(filter_text)
 
     def unsubscribe(self, name: str) -> None:
@@ -181,7 +183,7 @@ class DoorSession(ABC):  # decision 159
         subscription = self._subscriptions.pop(name, None)
         if subscription is None:
             raise ClientFault("there is no subscription of this id")
-        self.services.kernel.unsubscribe(subscription.filter, subscription, tenant=self.principal.tenant)
+        self.guard.unsubscribe(subscription.filter, subscription)
         if self._retained is not None:
             self._retained.remove(subscription.filter)
 
@@ -235,7 +237,7 @@ class DoorSession(ABC):  # decision 159
         self._finish()
 
     def describe(self) -> dict[str, Any]:
-        return {"user": "" if self._principal is None else self._principal.name, "client_id": "",
+        return {"user": "" if self._guard is None else self._guard.logged_in.name, "client_id": "",
                 "subscriptions": len(self._subscriptions),
                 "filters": sorted(each.filter for each in self._subscriptions.values())[:SHOWN_FILTERS]}
 
@@ -247,7 +249,7 @@ class DoorSession(ABC):  # decision 159
     def on_rights_changed(self) -> None:
         """A subscription that is no longer allowed ends the connection: it must not seem to go on."""
         for subscription in self._subscriptions.values():
-            if not self.services.admission.may(self.principal, Operation.CONSUME, subscription.filter):
+            if not self.guard.may(Operation.CONSUME, subscription.filter):
                 self.fail("not_authorized", f"the right to read {subscription.filter} was taken away")
                 return
 
@@ -267,8 +269,8 @@ class DoorSession(ABC):  # decision 159
         """Send a subscription's messages, all of them in one write."""
         if self._ended:
             return
-        self._write([self.encode_message(_told(name, placement, offset + index, message))
-                     for placement, messages, offset, _ in deliveries for index, message in enumerate(messages)])
+        self._write([self.encode_message(_told(name, heard, offset + index, message))
+                     for heard, messages, offset, _ in deliveries for index, message in enumerate(messages)])
         if self.link.unsent_bytes > self.services.unsent.allowed(self._max_unsent_bytes):
             self.fail("slow_reader", "messages are not read as fast as they come")
 
@@ -300,8 +302,7 @@ class DoorSession(ABC):  # decision 159
         if isinstance(answer, NotAuthenticated):
             self.fail("not_authenticated", str(answer))
             return
-        self._principal = answer
-        self._registration = self.services.admission.register(answer, self.door, self)
+        self._guard = self.services.guard(self.door, answer, self)
         self._login_end.at(0)
         self.on_login()
         if self._received.held_bytes:
@@ -329,15 +330,13 @@ class DoorSession(ABC):  # decision 159
         self._received.clear()
         if self._retained is not None:
             self._retained.clear()
-        subscriptions, self._subscriptions = self._subscriptions, {}
-        for subscription in subscriptions.values():
-            self.services.kernel.unsubscribe(subscription.filter, subscription, tenant=self.principal.tenant)
-        if self._registration is not None:
-            self._registration.leave()
+        self._subscriptions = {}
+        if self._guard is not None:
+            self._guard.leave()
 
 
-def _told(name: str, placement: Placement, offset: int, message: Message) -> Told:
+def _told(name: str, heard: HeardAddress, offset: int, message: Message) -> Told:
     _, value, headers, attributes, timestamp_ms = message
     envelope = Envelope(list(public_headers(headers)), None, timestamp_ms, durable=not attributes & TRANSIENT,
                         retain=bool(attributes & RETAIN))
-    return Told(name, placement.address, placement.topic, placement.partition, offset, value or b"", envelope)
+    return Told(name, heard.address, heard.topic, heard.partition, offset, value or b"", envelope)

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.trace import Trace
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.message import Retained
 
 PAGE_VALUES: Final = 256
@@ -23,12 +22,8 @@ class RetainedFeed:
     `room(options)` says how many values may be sent now; `send(filter, options, value)` is False where one had no room.
     """
 
-    def __init__(self, kernel: Kernel, trace: Trace, door: str, tenant: str, room: Callable[[int], int],
-                 send: Callable[[str, int, Retained], bool]) -> None:
-        self._kernel = kernel
-        self._trace = trace
-        self._door = door
-        self._tenant = tenant
+    def __init__(self, guard: Guard, room: Callable[[int], int], send: Callable[[str, int, Retained], bool]) -> None:
+        self._guard = guard
         self._room = room
         self._send = send
         self._waiting: dict[str, int] = {}         # options by filter, in the order of subscribing
@@ -66,7 +61,7 @@ class RetainedFeed:
         count = min(PAGE_VALUES, self._room(self._options))
         if count > 0:
             self._is_asking = True
-            self._kernel.retained(self._filter, self._tenant, self._on_page, max_values=count, start=self._start)
+            self._guard.retained(self._filter, self._on_page, max_values=count, start=self._start)
 
     def _on_page(self, values: list[Retained], after: str | None, error: Exception | None) -> None:
         self._is_asking = False
@@ -74,7 +69,7 @@ class RetainedFeed:
             self.pump()
             return
         if error is not None:
-            self._trace.on_event(self._door, UNREADABLE)
+            self._guard.count(UNREADABLE)
         self._start = after
         for value in values:
             if not self._send(self._filter, self._options, value):
