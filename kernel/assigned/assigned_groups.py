@@ -43,8 +43,8 @@ MAX_GROUPS: Final = 50_000
 MAX_BYTES: Final = 64 << 20
 """What the members of all groups say and are told."""
 
-MAX_GROUP_BYTES: Final = 8 << 20
-"""Of one group: it is one record, and one answer to its leader."""
+MAX_GROUP_BYTES: Final = 2 << 20
+"""Of one group: it is one record, which is written whole, and one answer to its leader."""
 
 MAX_PROTOCOLS: Final = 100
 """That one member knows."""

@@ -324,8 +324,11 @@ def test_groups_and_what_members_say_are_bounded(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(GroupFull):
         Client(rig, "three").join()
     first.leave()
-    Client(rig, "three").join()                        # in place of the one that nobody uses
+    with pytest.raises(MemberIdRequired):
+        Client(rig, "three", comes_again=True).join()  # in place of the one that nobody uses
     assert state_of(rig, "one") is None
+    Client(rig, "four").join()                         # in place of the one that nobody has joined
+    assert state_of(rig, "three") is None
     monkeypatch.setattr(assigned_groups, "MAX_GROUPS", 100)
     said = tuple((f"p{number}", b"x" * 1_000) for number in range(100))
     rig.kernel.assigned.join("wide", Joining("consumer", said, comes_again=False), RULES, print)
