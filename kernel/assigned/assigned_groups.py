@@ -368,7 +368,7 @@ class AssignedGroups:
         self._numbers += 1
         heappush(self._due, (when_ms, self._numbers, entry))
         if len(self._due) > 2 * len(self._entries) + MAX_STALE:
-            self._due = [row for row in self._due if row[2].due_ms == row[0]]
+            self._due = list({row[2]: row for row in self._due if row[2].due_ms == row[0]}.values())
             heapify(self._due)
         self._set_timer()
 
