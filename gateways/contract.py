@@ -13,16 +13,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from gatehouse.gateways.addresses import Spelling
+from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
 from gatehouse.gateways.connections.unsent import UnsentBudget
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
+from gatehouse.gateways.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration
     from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.connections.listener import Listener
     from gatehouse.gateways.tls.tls import TlsSettings
     from gatehouse.kernel.kernel import Kernel
@@ -217,10 +221,26 @@ class Services:
     """Wall time in ms since 1970: for points in time that somebody named, and for what is shown. `now_ms` where a test
     has one clock."""
 
+    _switchboards: dict[str, Switchboard] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
         self.not_honoured = NotHonoured(self.now_ms)
+
+    def door(self, name: str) -> Switchboard:
+        """A door's end of its port to the kernel, made at first use."""
+        switchboard = self._switchboards.get(name)
+        if switchboard is None:
+            switchboard = self._switchboards[name] = Switchboard(self.transactions or self.kernel,
+                                                                self.transactions)
+        return switchboard
+
+    def guard(self, door: str, principal: Principal, session: RegisteredSession | None, client_id: str = "", *,
+              own_places: bool = False) -> Guard:
+        """All that a session gets of the kernel, once its peer has logged in. It is registered with it: told when its
+        principal ends or its rights change, until `Guard.leave`. See there."""
+        return Guard(self.admission, self.door(door), door, principal, session, client_id, own_places)
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""

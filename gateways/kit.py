@@ -34,6 +34,7 @@ from gatehouse.kernel.message import (
     FirstLevel,
     Headers,
     Message,
+    NumberedMessage,
     OnRetained,
     Owner,
     Piece,
@@ -43,10 +44,12 @@ from gatehouse.kernel.message import (
     Stored,
     Subscriber,
 )
+from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.record import encode_key, read_headers, varint
 from gatehouse.kernel.settings import KernelSettings
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.api import DoorSide
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.ports import Loop
 
@@ -216,6 +219,14 @@ class FakeKernel:
         partition_id = self._partition_ids.setdefault((tenant, topic), len(self._partition_ids) + 1)
         return self.partitions.setdefault(partition_id, FakePartition(partition_id))
 
+    def port(self, door: DoorSide) -> Port:
+        return Port(cast("Kernel", self), self._append_numbered, door, None)
+
+    def _append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
+                         token: object, positions: bool) -> None:
+        self.append([(placements[message[0]], *message[1:]) for message in messages], owner, token,
+                    positions=positions)
+
     # --- append ------------------------------------------------------------------------------------------------------
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
@@ -239,7 +250,8 @@ class FakeKernel:
                 answers.setdefault(owner, []).append(
                     Stored(token, error, self._now_ms(), positions if with_positions else []))
         for owner, stored in answers.items():
-            owner.on_stored(stored)
+            for _ in owner.on_stored(stored) or ():
+                pass
         self._deliver(stretches)
 
     def _store(self, message: Message, stretches: list[tuple[Placement, list[Message], int]]) -> tuple[int, int, int]:
@@ -266,9 +278,11 @@ class FakeKernel:
         subscribers: dict[Subscriber, list[Delivery]] = {}
         for placement, messages, offset in stretches:
             for subscriber, options in self._targets(placement):
-                subscribers.setdefault(subscriber, []).append((placement, messages, offset, options))
+                subscribers.setdefault(subscriber, []).append(
+                    (placement, [(0, *message[1:]) for message in messages], offset, options))
         for subscriber, deliveries in subscribers.items():
-            subscriber.on_delivery(deliveries)
+            for _ in subscriber.on_delivery(deliveries) or ():
+                pass
 
     def _targets(self, placement: Placement) -> tuple[tuple[Subscriber, int], ...]:
         if placement.version != placement.first_level.version:
@@ -286,7 +300,7 @@ class FakeKernel:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None]) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False) -> None:
         self.fetches += 1
         answers: list[Fetched] = []
         for partition_id, offset, partition_bytes in wants:

@@ -42,7 +42,7 @@ def test_what_is_published_is_decoded(messages: list[tuple[str, bytes, int]]) ->
 @given(st.lists(payloads, min_size=1, max_size=20), st.integers(1, 65535))
 def test_what_is_delivered_is_what_a_client_would_publish(values: list[bytes], packet_id: int) -> None:
     placement = FakeHub().kernel.place("b/c")
-    topic = mapping.topic_field(placement)
+    topic = mapping.topic_field(placement.address)
     messages: list[Message] = [(placement, value, NO_HEADERS, codec.DOOR, 0) for value in values]
     assert codec.encode_qos0(topic, messages, 0, len(values)) == packed([("b/c", value, 0) for value in values])
     ids = [(packet_id + n - 1) % 65535 + 1 for n in range(len(values))]

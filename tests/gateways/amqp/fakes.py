@@ -5,6 +5,7 @@ from collections import deque
 from operator import itemgetter
 from typing import Any
 
+from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.amqp import GATEWAY, codec
 from gatehouse.gateways.amqp.broker import Broker
 from gatehouse.gateways.amqp.config import AmqpConfig
@@ -21,7 +22,8 @@ from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement
 class FakeKernelQueue:
     """One queue: ready messages in order, and those that somebody holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.ready: deque[Leased] = deque()
         self.out: dict[Handle, Leased] = {}
         self.consumers: list[Consumer] = []
@@ -42,12 +44,11 @@ class FakeQueues:
         self.dead_letter: Any = None
         self.records: dict[str, bytes] = {}
         self.heard: list[Binding] = []
-        self._placements: dict[tuple[str, bool, int, tuple[FakeKernelQueue, ...]], Placement] = {}
 
     # ---- queues
 
     def open(self, queue: AmqpQueue) -> None:
-        queue.kernel_queue = FakeKernelQueue()
+        queue.kernel_queue = self.kernel.make_queue(queue.name)
 
     def reopen(self, vhost: VirtualHost) -> list[AmqpQueue]:
         return []
@@ -59,7 +60,7 @@ class FakeQueues:
         self.tell_gone = tell
 
     def drop(self, queue: AmqpQueue) -> None:
-        queue.kernel_queue = FakeKernelQueue()
+        queue.kernel_queue = self.kernel.make_queue(queue.name)
 
     def purge(self, queue: AmqpQueue) -> int:
         count = len(queue.kernel_queue.ready)
@@ -125,18 +126,13 @@ class FakeQueues:
 
     # ---- publishing and definitions
 
-    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool, maker: str = "") -> Placement:
-        known = (address, in_topic, priority, tuple(queue.kernel_queue for queue in queues))
-        placement = self._placements.get(known)
-        if placement is None:
-            base = self.kernel.place(address if in_topic else "queue")
-            placement = self._placements[known] = Placement(
-                base.tenant, address, base.topic, base.topic_id, 0, base.partition_id, base.key, base.key_part, b"",
-                base.max_message_bytes, base.first_level)
-            placement.queue = None if in_topic else queues[0].kernel_queue
-            self.kernel.entered[placement] = [queue.kernel_queue for queue in queues]
-        return placement
+    def place(self, guard: Guard, address: str, queues: list[AmqpQueue], priority: int) -> int:
+        if not address:
+            return guard.place_queue(queues[0].name, priority)
+        return guard.place_routed(address, tuple([queue.kernel_queue.number for queue in queues]))
+
+    def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:
+        return self.kernel.place_queue(queue.kernel_queue, priority)
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         return "plant/line1"
@@ -161,6 +157,40 @@ class QueueKernel(FakeKernel):
         self.hub = bytes(16)
         self.entered: dict[Placement, list[FakeKernelQueue]] = {}
         self.kernel_queues: dict[FakeKernelQueue, None] = {}
+        self._placed_before: dict[tuple[str, int, tuple[int, ...]], Placement] = {}
+        self.named: dict[str, FakeKernelQueue] = {}
+        self.numbered: list[FakeKernelQueue] = []
+
+    def make_queue(self, name: str) -> FakeKernelQueue:
+        queue = self.named[name] = FakeKernelQueue(len(self.numbered))
+        self.numbered.append(queue)
+        return queue
+
+    @property
+    def groups(self) -> QueueKernel:
+        return self
+
+    def queue(self, name: str, tenant: str) -> FakeKernelQueue | None:
+        return self.named.get(name)
+
+    def place_queue(self, queue: FakeKernelQueue, priority: int = 0) -> Placement:
+        placement = self._placed("", (queue.number,), priority)
+        placement.queue = queue
+        return placement
+
+    def place_routed(self, address: str, queues: tuple[int, ...], tenant: str = "/", may_create: bool = True,
+                     maker: str = "") -> Placement:
+        return self._placed(address, queues, 0)
+
+    def _placed(self, address: str, queues: tuple[int, ...], priority: int) -> Placement:
+        placement = self._placed_before.get((address, priority, queues))
+        if placement is None:
+            base = self.place(address or "queue")
+            placement = self._placed_before[address, priority, queues] = Placement(
+                base.tenant, address, base.topic, base.topic_id, 0, base.partition_id, base.key, base.key_part, b"",
+                base.max_message_bytes, base.first_level)
+            self.entered[placement] = [self.numbered[number] for number in queues]
+        return placement
 
     def _store(self, message: Message, stretches: Any) -> tuple[int, int, int]:
         place = super()._store(message, stretches)
