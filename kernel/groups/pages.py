@@ -68,6 +68,7 @@ def encode_page(mask: int, runs: list[Run]) -> bytes | None:
     """A page with these bits settled; None where there is nothing to say."""
     if not runs and not mask:
         return None
+    assert 0 <= mask < 1 << PAGE_OFFSETS, "a bit for each offset of the page"
     body = b"".join([_RUN.pack(*run) for run in runs])
     return b"\x01" + mask.to_bytes(32, "little") + body if mask else b"\0" + body
 
