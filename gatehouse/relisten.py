@@ -6,35 +6,21 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping
 
 from gatehouse.config.config import Door
+from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.contract import Listen
 from gatehouse.gateways.tls.tls import TlsFault
 
 log = logging.getLogger("gatehouse")
 
 
-@runtime_checkable
-class Relistening(Protocol):
-    """A door that can change its listeners while it runs; a plugin's service need not."""
-
-    async def relisten(self, listens: Sequence[Listen]) -> tuple[list[str], list[str]]:
-        """Take these from now on; returns the addresses that were opened and those that were given up.
-
-        Raises OSError, TlsFault with everything as it was.
-        """
-
-    def addresses(self) -> list[str]:
-        """Where it listens now."""
-
-
 Refuse = Callable[[str], None]
 """Told, in words, what of a reload cannot be."""
 
 
-async def relisten(open_doors: Mapping[str, object], old: Iterable[Door], new: Iterable[Door],
+async def relisten(open_doors: Mapping[str, Listener], old: Iterable[Door], new: Iterable[Door],
                    refuse: Refuse) -> tuple[Door, ...]:
     """Bring every open door to its new listeners; returns the doors as they listen now."""
     wanted = {door.spec.name: door.listen for door in new}
@@ -43,12 +29,12 @@ async def relisten(open_doors: Mapping[str, object], old: Iterable[Door], new: I
                   for door in old])
 
 
-async def _relisten(running: object, door: Door, listens: tuple[Listen, ...], refuse: Refuse) -> tuple[Listen, ...]:
+async def _relisten(running: Listener | None, door: Door, listens: tuple[Listen, ...], refuse: Refuse
+                    ) -> tuple[Listen, ...]:
     name = f"gateways.{door.spec.name}"
     if listens == door.listen and not any(listen.tls for listen in listens):
         return door.listen
-    if not isinstance(running, Relistening):
-        log.warning("reload: %s.listen takes effect when the hub is started again", name)
+    if running is None:
         return door.listen
     try:
         opened, given_up = await running.relisten(listens)

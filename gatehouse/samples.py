@@ -1,34 +1,15 @@
 """What the hub counts of its doors, of admission and of what went through, as samples of `gatehouse.metrics`."""
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Protocol, runtime_checkable
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.trace import Trace
+from gatehouse.gateways.connections.listener import Listener
 from gatehouse.metrics import Sample
 
 
-@runtime_checkable
-class Counted(Protocol):
-    """A door that counts its connections as the shared listener does; a plugin's service need not."""
-
-    counts: Counter[str]
-    """accepted, refused, faults, and closed_REASON."""
-
-    def __len__(self) -> int: ...
-
-
-@runtime_checkable
-class Certified(Protocol):
-    """A door that shows certificates; a plugin's service need not tell of them."""
-
-    def certificate_ends_s(self) -> float | None:
-        """When the first of them runs out, in seconds since 1970; None without TLS."""
-
-
-def door_samples(doors: Iterable[tuple[str, Counted]]) -> Iterator[Sample]:
+def door_samples(doors: Iterable[tuple[str, Listener]]) -> Iterator[Sample]:
     """Connections of each door, by its name."""
     for name, door in doors:
         counts = door.counts
@@ -38,7 +19,7 @@ def door_samples(doors: Iterable[tuple[str, Counted]]) -> Iterator[Sample]:
         yield "gatehouse_connections_refused_by_address", (name,), counts["refused_by_address"]
         yield "gatehouse_faults", (name,), counts["faults"]
         yield "gatehouse_tls_handshakes", (name,), counts["tls_handshakes"]
-        ends_s = door.certificate_ends_s() if isinstance(door, Certified) else None
+        ends_s = door.certificate_ends_s()
         if ends_s is not None:
             yield "gatehouse_tls_certificate_ends_seconds", (name,), ends_s
         for reason, amount in counts.items():

@@ -39,7 +39,7 @@ from gatehouse.gateways.connections.capacity import descriptor_capacity
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.unsent import UnsentBudget
-from gatehouse.gateways.contract import GatewaySpec, Service, Services
+from gatehouse.gateways.contract import GatewaySpec, Services
 from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
 from gatehouse.gateways.tls.revocation import find_revoked
 from gatehouse.gateways.tls.tls import TlsFault
@@ -48,9 +48,9 @@ from gatehouse.kernel.state.catalogue import default_url
 from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
-from gatehouse.relisten import Relistening, relisten
+from gatehouse.relisten import relisten
 from gatehouse.runtime import Stall, broken_promise
-from gatehouse.samples import Counted, admission_samples, door_samples, trace_samples
+from gatehouse.samples import admission_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 
@@ -64,7 +64,6 @@ SWITCH_INTERVAL_S: Final = 0.0002
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 ALLOW_ANONYMOUS: Final = "auth.allow_anonymous"
-DRAIN_S: Final = 10.0            # what sessions get to answer and say goodbye
 
 
 def read_specs() -> Specs:
@@ -104,7 +103,6 @@ class Hub:
         self._ready_s = 0.0
         self._stopping = asyncio.Event()
         self._listeners: list[tuple[str, Listener]] = []
-        self._services: list[tuple[str, Service]] = []
         self.metrics = Metrics()
         self._storage: Storage | None = None
         self._accounts: AccountStorage | None = None
@@ -223,17 +221,12 @@ class Hub:
 
     @property
     def _relistened(self) -> set[str]:
-        return {f"gateways.{name}.listen" for name, _ in self._open_doors()}
-
-    def _open_doors(self) -> Iterator[tuple[str, Listener | Service]]:
-        yield from self._listeners
-        yield from self._services
+        return {f"gateways.{name}.listen" for name, _ in self._listeners}
 
     async def _relisten(self, new: Config) -> None:
-        doors = await relisten(dict(self._open_doors()), self.config.doors, new.doors, self._refuse)
+        doors = await relisten(dict(self._listeners), self.config.doors, new.doors, self._refuse)
         self.config = dataclasses.replace(self.config, doors=doors)
-        self._listening |= {name: door.addresses() for name, door in self._open_doors()
-                            if isinstance(door, Relistening)}
+        self._listening |= {name: listener.addresses() for name, listener in self._listeners}
         if new.auth.allow_anonymous and not self.config.auth.allow_anonymous:
             self._open_to_anonymous()
         if self._shared is not None:
@@ -333,11 +326,6 @@ class Hub:
         try:
             if spec.opened is not None:
                 spec.opened(services)
-            if spec.service is not None:
-                service = spec.service(services, door.settings, door.listen)
-                opened = await service.start()
-                self._services.append((spec.name, service))
-                return opened
             listener = Listener(spec, services, door.settings, capacity=services.capacity)
             opened = await listener.start(door.listen)
             self._listeners.append((spec.name, listener))
@@ -355,8 +343,7 @@ class Hub:
     async def _stop(self) -> None:
         """Doors first, since they still need the kernel to answer; then the kernel, then its threads."""
         self._ready = False
-        stopping = [listener.stop(DRAIN_S) for _, listener in self._listeners]
-        stopping += [service.stop() for _, service in self._services]
+        stopping = [listener.stop(listener.settings.drain_s) for _, listener in self._listeners]
         for result in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(result, BaseException):
                 log.error("a door did not stop well", exc_info=result)
@@ -373,14 +360,8 @@ class Hub:
     # --- what is shown -----------------------------------------------------------------------------------------------
 
     def _describe_doors(self) -> DoorCounts:
-        for name, door in self._counted():
+        for name, door in self._listeners:
             yield name, self._listening.get(name, []), len(door), door.counts
-
-    def _counted(self) -> Iterator[tuple[str, Counted]]:
-        yield from self._listeners
-        for name, service in self._services:
-            if isinstance(service, Counted):
-                yield name, service
 
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
@@ -396,7 +377,7 @@ class Hub:
     def _door_samples(self) -> Iterator[Sample]:
         if self._shared is not None:
             yield "gatehouse_unsent_bytes", (), self._shared.unsent.used_bytes
-        yield from door_samples(self._counted())
+        yield from door_samples(self._listeners)
 
 
 async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir, asked_early: Sequence[int]) -> int:

@@ -1,30 +1,26 @@
 """What a door declares and what it is given. Third parties add doors by the entry point group `gatehouse.gateways`.
 
-A door is a folder with one `GATEWAY = GatewaySpec(...)`. It is one of two kinds:
-
-    byte-stream doors   give `session`: a state machine fed with bytes; the shared connection does the socket work
-    service doors       give `service`: something with its own server (the HTTP door), started and stopped whole
-
-A session has no socket, no clock of its own and never awaits: bytes come in by `handle_data`, go out by `Link.write`,
-time is an argument. So a test joins two machines with a list of bytes, and the simulator runs the real session.
+A door is a folder with one `GATEWAY = GatewaySpec(...)`. It gives `session`, a state machine that is fed with bytes;
+the shared connection does the socket work. A session has no socket, no clock of its own and never awaits: bytes come in
+by `handle_data`, go out by `Link.write`, time is an argument. So a test joins two machines with a list of bytes, and
+the simulator runs the real session.
 """
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
+from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
 from gatehouse.gateways.connections.unsent import UnsentBudget
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from gatehouse.gateways.admission.administration import Administration
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.connections.listener import Listener
@@ -107,6 +103,11 @@ class Link(Protocol):
     def wake_at(self, when_ms: int) -> None:
         """Call the session's `handle_timer` once at that time; replaces an earlier wish, 0 cancels it."""
 
+    def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:
+        """Let another session have this connection from now on, one of the open door of that name: what `framing`
+        makes is sent nothing before `greeting`, and is handed `rest` first. The session that was here is called no
+        more. False: that door is not open or has no place, and nothing has changed."""
+
 
 # decision 54: no socket, no clock, no coroutine
 class Session(Protocol):
@@ -133,16 +134,6 @@ class Session(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """For people: client id, user, subscriptions; shown by `gatehouse connections`."""
-
-
-class Service(Protocol):
-    """A door that runs its own server. One that can change its listeners while it runs has `relisten` as well."""
-
-    async def start(self) -> list[str]:
-        """Open the listeners; returns the addresses it listens on."""
-
-    async def stop(self) -> None:
-        """Stop taking requests, answer what is in flight, close."""
 
 
 class Status(Protocol):
@@ -191,8 +182,7 @@ class Services:
     """What connections hold for peers that do not take it: one budget for all doors."""
 
     listeners: dict[str, Listener] = field(default_factory=dict)
-    """The listeners of the byte-stream doors that are open, by door name. Connections that came another way join
-    them."""
+    """The listeners of the doors that are open, by door name. A connection that came by one can join another."""
 
     certificate_user: str = "cn"
     """How the name of a user is read from a client's certificate, see `certificates.py`."""
@@ -238,6 +228,16 @@ class Services:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSocketRoute:
+    """Where browsers reach a door: at this path of the HTTP door its sessions speak in the binary frames of a
+    WebSocket."""
+
+    path: str
+    subprotocols: tuple[str, ...]
+    """A client has to offer one of them; the first of these that it offers is spoken."""
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySpec:
     """One door's declaration."""
 
@@ -252,10 +252,27 @@ class GatewaySpec:
     """A dataclass of its settings beside `listen` and `tls`; each field carries metadata {"help": ...}."""
 
     default_listen: tuple[str, ...]
-    session: Callable[[Link, Services, Any], Session] | None = None
-    service: Callable[[Services, Any, tuple[Listen, ...]], Service] | None = None
+    session: Callable[[Link, Services, Any], Session]
+    """Makes the session of a connection, of the link to its peer and the door's settings."""
+
     opened: Callable[[Services], None] | None = None
     """Called once, before the door listens: what must work even while nobody is connected."""
+
+    stopping: Callable[[Services], Awaitable[None]] | None = None
+    """Called once when the door stops, beside its sessions' `handle_stopping`: ends what works without a connection."""
+
+    connection_settings: Callable[[Any], ConnectionSettings] | None = None
+    """Bounds of its connections, made of its settings; None: those of every door."""
+
+    refusal: Callable[[str], bytes] | None = None
+    """What a peer is told for which there is no place, made of the reason (`code: text`); None: nothing."""
+
+    alpn: tuple[str, ...] = ()
+    """The names of its protocol inside TLS."""
+
+    reads_when_congested: bool = False
+    """Whether its peers are read while the kernel has more pending than is good: where not all that they ask for is
+    stored, and what is waits by itself."""
 
     contract: int = CONTRACT
     """The version that the door was written for. A plugin states a number; what is built in moves with the hub."""
@@ -267,5 +284,5 @@ class GatewaySpec:
     spelling: Spelling | None = None
     """How its clients write an address, for `gatehouse explain`."""
 
-    http_routes: Callable[[Services, Any], list[web.RouteDef]] | None = None
-    """Routes for the HTTP door to mount (a WebSocket, a management page)."""
+    websockets: tuple[WebSocketRoute, ...] = ()
+    """Where the HTTP door leads to this one."""

@@ -20,6 +20,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Decide
 from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.connections.settings import Framing
 from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.kernel.addresses.address import UNROUTED, check_address, join_address
 from gatehouse.kernel.addresses.filters import FilterTrie, matches, parse_filter
@@ -101,6 +102,10 @@ class FakeLink:
 
     def wake_at(self, when_ms: int) -> None:
         self.wake_ms = when_ms
+
+    def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:
+        """That door is not open."""
+        return False
 
     def take(self) -> bytes:
         """What was written since the last call."""

@@ -78,8 +78,6 @@ def check_specs(declared: Iterable[tuple[str, GatewaySpec]]) -> dict[str, Gatewa
             other = names_by_door[spec.door]
             raise GatewayClash(f"{spec.name} ({origin}) and {other} ({origins[other]}) both use "
                                f"door number {spec.door}")
-        if (spec.session is None) == (spec.service is None):
-            raise GatewayClash(f"{spec.name} ({origin}): a gateway has either a session or a service")
         specs[spec.name] = spec
         origins[spec.name] = origin
         names_by_door[spec.door] = spec.name

@@ -241,7 +241,7 @@ class Kernel:
         live = {name: getattr(settings, name) for name in LIVE}
         settings = replace(self.settings, **live)
         self.parts.settings = self._places.settings = self._retention.settings = settings
-        self._topics.version += 1
+        self._topics.touch()
         self._subscriptions.touch()
 
     # ---- where things go
@@ -445,6 +445,7 @@ class Kernel:
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
         changed = self._appending.change_topic(self._topics.require(name, tenant), partitions, settings, owner, token)
+        self.leasing.configure_topic(changed)
         return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:

@@ -8,8 +8,7 @@ from gatehouse.gateways.amqp.column import AMQP
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.queues import KernelQueues
 from gatehouse.gateways.amqp.session import AmqpSession
-from gatehouse.gateways.contract import GatewaySpec, Services
-from gatehouse.gateways.websocket.upgrade import websocket_route
+from gatehouse.gateways.contract import GatewaySpec, Services, WebSocketRoute
 
 
 def open_door(services: Services) -> None:
@@ -19,4 +18,4 @@ def open_door(services: Services) -> None:
 
 GATEWAY = GatewaySpec(name="amqp", door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
                       session=AmqpSession, opened=open_door, columns=(AMQP,), spelling=SPELLING,
-                      http_routes=websocket_route("/amqp", DOOR_NAME, "amqp"))
+                      websockets=(WebSocketRoute("/amqp", ("amqp",)),))

@@ -21,16 +21,15 @@ import logging
 import sys
 import termios
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gatehouse.gateways.connections.hang_ups import has_hung_up
-from gatehouse.gateways.connections.unsent import FLOOR_BYTES
 from gatehouse.gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.listener import Listener
-    from gatehouse.gateways.contract import Link, Listen, Session
+    from gatehouse.gateways.connections.settings import Framing
+    from gatehouse.gateways.contract import Listen, Session
 
 log = logging.getLogger("gatehouse.gateways")
 
@@ -39,17 +38,6 @@ WRITER_SLOW: Final = 1
 CONGESTED: Final = 2
 SESSION_PAUSED: Final = 4
 ENDING: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionSettings:
-    """What the shared connection may hold for one peer."""
-
-    high_water_bytes: int = field(default=FLOOR_BYTES, metadata={
-        "help": "bytes written but not taken by the peer above which nothing more is read from it"})
-    low_water_bytes: int = field(default=FLOOR_BYTES // 4, metadata={"help": "bytes at which reading goes on"})
-    write_timeout_ms: int = field(default=30_000, metadata={
-        "help": "a peer that takes none of what is waiting for it for this long is disconnected"})
 
 
 def peer_name(address: object) -> str:
@@ -78,10 +66,6 @@ def _discard(data: bytes, /) -> None:
 
 def _discard_many(parts: Iterable[bytes], /) -> None:
     """`write_many` once the connection has ended."""
-
-
-Framing = Callable[["Link", Callable[["Link"], "Session"]], "Session"]
-"""Puts a session of its own round the door's, as a WebSocket does: (the connection, what makes the door's)."""
 
 
 class Connection(asyncio.Protocol):
@@ -156,6 +140,34 @@ class Connection(asyncio.Protocol):
         self._session_due_ms = when_ms
         self._arm()
 
+    def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:  # decision 98
+        """See `contract.Link`."""
+        transport, before = self._transport, self._listener
+        listener = before.open_door(door)
+        if transport is None or self._idle & ENDING or listener is None:
+            return False
+        if listener is not before:
+            if not listener.take_over(self, before):
+                return False
+            self._listener = listener
+            if self._armed_ms:
+                before.wakeups.discard(self._armed_tick, self)
+                self._armed_ms = 0
+            transport.set_write_buffer_limits(listener.settings.high_water_bytes, listener.settings.low_water_bytes)
+        self._session_due_ms = 0
+        self._session = None
+        self.write(greeting)
+        try:
+            session = self._session = framing(self, listener.new_session)
+        except Exception:
+            self._fault("opening a session")
+            return True
+        self._arm()
+        self.resume()
+        if rest and session is not None:
+            self.data_received(rest)
+        return True
+
     # --- what the event loop calls -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -169,8 +181,9 @@ class Connection(asyncio.Protocol):
             certificate = stream.get_extra_info("peercert")
             self.certificate = name_in(certificate, listener.certificate_user)
             self.certificate_ends_ms = ends_ms_of(certificate)
-        if not listener.admit(self):
-            stream.abort()
+        refused = listener.admit(self)
+        if refused:
+            self._refuse(stream, refused)
             return
         stream.set_write_buffer_limits(settings.high_water_bytes, settings.low_water_bytes)
         self.write = stream.write
@@ -189,8 +202,9 @@ class Connection(asyncio.Protocol):
             session.handle_data(data)
         except Exception:
             self._fault("handling its data")
-        if self._listener.kernel.congested:
-            self._listener.hold_until_relief(self)
+        listener = self._listener
+        if listener.kernel.congested and not listener.spec.reads_when_congested:
+            listener.hold_until_relief(self)
 
     def eof_received(self) -> bool:
         """A peer that stops sending is gone: none of the protocols half-closes."""
@@ -300,6 +314,14 @@ class Connection(asyncio.Protocol):
         self._arm()
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _refuse(self, stream: asyncio.Transport, reason: str) -> None:
+        refusal = self._listener.spec.refusal
+        if refusal is None:
+            stream.abort()
+        else:
+            stream.write(refusal(reason))
+            stream.close()
 
     def _write_counted(self, data: bytes) -> None:
         transport = self._transport

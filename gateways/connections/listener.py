@@ -1,4 +1,4 @@
-"""Opens a byte-stream door: accepts within the limit of descriptors, counts, describes, drains and closes.
+"""Opens a door: accepts within the limit of descriptors, counts, describes, drains and closes.
 
 Every door of the hub shares one `Capacity`, so that none can take the descriptors that the log needs.
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.connections.capacity import Capacity, Room
-from gatehouse.gateways.connections.connection import CONGESTED, Connection, ConnectionSettings
+from gatehouse.gateways.connections.connection import CONGESTED, Connection
 from gatehouse.gateways.connections.endings import Endings
 from gatehouse.gateways.connections.ports import Ports
+from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.connections.wakeups import Wakeups
 
 if TYPE_CHECKING:
@@ -29,14 +30,13 @@ class Listener:
 
     def __init__(self, spec: GatewaySpec, services: Services, config: Any, *, capacity: Capacity,
                  settings: ConnectionSettings | None = None) -> None:
-        if spec.session is None:
-            raise ValueError(f"{spec.name} is not a byte-stream door")
         self.spec = spec
         self.kernel = services.kernel
         self.now_ms: Callable[[], int] = services.now_ms
         self.unsent = services.unsent
         self.wall_ms: Callable[[], int] = services.wall_ms
-        self.settings = settings or ConnectionSettings()
+        make_settings = spec.connection_settings
+        self.settings = settings or (ConnectionSettings() if make_settings is None else make_settings(config))
         self.connections: set[Connection] = set()
         self.counts: Counter[str] = Counter()
         """accepted, refused, refused_by_address (which are among the refused), faults, tls_handshakes, and
@@ -46,8 +46,9 @@ class Listener:
         self._make_session = spec.session
         self._services = services
         self._config = config
-        self._room = Room(capacity, self.counts, getattr(config, "max_connections_per_address", 0))
-        self._ports = Ports(self, lambda listen: Connection(self, listen))
+        self._room = Room(capacity, self.counts, getattr(config, "max_connections_per_address", 0),
+                          most=self.settings.max_connections, spare=self.settings.spare_connections)
+        self._ports = Ports(self, lambda listen: Connection(self, listen), spec.alpn)
         self.stopping = False
         self._drained = asyncio.Event()
         self._held: deque[Connection] = deque()      # not read because the kernel is congested
@@ -83,6 +84,8 @@ class Listener:
         self.close()
         for connection in list(self.connections):
             connection.stop()
+        if self.spec.stopping is not None:
+            await self.spec.stopping(self._services)
         if self.connections:
             self._drained.clear()
             try:
@@ -97,20 +100,44 @@ class Listener:
 
     # --- what connections call ---------------------------------------------------------------------------------------
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a connection in and give it its id, or refuse it because there is no place for it."""
-        if not self._take_place(connection.peer):
+    def admit(self, connection: Connection) -> str:
+        """Count a connection in and give it its id. Returns why there is no place for it, `code: text`; "" where there
+        is."""
+        refused = self._take_place(connection.peer)
+        if not refused:
+            self.connections.add(connection)
+            self.counts["accepted"] += 1
+            connection.id = self._services.connections.add(connection)
+        return refused
+
+    def _take_place(self, peer: str) -> str:
+        refused = self._room.take(peer)
+        if refused:
+            self._endings.log(peer, refused)
+        return refused
+
+    def open_door(self, name: str) -> Listener | None:
+        """The listener of another door, or this one; None where that door is not open."""
+        if name == self.spec.name:
+            return self
+        listener = self._services.listeners.get(name)
+        return None if listener is None or listener.stopping else listener
+
+    def take_over(self, connection: Connection, before: Listener) -> bool:
+        """Count in a connection that came by another door, which counts it no more; it keeps its id. False: there is no
+        place for it here."""
+        if self._take_place(connection.peer):
             return False
+        before._count_out(connection)
         self.connections.add(connection)
         self.counts["accepted"] += 1
-        connection.id = self._services.connections.add(connection)
         return True
 
-    def _take_place(self, peer: str) -> bool:
-        refusal = self._room.take(peer)
-        if refusal:
-            self._endings.log(peer, refusal)
-        return not refusal
+    def _count_out(self, connection: Connection) -> None:
+        self.connections.remove(connection)
+        self._room.give(connection.peer)
+        if not self.connections:
+            self._drained.set()
 
     @property
     def certificate_user(self) -> str:
@@ -122,11 +149,8 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.remove(connection)
+            self._count_out(connection)
             self._services.connections.remove(connection.id)
-            self._room.give(connection.peer)
-            if not self.connections:
-                self._drained.set()
 
     def hold_until_relief(self, connection: Connection) -> None:
         """The kernel has more pending than is good: do not read this peer until it says otherwise."""
@@ -162,7 +186,7 @@ class Listener:
 
     def begin_handshake(self, peer: str) -> bool:  # decision 97
         """See `tls_transport.Doorstep`."""
-        return self._take_place(peer)
+        return not self._take_place(peer)
 
     def end_handshake(self, peer: str, reason: str) -> None:
         """A TLS handshake is over: its place is free again, or is taken by the connection that is admitted next."""

@@ -1,7 +1,6 @@
 """What the calls about users and rights share: who may make them, and waiting for a change of the accounts."""
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.declaring import Need
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.schemas import TEXT, Named, Schema, list_of, object_of, one_of
 
 if TYPE_CHECKING:
@@ -83,18 +83,14 @@ async def changed_if(door: Door, call: Call, shown: Callable[[], Mapping[str, An
 
 
 async def _changed(door: Door, change: Callable[[Callable[[Any], None]], None]) -> Any:
-    future: asyncio.Future[Any] = door.loop.create_future()
-
-    def on_done(result: Any) -> None:
-        if not future.done():
-            future.set_result(result)
-
-    change(on_done)
+    reply: Reply[Any] = Reply()
+    change(reply.set_result)
+    timer = door.loop.call_later(door.config.request_deadline_s, reply.set_exception, Refusal(
+        "outcome_unknown", "the database of users and rights has not answered in time"))
     try:
-        async with asyncio.timeout(door.config.request_deadline_s):
-            result = await future
-    except TimeoutError:
-        raise Refusal("outcome_unknown", "the database of users and rights has not answered in time") from None
+        result = await reply
+    finally:
+        timer.cancel()
     if isinstance(result, AccountError):
         raise result
     return result

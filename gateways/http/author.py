@@ -1,17 +1,15 @@
 """Who asks, for the audit topic."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.http.door import NAME
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
-    from gatehouse.gateways.http.server import DoorProtocol
+    from gatehouse.gateways.http.request import HttpRequest
 
 
-def author(request: web.Request, name: str) -> Author:
+def author(request: HttpRequest, name: str) -> Author:
     """This user, by this request's connection."""
-    return Author(name, NAME, cast("DoorProtocol", request.protocol).peer)
+    return Author(name, NAME, request.session.peer)

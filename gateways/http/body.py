@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
-
-from aiohttp import StreamReader, web
-from aiohttp.http_writer import HttpVersion11
+from functools import partial
+from typing import TYPE_CHECKING
 
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.encoding import decode
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
 
-CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+if TYPE_CHECKING:
+    from gatehouse.gateways.http.request import HttpRequest
 
 
 class Bodies:
@@ -21,63 +21,64 @@ class Bodies:
         self._config = config
         self.buffered_bytes = 0      # of bodies that are not whole yet
 
-    async def read(self, request: web.Request) -> bytes:
+    async def read(self, request: HttpRequest) -> bytes:
         """The request's body as sent (no content coding is undone).
 
         Refuses `body_too_large` before reading where the length is known, `body_too_slow`, `busy`, `malformed_request`.
         """
-        content = request.content
-        if content.is_eof():         # it came with the header: the common case, and no await
-            body = content.read_nowait()
-            if len(body) > self._config.max_body_bytes:
+        limit = self._config.max_body_bytes
+        if request.complete:         # it came with the head: the common case, and no wait
+            if request.received_bytes > limit:
                 raise self._too_large()
-            return body
-        declared = request.content_length
-        if declared is not None and declared > self._config.max_body_bytes:
+            return request.take_body()
+        if request.length > limit:
             raise self._too_large()
-        await self._answer_expectation(request)
+        _answer_expectation(request)
+        await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self._config.body_timeout_s):
-                return await self._collect(content)
+                await self._collect(request)
         except TimeoutError:
             raise Refusal("body_too_slow", f"the body did not arrive within {self._config.body_timeout_s:g} s",
                           headers={"Connection": "close"}) from None
-        except web.RequestPayloadError as error:
-            raise Refusal("malformed_request", f"the body cannot be read: {error}") from None
+        return request.take_body()
 
-    async def read_document(self, request: web.Request) -> bytes:
+    async def read_document(self, request: HttpRequest) -> bytes:
         """The body of a request that is a document, its content coding undone. Refuses what `read` and
         `encoding.decode` refuse."""
-        return decode(await self.read(request), request.headers.get("Content-Encoding", ""),
+        return decode(await self.read(request), request.headers.get("content-encoding", ""),
                       self._config.max_body_bytes)
 
-    async def _collect(self, content: StreamReader) -> bytes:
+    async def _collect(self, request: HttpRequest) -> None:
         held = 0
-        parts: list[bytes] = []
         try:
-            while chunk := await content.readany():
-                parts.append(chunk)
-                held += len(chunk)
-                self.buffered_bytes += len(chunk)
+            while True:
+                self.buffered_bytes += request.received_bytes - held
+                held = request.received_bytes
                 if held > self._config.max_body_bytes:
                     raise self._too_large()
                 if self.buffered_bytes > self._config.max_buffered_bytes:
                     raise Refusal("busy", "too many bodies are being received", headers={"Retry-After": "1"})
-            return b"".join(parts)
+                if request.fault is not None:
+                    raise request.fault
+                if request.complete:
+                    return
+                more: Reply[None] = Reply()
+                request.when_more(partial(more.set_result, None))
+                await more
         finally:
             self.buffered_bytes -= held
-
-    @staticmethod
-    async def _answer_expectation(request: web.Request) -> None:
-        """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
-        expect = request.headers.get("Expect")
-        if expect is None or request.version < HttpVersion11:
-            return
-        if expect.lower() != "100-continue":
-            raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
-        await request.writer.write(CONTINUE)
-        request.writer.output_size = 0    # the final answer has not begun
 
     def _too_large(self) -> Refusal:
         limit = self._config.max_body_bytes
         return Refusal("body_too_large", f"a body has at most {limit} bytes", max_body_bytes=limit)
+
+
+def _answer_expectation(request: HttpRequest) -> None:
+    """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
+    expect = request.headers.get("expect")
+    if expect is None or request.http_10:
+        return
+    if expect.lower() != "100-continue":
+        raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
+    request.session.ask_for_body()

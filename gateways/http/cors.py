@@ -7,19 +7,21 @@ machine, since a simple POST needs no permission beforehand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-
-from gatehouse.gateways.http.answers import add_vary
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Response, add_vary
 
 EXPOSED: Final = ("Allow", "Content-Range", "Date", "ETag", "Location", "Preference-Applied", "Retry-After", "Server",
                   "WWW-Authenticate", "X-Cursor", "X-High-Watermark", "X-Log-Start-Offset", "X-Lost", "X-Next-Offset",
                   "X-Skipped")
 
 OTHER_SITES: Final = ("cross-site", "same-site")
+
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.http.stream import Stream
 
 
 class Cors:
@@ -38,41 +40,41 @@ class Cors:
             return
         raise Refusal("origin_not_allowed", f"pages of {origin[:200]!r} may not use this hub; see cors_origins")
 
-    def check_site(self, site: str, request: web.Request) -> None:
+    def check_site(self, site: str, method: str, headers: Mapping[str, str]) -> None:
         """Refuses a request where the browser names no origin, but says that another site's page asks (`Sec-Fetch-Site`
         of Fetch Metadata). A link that was clicked is let through; images, scripts and frames are not, since some calls
         that only read have effects, too."""
-        headers = request.headers
         if site not in OTHER_SITES or self._any:
             return
-        if request.method in ("GET", "HEAD") and headers.get("Sec-Fetch-Mode") == "navigate" \
-                and headers.get("Sec-Fetch-Dest", "document") == "document":
+        if method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" \
+                and headers.get("sec-fetch-dest", "document") == "document":
             return
         raise Refusal("origin_not_allowed", "pages of other sites may not use this hub; see cors_origins")
 
     def check_act(self, headers: Mapping[str, str]) -> None:
         """Refuses a link of another site to a call that does something."""
-        if headers.get("Sec-Fetch-Site") in OTHER_SITES and not self._any:
+        if headers.get("sec-fetch-site") in OTHER_SITES and not self._any:
             raise Refusal("origin_not_allowed", "this call does something: no link of another site may begin it")
 
-    def add_headers(self, response: web.StreamResponse, origin: str) -> None:
+    def add_headers(self, answer: Response | Stream, origin: str) -> None:
         """Let the page read the answer."""
-        add_vary(response, "Origin")
+        add_vary(answer, "Origin")
         if self._allows(origin):
-            response.headers["Access-Control-Allow-Origin"] = "*" if self._any else origin
-            response.headers["Access-Control-Expose-Headers"] = self._exposed
+            allowed = {"Access-Control-Allow-Origin": "*" if self._any else origin,
+                       "Access-Control-Expose-Headers": self._exposed}
             if self._credentials:
-                response.headers["Access-Control-Allow-Credentials"] = "true"
+                allowed["Access-Control-Allow-Credentials"] = "true"
+            answer.headers = {**answer.headers, **allowed}
 
     @staticmethod
-    def is_preflight(request: web.Request) -> bool:
-        """Whether this OPTIONS request asks for permission."""
-        return "Origin" in request.headers and "Access-Control-Request-Method" in request.headers
+    def is_preflight(headers: Mapping[str, str]) -> bool:
+        """Whether an OPTIONS request with these fields asks for permission."""
+        return "origin" in headers and "access-control-request-method" in headers
 
-    def preflight(self, methods: str, request: web.Request) -> web.Response:
+    def preflight(self, methods: str, headers: Mapping[str, str]) -> Response:
         """The permission for a path with these methods."""
-        asked = request.headers.get("Access-Control-Request-Headers", "")
-        return web.Response(status=204, headers={
+        asked = headers.get("access-control-request-headers", "")
+        return Response(status=204, headers={
             "Access-Control-Allow-Methods": methods, "Access-Control-Allow-Headers": asked,
             "Access-Control-Max-Age": str(self._max_age_s), "Vary": "Access-Control-Request-Headers"})
 

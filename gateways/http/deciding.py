@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.checks import describe_decided, require_seen
 from gatehouse.gateways.http.door import NAME
-from gatehouse.gateways.http.halves import read_id
 from gatehouse.transactions.coordinator import Decision, State
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.direct import DirectExchange
     from gatehouse.gateways.http.door import Door
     from gatehouse.kernel.halves.halves import Acks, Offsets
     from gatehouse.kernel.message import Owner, Stored
@@ -24,18 +22,6 @@ async def decide(door: Door, principal: Principal, transaction_id: int, decision
     """Carry out a decision; what its maker is told. Raises what `Transactions.decide` and `require` refuse."""
     deciding = HttpDeciding(door, principal, transaction_id, decision, require)
     return deciding.finish(await door.stored(partial(deciding.submit, acks, offsets)))
-
-
-def decide_directly(decision: Decision, door: Door, exchange: DirectExchange) -> bool:
-    """The short form of a decision that says nothing more."""
-    transaction_id = read_id(exchange.captures[0])
-    if exchange.body or exchange.raw_query or transaction_id is None:
-        return False
-    deciding = HttpDeciding(door, exchange.principal, transaction_id, decision)
-    exchange.status = 200
-    exchange.finish = deciding.finish
-    deciding.submit((), None, door.receipts, exchange)
-    return True
 
 
 class HttpDeciding:

@@ -2,7 +2,7 @@
 
     @declare("topics", query=(MAX, AFTER), needs=(Need(Operation.CONSUME, "topic"),),
              answers=(Answer(200, "A page of topics.", TOPICS),), problems=("invalid_cursor",))
-    async def list_topics(door: Door, call: Call) -> web.StreamResponse:
+    async def list_topics(door: Door, call: Call) -> Answered:
         '''List topics.
 
         Those that the user may read, by name.
@@ -20,16 +20,14 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from aiohttp import web
-
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.schemas import BINARY
 from gatehouse.gateways.http.target import decode_query
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.decision import Operation
-    from gatehouse.gateways.http.direct import Direct
     from gatehouse.gateways.http.door import Call, Door
 
 JSON: Final = "application/json"
@@ -78,23 +76,20 @@ class Answer(NamedTuple):
     example: Any = None
 
 
-Action = Callable[["Door", "Call"], Awaitable[web.StreamResponse]]
+Action = Callable[["Door", "Call"], Awaitable[Answered]]
 
 
 class Declared:
     """A handler, `run`, and what it says about itself."""
 
-    __slots__ = ("run", "direct", "tag", "query", "headers", "path", "bodies", "answers", "problems", "needs", "public",
-                 "audited", "acts", "known", "required", "media")
+    __slots__ = ("run", "tag", "query", "headers", "path", "bodies", "answers", "problems", "needs", "public",
+                 "audited", "acts", "pipelined", "known", "required", "media")
 
     def __init__(self, run: Action, tag: str, *, query: tuple[Parameter, ...], headers: tuple[Parameter, ...],
                  path: tuple[Parameter, ...], bodies: tuple[Body, ...], answers: tuple[Answer, ...],
                  problems: tuple[str, ...], needs: tuple[Need, ...], writes: bool, public: bool, audited: str,
-                 acts: bool) -> None:
+                 acts: bool, pipelined: bool) -> None:
         self.run = run
-        self.direct: Direct | None = None
-        """The short form of the same call (`direct.py`), where there is one."""
-
         self.tag = tag
         self.query = query
         self.headers = headers
@@ -105,6 +100,7 @@ class Declared:
         self.public = public
         self.audited = audited
         self.acts = acts
+        self.pipelined = pipelined
         self.known = frozenset(parameter.name for parameter in query)
         self.media = frozenset(answer.media for answer in answers if answer.schema is not None)
         self.required = tuple(parameter.name for parameter in query if parameter.required)
@@ -112,11 +108,6 @@ class Declared:
                                   + (OF_A_BODY if bodies else ())
                                   + (OF_A_JSON_BODY if any(body.media == JSON for body in bodies) else ())
                                   + (OF_A_WRITE if writes else ()))
-
-    def directly(self, begin: Direct) -> Direct:
-        """Stands above the short form of the call."""
-        self.direct = begin
-        return begin
 
     def read_query(self, raw: str) -> dict[str, str]:
         """Query parameters by name. Refuses what is not declared, and where one is missing that must be there."""
@@ -147,15 +138,17 @@ class Declared:
 def declare(tag: str, *, answers: tuple[Answer, ...], query: tuple[Parameter, ...] = (),  # decision 74
             headers: tuple[Parameter, ...] = (), path: tuple[Parameter, ...] = (), bodies: tuple[Body, ...] = (),
             problems: tuple[str, ...] = (), needs: tuple[Need, ...] = (), writes: bool = False, public: bool = False,
-            audited: str = "", acts: bool = False) -> Callable[[Action], Declared]:
+            audited: str = "", acts: bool = False, pipelined: bool = False) -> Callable[[Action], Declared]:
     """Say what the handler below is.
 
     `path` explains captures that are not in `openapi.CAPTURES`, `headers` are request headers, `writes` tells that
     the answer waits until something is durable, `public` that nobody is asked who he is, `audited` is the action that
     the audit topic is told of when it succeeds, `acts` that it is a GET with effects, which no link of another site may
-    begin. With no `needs` any user may.
+    begin. `pipelined` is a write that does nothing more once it is durable but say so: on one connection the next may
+    begin while it waits for that. With no `needs` any user may.
     """
     def declared(run: Action) -> Declared:
         return Declared(run, tag, query=query, headers=headers, path=path, bodies=bodies, answers=answers,
-                        problems=problems, needs=needs, writes=writes, public=public, audited=audited, acts=acts)
+                        problems=problems, needs=needs, writes=writes, public=public, audited=audited, acts=acts,
+                        pipelined=pipelined)
     return declared

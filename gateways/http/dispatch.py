@@ -2,16 +2,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
-
-from aiohttp import HttpVersion10, HttpVersion11, web
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.accepting import accepts
-from gatehouse.gateways.http.answers import SERVER, Created, add_vary
 from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Declared
-from gatehouse.gateways.http.direct import DirectCalls
+from gatehouse.gateways.http.calls import Running
 from gatehouse.gateways.http.door import NAME, Call, Door
 from gatehouse.gateways.http.encoding import COMPRESSED_TYPES, TAGGED, choose, encode, matches, tag_of
 from gatehouse.gateways.http.errors import answer_to
@@ -19,13 +15,17 @@ from gatehouse.gateways.http.hosts import authority_of, is_host
 from gatehouse.gateways.http.openapi import routes_of
 from gatehouse.gateways.http.preconditions import MATCHED, strong_tag
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Heads, HttpRequest
+from gatehouse.gateways.http.response import Answered, Response, add_vary
 from gatehouse.gateways.http.routes import build_not_built_table, build_table
-from gatehouse.gateways.http.routes.publish import PUBLISH_PREFIX, publish
-from gatehouse.gateways.http.server import speak_our_version
 from gatehouse.gateways.http.target import split_target
+from gatehouse.gateways.http.websocket.handshake import WEBSOCKET, lead_to
 
-Mounted = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import WebSocketRoute
+    from gatehouse.gateways.http.declaring import Declared
+    from gatehouse.gateways.http.routing import Endpoint
+    from gatehouse.gateways.http.session import HttpExchange
 
 CONDITIONAL: Final = TAGGED | MATCHED
 """Paths whose answers have a tag."""
@@ -33,158 +33,193 @@ CONDITIONAL: Final = TAGGED | MATCHED
 COMPRESSED_HERE_BYTES: Final = 65_536
 """A larger body is compressed on another thread: this much takes a millisecond."""
 
+TARGETS_MAX: Final = 1024
+"""Targets whose routes are remembered. Those with an id come once: all are forgotten together."""
+
+READING: Final = frozenset(("GET", "HEAD"))
+
+
 class Dispatcher:
-    """The server's one request handler; `counts` are the door's."""
+    """What the sessions of the door share."""
 
-    def __init__(self, door: Door, counts: Counter[str]) -> None:
-        self._door = door
-        self._counts = counts
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.heads = Heads()
+        self.idle_ms = round(door.config.idle_timeout_s * 1000)
+        self._wall_ms = door.services.wall_ms
         self._built = build_table()
-        self.direct = DirectCalls(door, self._built, self.refuse)
         self._not_built = build_not_built_table()
-        door.routes = routes_of(self._built.endpoints)
+        self._places: dict[bytes, Place] = {}
         self._cors = door.cors
-        self.mounted: Mounted | None = None
-        """Answers what the table does not know: the routes of other doors."""
+        self._led: dict[str, tuple[str, WebSocketRoute]] = {
+            route.path: (spec.name, route) for spec in door.services.specs for route in spec.websockets}
+        door.routes = routes_of(self._built.endpoints)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    @property
+    def counts(self) -> Counter[str]:
+        """What happened to the door's connections."""
+        return self.door.services.listeners[NAME].counts
+
+    def date(self) -> bytes:
+        """For the header of an answer."""
+        return self.door.date.at(self._wall_ms())
+
+    def begin(self, exchange: HttpExchange, request: HttpRequest) -> None:
+        """Begin the call that a request asks for."""
+        self.find(request)
+        declared = request.declared
+        Running(self.door.loop, self.counts, exchange, self.answer(request),
+                declared is not None and declared.pipelined).go_on()
+
+    def soon(self, call_back: Callable[[], None]) -> None:
+        """Call this in the loop's next turn."""
+        self.door.loop.call_soon(call_back)
+
+    def find(self, request: HttpRequest) -> None:
+        """Put into the request what its target says."""
+        target = request.target
+        place = self._places.get(target)
+        if place is None:
+            if len(self._places) >= TARGETS_MAX:
+                self._places.clear()
+            place = self._places[target] = self._find(target)
+        request.path, request.raw_query, request.endpoint, request.captures = place
+        endpoint = request.endpoint
+        request.declared = None if endpoint is None else endpoint.handler(request.method)
+
+    def _find(self, target: bytes) -> Place:
+        path, raw_query = split_target(target.decode("utf-8", "surrogateescape"))
+        match = self._built.find(path) or self._not_built.find(path)
+        return (path, raw_query, None, ()) if match is None else (path, raw_query, *match)
+
+    def is_pipelined(self, request: HttpRequest) -> bool:
+        """See `Declared.pipelined`."""
+        if request.fault is not None:
+            return False
+        self.find(request)
+        return request.declared is not None and request.declared.pipelined
+
+    async def answer(self, request: HttpRequest) -> Answered:
         """Answer one request."""
-        headers = request.headers
-        origin = headers.get("Origin")
+        head = request.head
+        answered: Answered
         try:
-            self._check_browser(request, headers, origin)
-            response = await self._dispatch(request)
+            if request.fault is not None:
+                raise request.fault
+            self._check_browser(request)
+            answered = await self._call(request)
         except ConnectionError:
             raise                # the client has gone: there is nobody to answer
         except Exception as error:
-            response = self.refuse(error, f"{request.method} {request.path}", request.headers.get("Authorization"))
-            if "Expect" in request.headers and not request.content.is_eof():
-                response.force_close()       # RFC 9110, 10.1.1: what comes next may be the body or a request
-        if type(response) is not Created:
-            response.headers["Server"] = SERVER
-            if isinstance(response, web.Response) and "Accept-Encoding" in request.headers:
-                await self._compress(request, response)
-        if origin is not None:
-            self._cors.add_headers(response, origin)
-        return response
+            if request.streams:
+                raise            # a part of the answer has been sent
+            answered = self._refuse(request, error)
+        if head.unusual and isinstance(answered, Response):
+            if "accept-encoding" in head.fields:
+                await self._compress(request, answered)
+            if "origin" in head.fields:
+                self._cors.add_headers(answered, head.fields["origin"])
+        return answered
 
-    def refuse(self, error: Exception, asked: str, authorization: str | None = None) -> web.Response:
-        """The answer to a request (`METHOD PATH`) that ended so; it is counted."""
-        self._count(error)
-        return answer_to(error, asked, authorization, self._door.services.hub_name)
+    def _refuse(self, request: HttpRequest, error: Exception) -> Response:
+        """The answer to a request that ended so; it is counted."""
+        code = getattr(error, "code", None)
+        if code is None:
+            self.counts["faults"] += 1
+        else:
+            self.door.admission.trace.on_event(NAME, code)
+        asked = f"{request.method} {request.path}"
+        answer = answer_to(error, asked, request.head.authorization, self.door.services.hub_name)
+        if "expect" in request.head.fields and not request.complete:
+            answer.closes = True         # RFC 9110, 10.1.1: what comes next may be the body or a request
+        return answer
 
-    def _check_browser(self, request: web.Request, headers: Mapping[str, str], origin: str | None) -> None:
+    def _check_browser(self, request: HttpRequest) -> None:
         """Refuses what a page of somebody else makes its reader's browser ask for."""
-        host = headers.get("Host")
-        door = self._door
+        head, door = request.head, self.door
+        host, anonymous = head.host, door.admission.allow_anonymous
         if host and not is_host(host):
             raise Refusal("malformed_request", "Host is no name and port", headers={"Connection": "close"})
-        door.hosts.check(host, door.admission.allow_anonymous)
-        if not request.raw_path.startswith("/"):
-            door.hosts.check(authority_of(request.raw_path), door.admission.allow_anonymous)
-        if origin is not None:
-            self._cors.check(origin, host or "")
-        elif "Sec-Fetch-Site" in headers:
-            self._cors.check_site(headers["Sec-Fetch-Site"], request)
+        door.hosts.check(host, anonymous)
+        if not request.target.startswith(b"/"):
+            authority = authority_of(request.target.decode("utf-8", "surrogateescape"))
+            if authority is None and request.method != "OPTIONS":
+                raise Refusal("malformed_request", "a target is a path (RFC 9112, 3.2)",
+                              headers={"Connection": "close"})
+            door.hosts.check(authority, anonymous)
+        if head.unusual:
+            fields = head.fields
+            if "origin" in fields:
+                self._cors.check(fields["origin"], host or "")
+            elif "sec-fetch-site" in fields:
+                self._cors.check_site(fields["sec-fetch-site"], request.method, fields)
 
-    async def _compress(self, request: web.Request, response: web.Response) -> None:
+    async def _compress(self, request: HttpRequest, response: Response) -> None:
         """Large text for who asks for it, a large one on another thread."""
         body = response.body
-        if not isinstance(body, bytes) or len(body) < self._door.config.compress_above_bytes \
-                or "Content-Encoding" in response.headers or "Content-Range" in response.headers \
-                or request.method == "HEAD" or COMPRESSED_TYPES.match(response.content_type) is None:
+        if len(body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
+                or "Content-Range" in response.headers or request.method == "HEAD" \
+                or COMPRESSED_TYPES.match(response.content_type) is None:
             return
         add_vary(response, "Accept-Encoding")
-        coding = choose(request.headers["Accept-Encoding"])
+        coding = choose(request.headers["accept-encoding"])
         if coding is None:
             return
         if len(body) > COMPRESSED_HERE_BYTES:
-            response.body = await self._door.loop.run_in_executor(None, encode, body, coding)
+            response.body = await self.door.loop.run_in_executor(None, encode, body, coding)
         else:
             response.body = encode(body, coding)
-        response.headers["Content-Encoding"] = coding
+        response.set("Content-Encoding", coding)
         tag = response.headers.get("ETag", "W/")
         if not tag.startswith("W/"):
-            response.headers["ETag"] = f"W/{tag}"            # other bytes, the same words
+            response.set("ETag", f"W/{tag}")                 # other bytes, the same words
 
-    @staticmethod
-    def _conditional(request: web.Request, response: web.StreamResponse, matched: bool) -> web.StreamResponse:
-        """The answer with its tag, or 304 to who has it."""
-        if not isinstance(response, web.Response) or not isinstance(response.body, bytes) or response.status != 200:
-            return response
-        tag = response.headers.get("ETag") or strong_tag(response.body) if matched else tag_of(response.body)
-        if matches(request.headers.get("If-None-Match", ""), tag):
-            return web.Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
-        response.headers.update({"ETag": tag, "Cache-Control": "no-cache"})
+    async def _call(self, request: HttpRequest) -> Answered:
+        head, endpoint, handler = request.head, request.endpoint, request.declared
+        if self._led and request.path in self._led and (head.upgrade == WEBSOCKET or endpoint is None):
+            return lead_to(request, *self._led[request.path])
+        if endpoint is None:
+            raise Refusal("not_found", f"there is no {request.path[:200]}")
+        if handler is None:
+            if request.method == "OPTIONS" and self._cors.is_preflight(request.headers):
+                return self._cors.preflight(endpoint.allow(), request.headers)
+            raise Refusal("method_not_allowed", f"{endpoint.pattern} has no {request.method[:32]}",
+                          headers={"Allow": endpoint.allow()})
+        if head.unusual:
+            self._check_unusual(request, endpoint, handler)
+        if head.accept is not None and handler.media and not accepts(head.accept, handler.media):
+            # Nothing is done for who does not take what it is answered with.
+            raise Refusal("not_acceptable", f"this is answered as {', '.join(sorted(handler.media))}")
+        answered = await handler.run(self.door, Call(request, request.captures, request.raw_query, handler))
+        if handler.audited and isinstance(answered, Response) and answered.status < 400:
+            who = author(request, request.session.user)
+            self.door.admission.audit(who, handler.audited, {"call": f"{request.method} {request.path}"})
+        if request.method in READING and endpoint.pattern in CONDITIONAL and isinstance(answered, Response):
+            return _conditional(request.headers, answered, endpoint.pattern in MATCHED)
+        return answered
+
+    def _check_unusual(self, request: HttpRequest, endpoint: Endpoint[Declared], handler: Declared) -> None:
+        fields = request.headers
+        coding = fields.get("transfer-encoding")
+        if coding is not None and coding.strip().lower() != "chunked":
+            # What is coded besides would be stored as it is, which nobody who sent it means.
+            raise Refusal("not_built", "of transfer codings 'chunked' alone is known here")
+        if "if-match" in fields and request.method not in READING and endpoint.pattern not in MATCHED:
+            raise Refusal("not_built", "If-Match is for users, rules, topics, groups and webhooks; nothing changed")
+        if handler.acts and "sec-fetch-site" in fields:
+            self._cors.check_act(fields)
+
+
+Place = tuple[str, str, "Endpoint[Declared] | None", tuple[str, ...]]
+"""What a target says: raw path, raw query, the calls of the path, the path's raw captures."""
+
+
+def _conditional(fields: Mapping[str, str], response: Response, matched: bool) -> Response:
+    """The answer with its tag, or 304 to who has it."""
+    if response.status != 200:
         return response
-
-    def _count(self, error: Exception) -> None:
-        """A refusal under its code, the library's under its status, anything else as a fault of ours."""
-        code = getattr(error, "code", None)
-        if code is None and isinstance(error, web.HTTPException):
-            code = f"status_{error.status}"
-        if code is None:
-            self._counts["faults"] += 1
-        else:
-            self._door.admission.trace.on_event(NAME, code)
-
-    async def _dispatch(self, request: web.Request) -> web.StreamResponse:
-        if request.version is not HttpVersion11 or "Transfer-Encoding" in request.headers:
-            _check_framing(request)
-        path, raw_query = split_target(request.raw_path)
-        if path.startswith(PUBLISH_PREFIX) and request.method == "POST" and "If-Match" not in request.headers:
-            # The hot call: not looked for in the table.
-            _check_accept(request, publish)
-            return await publish.run(self._door, Call(request, (path[len(PUBLISH_PREFIX):],), raw_query, publish))
-        match = self._built.find(path)
-        if match is None and self.mounted is not None:
-            try:
-                return await self.mounted(request)
-            except web.HTTPNotFound:
-                pass         # not one of theirs either
-        match = match or self._not_built.find(path)
-        if match is None:
-            raise Refusal("not_found", f"there is no {path[:200]}")
-        endpoint, captures = match
-        handler = endpoint.handler(request.method)
-        if handler is not None:
-            if "If-Match" in request.headers and request.method not in ("GET", "HEAD") \
-                    and endpoint.pattern not in MATCHED:
-                raise Refusal("not_built", "If-Match is for users, rules, topics, groups and webhooks; nothing changed")
-            _check_accept(request, handler)
-            if handler.acts and "Sec-Fetch-Site" in request.headers:
-                self._cors.check_act(request.headers)
-            response = await handler.run(self._door, Call(request, captures, raw_query, handler))
-            if handler.audited and response.status < 400:
-                who = author(request, getattr(request.protocol, "user", ""))
-                self._door.admission.audit(who, handler.audited, {"call": f"{request.method} {path}"})
-            if request.method not in ("GET", "HEAD") or endpoint.pattern not in CONDITIONAL:
-                return response
-            return self._conditional(request, response, endpoint.pattern in MATCHED)
-        if request.method == "OPTIONS" and self._cors.is_preflight(request):
-            return self._cors.preflight(endpoint.allow(), request)
-        raise Refusal("method_not_allowed", f"{endpoint.pattern} has no {request.method[:32]}",
-                      headers={"Allow": endpoint.allow()})
-
-
-def _check_accept(request: web.Request, declared: Declared) -> None:
-    """Nothing is done for who does not take what it is answered with."""
-    accept = request.headers.get("Accept")
-    if accept and "*/*" not in accept and declared.media and not accepts(accept, declared.media):
-        raise Refusal("not_acceptable", f"this is answered as {', '.join(sorted(declared.media))}")
-
-
-def _check_framing(request: web.Request) -> None:
-    """Refuses versions and transfer codings that are not spoken here.
-
-    RFC 9112, 6.1: chunks of a sender that knows HTTP/1.0 only may be understood otherwise by whoever passed them on:
-    nothing behind them is read. What is coded besides would be stored as it is, which nobody who sent it means.
-    """
-    if request.version not in (HttpVersion10, HttpVersion11):
-        speak_our_version(request)
-        raise Refusal("version_not_supported", "HTTP/1.1 and HTTP/1.0 are spoken here", headers={"Connection": "close"})
-    coding = request.headers.get("Transfer-Encoding")
-    if coding is not None and request.version == HttpVersion10:
-        raise Refusal("malformed_request", "HTTP/1.0 has no Transfer-Encoding", headers={"Connection": "close"})
-    if coding is not None and coding.strip().lower() != "chunked":
-        raise Refusal("not_built", "of transfer codings 'chunked' alone is known here")
+    tag = response.headers.get("ETag") or strong_tag(response.body) if matched else tag_of(response.body)
+    if matches(fields.get("if-none-match", ""), tag):
+        return Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
+    response.headers = {**response.headers, "ETag": tag, "Cache-Control": "no-cache"}
+    return response

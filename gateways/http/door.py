@@ -10,24 +10,23 @@ import socket
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import NotAuthenticated
-from gatehouse.gateways.http.answers import SERVER, DateHeader
 from gatehouse.gateways.http.body import Bodies
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
 from gatehouse.gateways.http.declaring import Declared
-from gatehouse.gateways.http.direct import KnownLogin
 from gatehouse.gateways.http.hosts import Hosts
 from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import read_authorization
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.receipts import Receipts
+from gatehouse.gateways.http.replies import Receipt, Receipts, Reply
+from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.response import DateHeader, Response
+from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.target import decode_level
 from gatehouse.gateways.http.tickets import Tickets
 from gatehouse.gateways.http.waiting import registered
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.http.fixed import Fixed
     from gatehouse.gateways.http.openapi import Route
-    from gatehouse.gateways.http.server import DoorProtocol
     from gatehouse.kernel.message import Message, Owner, Stored, When
     from gatehouse.kernel.state.topics import Topic
 
@@ -56,7 +54,7 @@ class Call:
 
     __slots__ = ("request", "captures", "raw_query", "declared")
 
-    def __init__(self, request: web.Request, captures: tuple[str, ...], raw_query: str,
+    def __init__(self, request: HttpRequest, captures: tuple[str, ...], raw_query: str,
                  declared: Declared) -> None:
         self.request = request
         self.captures = captures
@@ -70,6 +68,25 @@ class Call:
     def topic_name(self) -> str:
         """The first capture, decoded."""
         return decode_level(self.captures[0])
+
+
+class KnownLogin:
+    """Who has shown himself on a connection, and by what."""
+
+    __slots__ = ("authorization", "ends_ms", "principal", "version")
+
+    def __init__(self, authorization: str | None, principal: Principal, version: object, ends_ms: int) -> None:
+        self.authorization = authorization
+        self.principal = principal
+        self.version = version
+        """`Admission.version` at that time: with another one he has to show himself again."""
+
+        self.ends_ms = ends_ms
+        """`Admission.ends_ms` at that time; 0: never."""
+
+    def holds(self, authorization: str | None, version: object, wall_ms: int) -> bool:
+        """Whether a request that shows this is from the same."""
+        return self.version is version and self.authorization == authorization and not 0 < self.ends_ms <= wall_ms
 
 
 T = TypeVar("T")
@@ -108,43 +125,42 @@ class Door:
         self.on_stopping: set[Callable[[], None]] = set()
         """Called when the hub stops, for what waits in another way."""
 
-        self._waiters: set[asyncio.Future[Any]] = set()
+        self._waiters: set[Callable[[None], None]] = set()
         self._relief: asyncio.Future[None] | None = None
         self._slow_until_ms: dict[str, int] = {}               # by the name of who is over quota, however he came
 
     # --- who asks -------------------------------------------------------------------------------------------
 
-    async def principal(self, request: web.Request) -> Principal:
+    async def principal(self, request: HttpRequest) -> Principal:
         """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
-        protocol = cast("DoorProtocol", request.protocol)
-        authorization = request.headers.get("Authorization")
-        login = protocol.line.login
+        session = request.session
+        authorization, login = request.head.authorization, session.login
         if login is not None and login.holds(authorization, self.admission.version, self.services.wall_ms()):
-            protocol.user = login.principal.name
+            session.user = login.principal.name
             return login.principal
         version = self.admission.version
         if authorization is not None:
             credentials = read_authorization(authorization)
         else:
-            certificate = protocol.certificate
+            certificate = session.certificate
             credentials = NOTHING if certificate is None else Credentials(
-                certificate=certificate, certificate_ends_ms=protocol.certificate_ends_ms)
-        answer: asyncio.Future[Principal | NotAuthenticated] = self.loop.create_future()
-        self.admission.authenticate(NAME, protocol.peer, credentials, partial(_answer, answer),
-                                    lambda: answer.done() or protocol.gone)
-        who = answer.result() if answer.done() else await answer
+                certificate=certificate, certificate_ends_ms=session.certificate_ends_ms)
+        answer: Reply[Principal | NotAuthenticated] = Reply()
+        self.admission.authenticate(NAME, session.peer, credentials, answer.set_result,
+                                    lambda: answer.done() or session.gone)
+        who = await answer
         if isinstance(who, NotAuthenticated):
             raise who
-        protocol.user, protocol.page = who.name, page_of(request)
-        protocol.line.login = KnownLogin(authorization, who, version, self.admission.ends_ms(who))
+        session.user, session.page = who.name, page_of(request)
+        session.login = KnownLogin(authorization, who, version, self.admission.ends_ms(who))
         return who
 
-    async def stream_principal(self, request: web.Request, query: Mapping[str, str]) -> Principal:
+    async def stream_principal(self, request: HttpRequest, query: Mapping[str, str]) -> Principal:
         """Who asks for a stream, found as `principal` does; a `ticket` in the query is as good as `Authorization`.
         Raises NotAuthenticated."""
-        if "ticket" in query and "Authorization" not in request.headers:
+        if "ticket" in query and "authorization" not in request.headers:
             who = self.tickets.principal_of(query["ticket"])
-            cast("DoorProtocol", request.protocol).user = who.name
+            request.session.user = who.name
             return who
         return await self.principal(request)
 
@@ -156,11 +172,12 @@ class Door:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
-    def stream(self, request: web.Request, headers: Mapping[str, str], status: int = 200) -> web.StreamResponse:
+    def stream(self, request: HttpRequest, headers: dict[str, str], status: int = 200, length: int | None = None
+               ) -> Stream:
         """An answer that is written piece by piece, and so has its headers before the dispatcher would add some."""
-        answer = web.StreamResponse(status=status, headers={**headers, "Server": SERVER})
-        if "Origin" in request.headers:
-            self.cors.add_headers(answer, request.headers["Origin"])
+        answer = Stream(request, headers, status, length)
+        if "origin" in request.headers:
+            self.cors.add_headers(answer, request.headers["origin"])
         return answer
 
     # --- writing --------------------------------------------------------------------------------------------
@@ -185,15 +202,13 @@ class Door:
         """Append, or schedule, and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the
         deadline, or after `wait_s` where that is sooner."""
         receipts = self.receipts
-        future = receipts.open()
+        receipt = receipts.open()
         try:
-            self.submit(principal, messages, receipts, future, idempotency_key, whens)
+            self.submit(principal, messages, receipts, receipt, idempotency_key, whens)
         except BaseException:
-            receipts.drop(future)
+            receipts.drop(receipt)
             raise
-        if wait_s is not None and not (await asyncio.wait((future,), timeout=wait_s))[0]:
-            raise receipts.overdue()
-        return _succeeded(await future)
+        return await receipt if wait_s is None else await receipts.within(receipt, wait_s)
 
     def submit(self, principal: Principal, messages: list[Message], owner: Owner, token: object,
                idempotency_key: str | None, whens: list[When] | None = None) -> None:
@@ -210,15 +225,15 @@ class Door:
                              idempotency_key: str | None) -> Stored:
         """Append record batches, as (partition id, batch), and wait until they are durable. `records`: how many records
         they hold. Raises what the kernel refuses."""
-        future = self.receipts.open()
+        receipt = self.receipts.open()
         try:
-            self.kernel.append_batches(batches, self.receipts, future,
+            self.kernel.append_batches(batches, self.receipts, receipt,
                                        idempotency_key=self.scoped(principal, idempotency_key))
         except BaseException:
-            self.receipts.drop(future)
+            self.receipts.drop(receipt)
             raise
         self._charge_for(principal, records, sum([len(batch) for _, batch in batches]))
-        return _succeeded(await future)
+        return await receipt
 
     def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
                            whens: list[When] | None = None) -> None:
@@ -230,21 +245,21 @@ class Door:
             self.kernel.schedule(messages, whens, None, None, idempotency_key=key)
         self.charge(principal, messages)
 
-    async def durable(self, change: Callable[[Receipts, asyncio.Future[Stored]], T]) -> T:
+    async def durable(self, change: Callable[[Receipts, Receipt], T]) -> T:
         """Run a definition's change with an owner and a token, wait until it is durable, return its result."""
         results: list[T] = []
         await self.stored(lambda owner, token: results.append(change(owner, token)))
         return results[0]
 
-    async def stored(self, change: Callable[[Receipts, asyncio.Future[Stored]], object]) -> Stored:
+    async def stored(self, change: Callable[[Receipts, Receipt], object]) -> Stored:
         """Run a change with an owner and a token and wait for its answer. Raises the answer's error."""
-        future = self.receipts.open()
+        receipt = self.receipts.open()
         try:
-            change(self.receipts, future)
+            change(self.receipts, receipt)
         except BaseException:
-            self.receipts.drop(future)
+            self.receipts.drop(receipt)
             raise
-        return _succeeded(await future)
+        return await receipt
 
     @staticmethod
     def scoped(principal: Principal, idempotency_key: str | None) -> str | None:
@@ -277,6 +292,7 @@ class Door:
                       headers={"Retry-After": str(ceil(wait_ms / 1000))})
 
     async def _wait_for_relief(self) -> None:
+        await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self.config.request_deadline_s):
                 while self.kernel.congested:
@@ -295,10 +311,10 @@ class Door:
 
     # --- giving out -----------------------------------------------------------------------------------------
 
-    def counted(self, messages: int, answer: web.Response) -> web.Response:
+    def counted(self, messages: int, answer: Response) -> Response:
         """An answer that gives out so many messages, entered in the door's counters."""
         self.flow.messages_out += messages
-        self.flow.bytes_out += len(answer.body) if isinstance(answer.body, bytes) else 0
+        self.flow.bytes_out += len(answer.body)
         return answer
 
     # --- waiting for messages -------------------------------------------------------------------------------
@@ -308,14 +324,10 @@ class Door:
         """Returns when one of the topic's partitions reaches beyond its position, at the time-out, or when the hub
         stops. Raises NotAuthenticated or Denied where the principal may read it no longer.
 
-        `positions` maps partition ids to next offsets. A waiting call costs a watch, a future and a timer.
+        `positions` maps partition ids to next offsets. A waiting call costs a watch and a timer.
         """
-        future: asyncio.Future[None] = self.loop.create_future()
-
-        def wake() -> None:
-            if not future.done():
-                future.set_result(None)
-
+        reply: Reply[None] = Reply()
+        wake = partial(reply.set_result, None)
         kernel = self.kernel
         watch = kernel.watch(positions.keys(), wake)
         timer = self.loop.call_later(timeout_s, wake)
@@ -323,39 +335,34 @@ class Door:
         try:
             if all(kernel.bounds(partition)[1] <= at for partition, at in positions.items()):
                 with registered(self.admission, NAME, principal, wake, may_read) as guest:
-                    await self.unless_stopping(future)
+                    await self.unless_stopping(reply)
                 guest.check()
         finally:
             timer.cancel()
             watch.cancel()
 
-    async def unless_stopping(self, future: asyncio.Future[T]) -> T | None:
-        """What a future ends in; None where the hub stops first, which cancels it."""
+    async def unless_stopping(self, reply: Reply[T | None]) -> T | None:
+        """The answer; None where the hub stops first."""
         if self.stopping:
-            future.cancel()
-            return None
-        self._waiters.add(future)
+            reply.set_result(None)
+        self._waiters.add(reply.set_result)
         try:
-            return await future
-        except asyncio.CancelledError:
-            if self.stopping and future.cancelled():
-                return None
-            raise
+            return await reply
         finally:
-            self._waiters.discard(future)
+            self._waiters.discard(reply.set_result)
 
     def begin_stopping(self) -> None:
         """Send every long poll home with what it has."""
         self.stopping = True
-        for future in self._waiters:
-            future.cancel()
+        for send_home in list(self._waiters):
+            send_home(None)
         for end in list(self.on_stopping):
             end()
 
 
-def page_of(request: web.Request) -> str:
+def page_of(request: HttpRequest) -> str:
     """What a page of the console calls itself: its connections are told from others by it, and nothing else."""
-    said = request.headers.get("X-Console", "")
+    said = request.headers.get("x-console", "")
     return said if _PAGE.fullmatch(said) else ""
 
 
@@ -363,15 +370,3 @@ def own_names() -> tuple[str, ...]:
     """What this machine calls itself, without asking anybody."""
     name = socket.gethostname()
     return name, name.partition(".")[0]
-
-
-def _succeeded(stored: Stored) -> Stored:
-    """The answer, or its error. One error may answer a whole flush: it does not collect everybody's traceback."""
-    if stored.error is not None:
-        raise stored.error.with_traceback(None)
-    return stored
-
-
-def _answer(answer: asyncio.Future[Principal | NotAuthenticated], who: Principal | NotAuthenticated) -> None:
-    if not answer.done():             # a client that has gone meanwhile has cancelled it
-        answer.set_result(who)

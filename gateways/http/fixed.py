@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
-
 from gatehouse.gateways.http.encoding import matches, tag_of
+from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.response import Response
 
 REVALIDATE: Final = "no-cache"
 """A browser may keep it and asks each time whether it still holds (RFC 9111, 5.2.2.4): after an upgrade it does not."""
@@ -34,8 +34,8 @@ class Fixed:
         self._headers = {"ETag": self._tag, "Cache-Control": REVALIDATE, **(headers or {})}
         self._content_type = content_type
 
-    def answer(self, request: web.Request) -> web.Response:
+    def answer(self, request: HttpRequest) -> Response:
         """The bytes, or 304 to who has them."""
-        if matches(request.headers.get("If-None-Match", ""), self._tag):
-            return web.Response(status=304, headers=self._headers)
-        return web.Response(body=self._body, headers={**self._headers, "Content-Type": self._content_type})
+        if matches(request.headers.get("if-none-match", ""), self._tag):
+            return Response(status=304, headers=self._headers)
+        return Response(self._body, headers=self._headers, content_type=self._content_type)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from gatehouse.gateways.http.problems import Refusal
@@ -58,6 +59,7 @@ class Hosts:  # decision 101
                 or name.endswith("." + LOCALHOST) or _is_ip_address(name))               # RFC 6761, 6.3
 
 
+@lru_cache(SEEN_MAX)
 def is_host(text: str) -> bool:
     """Whether it can be a `Host` at all; what cannot is no request (RFC 9112, 3.2)."""
     return HOST.fullmatch(text) is not None

@@ -32,7 +32,7 @@ def strong_tag(*parts: bytes) -> str:  # decision 75
 
 def check_conditions(headers: Mapping[str, str], definition: Mapping[str, Any] | None) -> None:
     """Refuses `precondition_failed`. `definition` is what is there now; None: nothing."""
-    wanted, unwanted = headers.get("If-Match"), headers.get("If-None-Match")
+    wanted, unwanted = headers.get("if-match"), headers.get("if-none-match")
     if wanted is None and unwanted is None:
         return
     tag = None if definition is None else strong_tag(orjson.dumps(definition))

@@ -26,6 +26,7 @@ from gatehouse.gateways.websocket.codec import (
 )
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.connections.settings import Framing
     from gatehouse.gateways.contract import Link, Listen, Session
 
 
@@ -51,7 +52,7 @@ class WebSocketSession:  # decision 98
                 continue
             self._hand_over(payload)
             payload = []
-            if not self._framed.closed:
+            if isinstance(frame, Control) and not self._framed.closed:
                 self._handle_control(frame)
         self._hand_over(payload)
 
@@ -116,6 +117,10 @@ class _FramedLink:
 
     def write_many(self, parts: list[bytes]) -> None:
         self._link.write_many([encode_head(BINARY, sum([len(part) for part in parts])), *parts])
+
+    def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:
+        """Nobody goes on from a WebSocket to something else."""
+        return False
 
     def close(self, reason: str = "") -> None:
         """The door's session ends: a close frame says whether all is well, then the connection is closed."""

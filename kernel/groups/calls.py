@@ -13,11 +13,9 @@ from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownReceipt
-from gatehouse.kernel.groups.dead_lettering import Route
-from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
+from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.members import HoldLimit, Member
-from gatehouse.kernel.groups.redriving import Gaps, Redriving
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.index.watermarks import Watermarks
@@ -182,7 +180,7 @@ class Groups:
     def find(self, tenant: str, name: str, partition_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:
         """The group and handle that a decoded receipt handle means; None where there is no such cursor any more."""
-        for group, prefetcher in self._leasing.cursors.reading(partition_id):
+        for group, prefetcher in self._leasing.cursors.readers.get(partition_id, ()):
             if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
                     and prefetcher.cursor.epoch == epoch:
                 return group, (prefetcher.cursor, offset, attempt)

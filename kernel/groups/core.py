@@ -145,7 +145,7 @@ class Core:
         self._loop = loop
         self._woken: dict[LeasedGroup, None] = {}
         self._chances = 0
-        self._lazy: dict[Cursor, None] = {}
+        self.lazy: dict[Cursor, None] = {}               # cursors that the next frame takes along
         self._lazy_armed = False
         self._stopped = False
 
@@ -179,7 +179,7 @@ class Core:
 
     def touch_lazily(self, cursor: Cursor) -> None:  # decision 23
         """The cursor has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
-        self._lazy[cursor] = None
+        self.lazy[cursor] = None
         if not self._lazy_armed:
             self._lazy_armed = True
             self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
@@ -190,13 +190,13 @@ class Core:
             self._gather_lazy()
 
     def _gather_lazy(self) -> None:
-        if self._lazy:
+        if self.lazy:
             self.take_lazy(self.open_frame())
 
     def take_lazy(self, pending_frame: PendingFrame) -> None:
         """Into this frame what no frame has taken along."""
-        pending_frame.cursors.update(self._lazy)
-        self._lazy = {}
+        pending_frame.cursors.update(self.lazy)
+        self.lazy = {}
 
     def untouch(self, cursor: Cursor) -> None:
         """What has changed of a cursor is not to be written: it is deleted, or another one takes its place. Raises
@@ -206,7 +206,7 @@ class Core:
 
     def forget(self, cursor: Cursor) -> None:
         """The cursor is not in memory any more."""
-        self._lazy.pop(cursor, None)
+        self.lazy.pop(cursor, None)
 
     def store(self, records: list[StateRecord]) -> None:
         """These go into the pending frame. Raises Stopping."""

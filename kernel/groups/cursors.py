@@ -14,9 +14,8 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.groups.core import Core
-from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.cursor import Cursor, decode_epoch, decode_page_key, encode_epoch, page_key
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.pages import decode_epoch, decode_page_key, encode_epoch, page_key
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.index.watermarks import Watermarks
@@ -48,17 +47,11 @@ class Cursors:
         self._state = state
         self._new_epoch = new_epoch
         self._on_committed = on_committed
-        self._readers: dict[int, list[tuple[LeasedGroup, Prefetcher]]] = {}     # by partition id
+        self.readers: dict[int, list[tuple[LeasedGroup, Prefetcher]]] = {}
+        """Who reads a partition, by its id, as far as they are in memory."""
+
         self._leaving: dict[int, int] = {}                             # by partition id, see `_note_leaving`
         self._loading: Pages = {}                                      # of cursors that are being loaded
-
-    def reading(self, partition_id: int) -> list[tuple[LeasedGroup, Prefetcher]]:
-        """Who reads this partition, as far as they are in memory."""
-        return self._readers.get(partition_id, [])
-
-    @property
-    def any(self) -> bool:
-        return bool(self._readers)
 
     # ---- coming and going
 
@@ -75,7 +68,7 @@ class Cursors:
                                 queue is not None and queue.settings.ttl_ms > 0)
         self._check_epoch(cursor)
         group.add(prefetcher)
-        self._readers.setdefault(partition_id, []).append((group, prefetcher))
+        self.readers.setdefault(partition_id, []).append((group, prefetcher))
         pages = self._loading.get((partition_id, group.name), ())
         if pages:
             group.on_loaded(prefetcher, cursor.load(pages, prefetcher.end()))
@@ -87,10 +80,10 @@ class Cursors:
         """The group is not there any more."""
         for partition_id, prefetcher in group.prefetchers.items():
             self._core.forget(prefetcher.cursor)
-            assert any(reader[0] is group for reader in self._readers[partition_id]), "it was added, and ends once"
-            self._readers[partition_id] = [reader for reader in self._readers[partition_id] if reader[0] is not group]
-            if not self._readers[partition_id]:
-                del self._readers[partition_id]
+            assert any(reader[0] is group for reader in self.readers[partition_id]), "it was added, and ends once"
+            self.readers[partition_id] = [reader for reader in self.readers[partition_id] if reader[0] is not group]
+            if not self.readers[partition_id]:
+                del self.readers[partition_id]
         group.end()
 
     def rewind(self, group: LeasedGroup, partition_id: int, offset: int) -> None:
@@ -142,7 +135,7 @@ class Cursors:
         """The changed pages of every touched cursor as they are now."""
         self._core.take_lazy(pending_frame)
         for cursor in pending_frame.cursors:
-            pending_frame.state += self._records(cursor)
+            pending_frame.state.extend(self._records(cursor))
 
     def _records(self, cursor: Cursor) -> list[StateRecord]:
         records: list[StateRecord] = []
@@ -171,7 +164,7 @@ class Cursors:
         queue), and adds them."""
         self._loading = self._stored_pages()
         add([(partition_id, name) for partition_id, name in self._loading
-             if not any(group.name == name for group, _ in self.reading(partition_id))])
+             if not any(group.name == name for group, _ in self.readers.get(partition_id, ()))])
         self._loading = {}
 
     def _stored_pages(self) -> Pages:
@@ -190,7 +183,7 @@ class Cursors:
         pages = self._stored_pages()
         again_ms = self._core.now_ms() + PAUSE_MS
         for cursor in {cursor: None for pending_frame in pending_frames for cursor in pending_frame.cursors}:
-            for group, prefetcher in self.reading(cursor.partition_id):
+            for group, prefetcher in self.readers.get(cursor.partition_id, ()):
                 if prefetcher.cursor is cursor:
                     group.restore(prefetcher, self.committed(group, cursor.partition_id),
                                   pages.get((cursor.partition_id, cursor.group), []), again_ms)
@@ -199,7 +192,7 @@ class Cursors:
     # ---- what is needed beyond retention
 
     def needed(self, partition_id: int, start: int, stop: int) -> list[Stretch]:
-        readers = self.reading(partition_id)
+        readers = self.readers.get(partition_id, ())
         is_topic = self._topics.of_partition(partition_id) is not None
         if is_topic:
             self._note_leaving(partition_id, stop)
@@ -218,7 +211,7 @@ class Cursors:
         return [(max(start, log_start if start >= log_start else self.committed_in_queue(partition_id)), stop)]
 
     def first_needed(self, partition_id: int) -> int:
-        readers = self.reading(partition_id)
+        readers = self.readers.get(partition_id, ())
         if not readers:
             of_topic = self._topics.of_partition(partition_id) is not None
             return NONE_NEEDED if of_topic else self.committed_in_queue(partition_id)

@@ -130,8 +130,8 @@ class QueueDefinitions(Definitions[Queue]):
         pending_frame = self._core.open_frame()
         first = self._topics.new_partition_ids(settings.priorities)
         queue = Queue(tenant, name, first, settings, pending_frame.builder.now_ms, pending_frame.now_ms)
-        pending_frame.state += [self.put(tenant, name, queue),
-                                StateRecord(Kind.COUNTERS, b"", self._topics.counters())]
+        pending_frame.state.extend([self.put(tenant, name, queue),
+                                    StateRecord(Kind.COUNTERS, b"", self._topics.counters())])
         return queue
 
     def every(self) -> Iterator[Queue]:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.groups.group import READ_AGAIN_MS, LeasedGroup
-from gatehouse.kernel.groups.policy import EXPIRED, Policy, Verdict
-from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher
+from gatehouse.kernel.groups.policy import EXPIRED, Policy
+from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.message import Fetched, Leased
@@ -44,15 +44,20 @@ def expires_at(headers_encoded: bytes) -> int:
 
 class Expiry(Policy):
     """A group's: `ttl_ms()` is how long after it entered a queue, or after its timestamp, a message is worth anything;
-    0: for ever."""
+    0: for ever. Asked when the group is configured."""
 
     judges_all = True
 
     def __init__(self, ttl_ms: Callable[[], int]) -> None:
-        self._ttl_ms = ttl_ms
+        self._read_ttl_ms = ttl_ms
+        self.on_configured()
+
+    def on_configured(self) -> None:
+        self._ttl_ms = self._read_ttl_ms()
+        self.judges_plain = self._ttl_ms > 0
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
-        if not prefetcher.mentions_expiry and not self._ttl_ms():
+        if not prefetcher.mentions_expiry and not self._ttl_ms:
             return messages
         fresh: list[Leased] = []
         for message in messages:
@@ -65,7 +70,7 @@ class Expiry(Policy):
 
     def _due_ms(self, prefetcher: Prefetcher, message: Leased) -> int:
         """When a message expires, by its own word or by the group's; 0: never."""
-        expires_ms, ttl_ms = expires_at(message[7]), self._ttl_ms()
+        expires_ms, ttl_ms = expires_at(message[7]), self._ttl_ms
         if not ttl_ms:
             return expires_ms
         due_ms = prefetcher.entered_ms(message) + ttl_ms

@@ -12,23 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.cursor import Cursor, Lease, Stretch
-from gatehouse.kernel.groups.members import (
-    Budget,
-    Counts,
-    DeadLetterAnswer,
-    HoldLimit,
-    Member,
-    Membership,
-    Pop,
-)
-from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, Verdict
-from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
+from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.message import Handle, Leased, Owner
+from gatehouse.kernel.message import Handle, Leased, Owner, Stored
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
@@ -37,8 +28,224 @@ SHARE: Final = 1_000                 # taken from one cursor before the next has
 MAX_POP: Final = 10_000              # messages of one pop
 READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after this
 
+PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
+
 ByCursor = list[tuple[Prefetcher, list[int]]]
 """Offsets of a group's messages, cursor by cursor."""
+
+
+class Counts(NamedTuple):
+    """A group at this second."""
+
+    ready: int
+    leased: int
+    waiting: int
+    settled: int           # since the hub's start
+    dead: int              # likewise
+    expired: int           # likewise
+    lost: int              # likewise: overtaken by retention, or damaged
+    dropped: int           # likewise: gave way at the queue's limit
+    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
+
+
+class Member(Protocol):
+    """Who is pushed messages."""
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """New messages, in order per cursor; at most the credit. Must not block or raise."""
+
+    def on_gone(self) -> None:
+        """The queue or topic was deleted; the membership is over."""
+
+
+class HoldLimit(NamedTuple):  # decision 126
+    """How long a member may hold a message without a word about it."""
+
+    after_ms: int
+
+    on_overdue: Callable[[], None]
+    """Told when it has held one for longer: what it is on its door is to be ended, and what it holds to be given back.
+    Until that happens the messages stay with it."""
+
+
+class Budget:
+    """How many messages several memberships may be handed together, whatever their own credits are."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, count: int) -> None:
+        """So many were handed out."""
+        self.left -= count
+
+    def set_left(self, left: int) -> None:
+        """So many may be handed out from now on."""
+        self.left = left
+
+
+class Membership:
+    """One member's place in a group; ended by `leave`.
+
+    `is_once`: it is told, with nothing, when there is nothing to be had just now. `is_lazy`: what it is handed is noted
+    with the next frame, whoever's that is. Without `keeps` what it gets counts as acked at once.
+    """
+
+    def __init__(self, group: LeasedGroup, member: Member, credit: int, *, keeps: bool = True,
+                 budget: Budget | None = None, hold: HoldLimit | None = None, is_lazy: bool = False,
+                 is_once: bool = False) -> None:
+        self._group = group
+        self._hold = hold
+        self._member = member
+        self._budget = budget
+        self.credit = credit
+        self.is_once = is_once
+        self.is_lazy = is_lazy
+        self.keeps = keeps
+        self._leases: dict[Lease, Prefetcher] = {}
+        self._prune_at = PRUNE_LEASES
+        self._outbox: list[Leased] = []
+
+    def note(self, prefetcher: Prefetcher, lease: Lease, core: Core) -> None:
+        """It holds this too. Leases that are over are let go of now and then."""
+        self._leases[lease] = prefetcher
+        if self._hold is not None:
+            core.deadlines.hold_for(self._group, prefetcher, lease, self._hold.after_ms)
+        if len(self._leases) > self._prune_at:
+            self._leases = {held_lease: of for held_lease, of in self._leases.items() if held_lease.left}
+            self._prune_at = max(PRUNE_LEASES, 2 * len(self._leases))
+
+    def let_go(self) -> list[tuple[Lease, Prefetcher]]:
+        """It holds nothing any more; what it held."""
+        leases, self._leases = self._leases, {}
+        return list(leases.items())
+
+    @property
+    def room(self) -> int:
+        """How many messages it may be handed now."""
+        return self.credit if self._budget is None else min(self.credit, self._budget.left)
+
+    def hand(self, messages: list[Leased]) -> None:
+        """These are its own; `send` tells it."""
+        assert 0 < len(messages) <= self.room, "a member is handed what it has room for"
+        self.credit -= len(messages)
+        if self._budget is not None:
+            self._budget.spend(len(messages))
+        self._outbox += messages
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it was handed messages of which it has not been told."""
+        return bool(self._outbox)
+
+    def send(self) -> None:
+        """Tell the member what it was handed."""
+        messages, self._outbox = self._outbox, []
+        self._member.on_leased(messages)
+
+    def end(self) -> None:
+        """The group is not there any more."""
+        self._member.on_gone()
+
+    def add_credit(self, count: int) -> None:
+        """It takes so many more messages, or fewer."""
+        self.credit += count
+        if self.room > 0:
+            self._group.wake()
+
+    def retire(self) -> None:
+        """It is handed nothing more, and keeps what it holds until it settles that or leaves."""
+        self._group.retire(self)
+
+    def leave(self, delay_ms: int | None = 0) -> None:
+        """What it holds is ready again after `delay_ms`; None: as the group's retry says."""
+        self._group.leave(self, delay_ms)
+
+    def on_overdue(self) -> None:
+        """It has held something for too long."""
+        if self._hold is not None:
+            self._hold.on_overdue()
+
+
+class Pop:
+    """One request for messages; `cancel` it when nobody waits for the answer any more."""
+
+    def __init__(self, group: LeasedGroup, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]
+                 ) -> None:
+        self._group = group
+        self._on_popped = on_popped
+        self.count = count
+        self.invisible_ms = invisible_ms
+        self.leased: list[Leased] = []
+        self.done = False
+        self.error: KernelError | None = None
+
+    @property
+    def room(self) -> int:
+        """How many messages more it takes."""
+        return self.count - len(self.leased)
+
+    def hand(self, messages: list[Leased]) -> None:
+        """These are leased for it."""
+        assert not self.done and len(messages) <= self.room, "a request is given what it asked for"
+        self.leased += messages
+
+    def drop(self, cursor: Cursor) -> None:
+        """What it has of this cursor is not its own any more."""
+        self.leased = [message for message in self.leased if message[0] is not cursor]
+
+    def finish(self) -> None:
+        """It gets no more; its answer waits for the frame of its leases."""
+        self.done = True
+
+    def cancel(self) -> None:
+        """Nothing is leased for it any more; what was found meanwhile is ready again."""
+        if not self.done:
+            self.done = True
+            self._group.drop_pop(self)
+
+    def on_time(self) -> None:
+        """It has waited long enough: answered with nothing."""
+        if not self.done:
+            self.cancel()
+            self._on_popped([])
+
+    def fail(self, error: KernelError) -> None:
+        """It is answered with nothing, for this reason."""
+        self.done = True
+        self.error = error
+        self._on_popped([])
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Its leases are durable, or were refused."""
+        error = stored[0].error
+        self.error = error if isinstance(error, KernelError) else None
+        self._on_popped([] if error is not None else self.leased)
+
+
+class DeadLetterAnswer:
+    """Stands for an owner that waits for several frames: the one that ends the leases, and after it that in which the
+    messages of each cursor are given up, or come again. What is given up is read before. The owner is answered once,
+    when all of them are durable."""
+
+    def __init__(self, core: Core, owner: Owner, token: object, cursors: int) -> None:
+        self._core = core
+        self._owner = owner
+        self._token = token
+        self._left = cursors + 1
+        self._error: Exception | None = None
+
+    def on_given_up(self) -> None:
+        """One cursor's are in the pending frame. Raises Stopping."""
+        self._core.answer(self, None)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel for each of the frames."""
+        for answer in stored:
+            assert self._left > 0, "every frame answers once"
+            self._left -= 1
+            self._error = self._error or answer.error
+            if not self._left:
+                self._owner.on_stored([Stored(self._token, self._error, answer.append_ms, [])])
 
 
 class LeasedGroup:
@@ -59,6 +266,11 @@ class LeasedGroup:
         self.used_ms = 0                  # of a queue's: when somebody came or went last, by hub time; 0: never
         self._by_priority = queue is not None and queue.settings.priorities > 1      # else cursors take turns
         self._policies: list[Policy] = []
+        self._judges: list[Policy] = []                        # of them, those that have something to say at a moment
+        self._on_settled: list[Policy] = []
+        self._on_ready: list[Policy] = []
+        self._on_idle: list[Policy] = []
+        self._judges_plain = False
         self._members: list[Membership] = []
         self._pops: deque[Pop] = deque()
         self._turn: deque[Prefetcher] = deque()
@@ -73,6 +285,11 @@ class LeasedGroup:
     def follow(self, policies: list[Policy]) -> None:
         """Its policies, in the order in which they judge. Called once."""
         self._policies = policies
+        self._judges = speakers(policies, "judge")
+        self._on_settled = speakers(policies, "on_settled")
+        self._on_ready = speakers(policies, "on_ready")
+        self._on_idle = speakers(policies, "on_idle")
+        self._judges_plain = any(policy.judges_plain for policy in policies)
 
     @property
     def policies(self) -> Sequence[Policy]:
@@ -251,7 +468,7 @@ class LeasedGroup:
         """These are done with, in hand or leased, and do not count as settled."""
         (self._core.touch_lazily if lazily else self._core.touch)(prefetcher.cursor)
         prefetcher.cursor.settle(offsets)
-        for policy in self._policies:
+        for policy in self._on_settled:
             policy.on_settled(prefetcher, offsets)
 
     def settle_anywhere(self, prefetcher: Prefetcher, offsets: list[int], gaps: Sequence[Stretch]) -> None:
@@ -372,7 +589,7 @@ class LeasedGroup:
         """Serve the members: there may be something to take from this cursor."""
         self._queue_up(prefetcher)
         if self._started:
-            for policy in self._policies:
+            for policy in self._on_ready:
                 policy.on_ready()
         self.wake()
 
@@ -394,7 +611,7 @@ class LeasedGroup:
     def _rest(self) -> None:
         """Something is ready, and nobody takes."""
         if self._started:
-            for policy in self._policies:
+            for policy in self._on_idle:
                 policy.on_idle()
 
     def serve(self) -> None:
@@ -421,7 +638,7 @@ class LeasedGroup:
                                          for other in self._reading):
                 self._turn.append(prefetcher)            # what is being read goes first
                 break
-            verdict = Verdict(self._policies, wall_ms)
+            verdict = Verdict(self._judges, wall_ms, self._judges_plain)
             messages = prefetcher.take(min(wanted, SHARE), verdict)
             self.carry_out(prefetcher, verdict)
             if messages:
@@ -467,7 +684,7 @@ class LeasedGroup:
 
     def verdict_of_all(self) -> Verdict:
         """Of those policies that judge whatever leaves a cursor, for one that takes on its own."""
-        return Verdict([policy for policy in self._policies if policy.judges_all], self._core.wall_ms())
+        return Verdict([policy for policy in self._judges if policy.judges_all], self._core.wall_ms(), True)
 
     def carry_out(self, prefetcher: Prefetcher, verdict: Verdict) -> None:
         """What a verdict says of messages that are not handed out. Raises Stopping."""
@@ -616,6 +833,7 @@ class LeasedGroup:
         self.settings = settings
         for policy in self._policies:
             policy.on_configured()
+        self._judges_plain = any(policy.judges_plain for policy in self._policies)
         self.wake()
 
     def end(self) -> None:

@@ -9,20 +9,23 @@ Memory is ahead of the log by what gathers and by one frame that is on its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, KernelError
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursors import PAUSE_MS, Cursors
-from gatehouse.kernel.groups.dead_lettering import DeadLetters
+from gatehouse.kernel.groups.dead_lettering import DeadLettering, DeadLetters
 from gatehouse.kernel.groups.definitions import GroupDefinitions, LiveGroups, QueueDefinitions
+from gatehouse.kernel.groups.expiry import Expiry, QueueExpiry
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.max_length import MaxLengths
-from gatehouse.kernel.groups.policies import Policies
+from gatehouse.kernel.groups.ordering import Ordering
+from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.groups.queues import Queues
-from gatehouse.kernel.groups.selecting import Selectors
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name
+from gatehouse.kernel.groups.selecting import Selecting, Selectors
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, check_name
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
@@ -31,6 +34,34 @@ from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.write.pending_frame import PendingFrame
+
+
+class Policies:
+    """Which policies a group has: the one place. Messages are judged in the order of the list."""
+
+    def __init__(self, core: Core, topics: Topics, letters: DeadLetters, selectors: Selectors, max_lengths: MaxLengths
+                 ) -> None:
+        self._core = core
+        self._topics = topics
+        self._letters = letters
+        self._selectors = selectors
+        self._max_lengths = max_lengths
+
+    def of_topic(self, group: LeasedGroup) -> list[Policy]:
+        """Those of a group over a topic. Raises InvalidSelector."""
+        return [Expiry(partial(self._ttl_ms, group.topic_id)), DeadLettering(self._letters, group),
+                Selecting(self._selectors, group), Ordering(self._core, group)]
+
+    def of_queue(self, group: LeasedGroup, queue: Queue) -> list[Policy]:
+        """Those of a queue's own group."""
+        policies: list[Policy] = [QueueExpiry(self._core, group, queue), DeadLettering(self._letters, group)]
+        if queue.settings.limited:
+            policies.append(self._max_lengths.limit(self._core, group, queue))
+        return policies
+
+    def _ttl_ms(self, topic_id: int) -> int:
+        topic = self._topics.by_id(topic_id)
+        return topic.settings.message_ttl_ms or 0 if topic is not None else 0
 
 
 class Leasing:
@@ -119,7 +150,7 @@ class Leasing:
             settings = GroupSettings(start=start)
             self.core.store([self.definitions.put(topic.tenant, name, settings)])
         group = LeasedGroup(self.core, topic.tenant, name, topic.id, settings)
-        self._policies.give(group)
+        group.follow(self._policies.of_topic(group))
         self._by_name.setdefault((topic.tenant, name), {})[topic.id] = group
         self._of_topic.setdefault(topic.id, []).append(group)
         offsets = self._views.offsets.get(name, {})
@@ -176,6 +207,11 @@ class Leasing:
             self.cursors.delete_pages(group)
         self.forget_topic(topic)
 
+    def configure_topic(self, topic: Topic) -> None:
+        """The topic has other settings."""
+        for group in self._of_topic.get(topic.id, ()):
+            group.configure(group.settings)
+
     def forget_topic(self, topic: Topic) -> None:
         """The topic is not there any more: its groups are gone with it."""
         for group in self._of_topic.pop(topic.id, []):
@@ -201,10 +237,11 @@ class Leasing:
 
     def seal(self, pending_frame: PendingFrame) -> None:
         """What has changed of cursors, as it is now."""
-        self.cursors.seal(pending_frame)
+        if pending_frame.cursors or self.core.lazy:
+            self.cursors.seal(pending_frame)
         if self._undefined:
-            pending_frame.state += [self.definitions.put(group.tenant, group.name, group.settings)
-                                    for group in self._undefined if not group.gone]
+            pending_frame.state.extend([self.definitions.put(group.tenant, group.name, group.settings)
+                                        for group in self._undefined if not group.gone])
             self._undefined.clear()
 
     def settle(self, record: StateRecord) -> None:
@@ -216,12 +253,12 @@ class Leasing:
 
     def applied(self, partition_ids: Iterable[int]) -> None:
         """Messages entered these partitions: whoever reads them is served next turn, after the answers of this one."""
-        if not self.cursors.any and not self._of_topic:
+        if not self.cursors.readers and not self._of_topic:
             return
         for partition_id in partition_ids:
             if self._of_topic:
                 self._add_to_groups(partition_id)
-            for group, prefetcher in self.cursors.reading(partition_id):
+            for group, prefetcher in self.cursors.readers.get(partition_id, ()):
                 group.cursor_ready(prefetcher)
 
     def _add_to_groups(self, partition_id: int) -> None:
@@ -240,8 +277,11 @@ class Leasing:
             return
         self.core.deadlines.pause(PAUSE_MS)
         self.queues.forget_undefined()
-        for group in self._over_topics():     # one that was to be made is at work already: defined with its next frame
-            if self.definitions.get(group.tenant, group.name) is None:
+        for group in self._over_topics():
+            settings = self.definitions.get(group.tenant, group.name)
+            if settings is None:              # it was to be made, and is at work already: defined with its next frame
                 self._undefined[group] = None
+            else:
+                group.configure(settings)     # and its topic is as it was
         self.cursors.restore(pending_frames)
         self.cursors.load(self._add)

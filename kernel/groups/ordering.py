@@ -4,17 +4,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gatehouse.kernel.groups.policy import Policy, Verdict
+from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Leased
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 
-class Keys:
+class KeyOrder:
     """Of one cursor: which message has a key, and which ones wait for it. Keeps offsets alone."""
 
     def __init__(self) -> None:
@@ -74,11 +74,15 @@ class Ordering(Policy):
     def __init__(self, core: Core, group: LeasedGroup) -> None:
         self._core = core
         self._group = group
-        self._by_cursor: dict[Prefetcher, Keys] = {}
+        self._by_cursor: dict[Prefetcher, KeyOrder] = {}
+        self.on_configured()
 
-    def keys_of(self, prefetcher: Prefetcher) -> Keys:
+    def on_configured(self) -> None:
+        self.judges_plain = self._group.settings.ordered
+
+    def keys_of(self, prefetcher: Prefetcher) -> KeyOrder:
         """What is known of the keys of a cursor."""
-        return self._by_cursor.setdefault(prefetcher, Keys())
+        return self._by_cursor.setdefault(prefetcher, KeyOrder())
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         if not self._group.settings.ordered:
@@ -124,7 +128,7 @@ class KeysFreed:  # decision 28
 
     count = 0
 
-    def __init__(self, group: LeasedGroup, prefetcher: Prefetcher, keys: Keys, offsets: list[int]) -> None:
+    def __init__(self, group: LeasedGroup, prefetcher: Prefetcher, keys: KeyOrder, offsets: list[int]) -> None:
         self._group = group
         self._prefetcher = prefetcher
         self._keys = keys

@@ -4,7 +4,8 @@
               └────► settled at once, set aside, or given up (on_given_up) and settled
 
 A group has a list of policies and asks them in this order, always about a whole batch (see
-`kernel.groups.policies`). A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and
+`Policies` in
+`kernel.groups.leasing`). A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and
 `selecting`, and a line in that list.
 """
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.kernel.message import Leased
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 # Why a message came to its end without an ack.
 EXPIRED: Final = "expired"
@@ -24,11 +25,15 @@ REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
 
 
-class Policy:
+class Policy:  # decision 143
     """Each moment does nothing here; a policy has those that concern it. A moment may raise Stopping."""
 
     judges_all = False
     """Whether it judges whatever leaves a cursor, and not only what is to be handed out."""
+
+    judges_plain = False
+    """Whether it has a say about *plain* messages, too: those that were never handed out and do not say when they
+    expire. It may change when the group is configured."""
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         """Of these, in hand now, those that may be handed out. What becomes of each other one is said to `verdict`, or
@@ -60,7 +65,7 @@ class Policy:
         """The cursor goes on elsewhere: nothing of what was read of it counts."""
 
     def on_configured(self) -> None:
-        """The group has other settings."""
+        """The group has other settings, or its topic has."""
 
     @property
     def is_watching(self) -> bool:
@@ -68,26 +73,6 @@ class Policy:
         return False
 
 
-class Verdict:
-    """What becomes of messages of one cursor that were taken and are not handed out."""
-
-    def __init__(self, policies: Sequence[Policy], wall_ms: int) -> None:
-        self._policies = policies
-        self.wall_ms = wall_ms
-        self.unwanted: list[int] = []                  # offsets
-        self.given_up: dict[str, list[Leased]] = {}    # by reason
-
-    def on(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
-        """Those of these messages that every policy lets pass."""
-        for policy in self._policies:
-            if messages:
-                messages = policy.judge(prefetcher, messages, self)
-        return messages
-
-    def settle(self, message: Leased) -> None:
-        """It is done with, as nobody wants it."""
-        self.unwanted.append(message[1])
-
-    def give_up(self, message: Leased, reason: str) -> None:
-        """It ends without an ack."""
-        self.given_up.setdefault(reason, []).append(message)
+def speakers(policies: Sequence[Policy], moment: str) -> list[Policy]:
+    """Those that have something to say at this moment: the others would be asked for nothing, once per batch."""
+    return [policy for policy in policies if getattr(type(policy), moment) is not getattr(Policy, moment)]

@@ -23,7 +23,7 @@ from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.unreadable import Unreadable
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.policy import Verdict
+    from gatehouse.kernel.groups.policy import Policy
 
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
@@ -33,6 +33,33 @@ ENTERED_KEPT: Final = 1_000            # before those of settled messages are fo
 MAX_ASIDE: Final = 10_000              # messages of a cursor that a policy holds back
 
 Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
+
+
+class Verdict:
+    """What becomes of messages of one cursor that were taken and are not handed out. Without `on_plain` plain messages
+    need none."""
+
+    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool) -> None:
+        self._policies = policies
+        self.wall_ms = wall_ms
+        self.on_plain = on_plain
+        self.unwanted: list[int] = []                  # offsets
+        self.given_up: dict[str, list[Leased]] = {}    # by reason
+
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
+        """Those of these messages that every policy lets pass."""
+        for policy in self._policies:
+            if messages:
+                messages = policy.judge(prefetcher, messages, self)
+        return messages
+
+    def settle(self, message: Leased) -> None:
+        """It is done with, as nobody wants it."""
+        self.unwanted.append(message[1])
+
+    def give_up(self, message: Leased, reason: str) -> None:
+        """It ends without an ack."""
+        self.given_up.setdefault(reason, []).append(message)
 
 
 def stretches_of(offsets: list[int]) -> list[list[int]]:
@@ -51,7 +78,7 @@ def _is_left_out(answer: Fetched, offset: int) -> bool:
     return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
 
 
-class Prefetcher:
+class Prefetcher:  # decision 144
     """One cursor with what was read of it.
 
     `end()` is the partition's next offset, `start()` its first. `notes_entry`: it remembers when messages entered the
@@ -91,12 +118,13 @@ class Prefetcher:
         taken: list[Leased] = []
         if self._first or self._is_overtaken():
             return taken
+        is_due = verdict.on_plain or self._mentions_expiry or self.cursor.may_have_tries
         while self._front and len(taken) < count:
             messages = self._front[:count - len(taken)]
             del self._front[:len(messages)]
-            taken += verdict.on(self, messages)
+            taken += verdict.judge(self, messages) if is_due else messages
         if self.cursor.first_again < 0 and not self.fetching:
-            self._take_ahead(count, verdict, taken)
+            self._take_ahead(count, verdict if is_due else None, taken)
         return taken
 
     def _is_overtaken(self) -> bool:
@@ -106,7 +134,7 @@ class Prefetcher:
         last = self._front[-1][1]
         return 0 <= self.cursor.first_again < last or 0 <= self._coming < last
 
-    def _take_ahead(self, count: int, verdict: Verdict, taken: list[Leased]) -> None:
+    def _take_ahead(self, count: int, verdict: Verdict | None, taken: list[Leased]) -> None:
         cursor = self.cursor
         while self._at < len(self._ahead) and len(taken) < count and len(self._aside) < MAX_ASIDE:
             messages = self._ahead[self._at:self._at + count - len(taken)]
@@ -116,7 +144,7 @@ class Prefetcher:
             cursor.take_to(messages[-1][1] + 1)
             if self._skips_settled:
                 messages = [message for message in messages if not cursor.is_settled(message[1])]
-            taken += verdict.on(self, messages)
+            taken += messages if verdict is None else verdict.judge(self, messages)
         if self._at >= len(self._ahead):
             self._ahead, self._at = [], 0
             self._lose(self._read_to)

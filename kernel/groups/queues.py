@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.errors import QueueExists
@@ -23,7 +23,6 @@ from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitio
 from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.max_length import MaxLengths
-from gatehouse.kernel.groups.policies import Policies
 from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.settings import (
     ASSIGNED,
@@ -42,6 +41,9 @@ from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import offset_record
 from gatehouse.kernel.write.pending_frame import PendingFrame
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.groups.leasing import Policies
 
 REST_MS: Final = 15_000
 """A queue's group that rests at two looks in a row leaves memory; this lies between looks."""
@@ -133,16 +135,16 @@ class Queues:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         pending_frame = self._core.open_frame()
         pending_frame.state.append(self.definitions.put(queue.tenant, queue.name, None))
-        pending_frame.state += [offset_record("", partition_id, None) for partition_id in queue.partition_ids()]
+        pending_frame.state.extend([offset_record("", partition_id, None) for partition_id in queue.partition_ids()])
         if queue.first_partition_id in self._groups:
             self._cursors.delete_pages(self._groups[queue.first_partition_id])
-        pending_frame.deleted += ((queue.first_partition_id, queue.settings.priorities),)
+        pending_frame.delete_partitions(queue.first_partition_id, queue.settings.priorities)
         for chosen, filter_text in self._subscriptions.bindings_of(queue.first_partition_id):
             self._subscriptions.unbind(filter_text, queue.first_partition_id, chosen)
             key = binding_key(queue.first_partition_id, chosen, filter_text)
             pending_frame.state.append(StateRecord(Kind.BINDING, key, None))
         self._forget(queue)
-        self._topics.version += 1                # placements that lead to it are looked at again
+        self._topics.touch()                     # placements that lead to it are looked at again
         self._subscriptions.touch()
 
     def _forget(self, queue: Queue) -> None:
@@ -209,7 +211,7 @@ class Queues:
     def _make(self, queue: Queue) -> LeasedGroup:
         shared = shared_name(queue)
         group = LeasedGroup(self._core, queue.tenant, "", 0, self._group_settings(queue, shared), queue, shared)
-        self._policies.give(group)
+        group.follow(self._policies.of_queue(group, queue))
         self._groups[queue.first_partition_id] = group
         for partition_id in queue.partition_ids():
             self._cursors.add(group, partition_id)

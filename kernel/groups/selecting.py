@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import CorruptBatch
-from gatehouse.kernel.groups.policy import Policy, Verdict
+from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.selectors.selector import parse_selector
@@ -14,7 +14,7 @@ from gatehouse.kernel.state.topics import Topics
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import LeasedGroup
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 
 class Selectors:
@@ -56,7 +56,7 @@ class Selecting(Policy):
     def __init__(self, selectors: Selectors, group: LeasedGroup) -> None:
         self._selectors = selectors
         self._group = group
-        self._wants = selectors.wants(group.settings.selector)
+        self.on_configured()
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         if self._wants is None:
@@ -71,3 +71,4 @@ class Selecting(Policy):
 
     def on_configured(self) -> None:
         self._wants = self._selectors.wants(self._group.settings.selector)
+        self.judges_plain = self._wants is not None

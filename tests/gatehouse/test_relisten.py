@@ -15,6 +15,7 @@ from gatehouse.gateways.tls.tls import TlsFault, TlsSettings
 from gatehouse.relisten import relisten
 
 PLAIN, OTHER = Listen("127.0.0.1", 1), Listen("127.0.0.1", 2)
+SESSION: Any = print
 TLS = Listen("127.0.0.1", 1, TlsSettings("c", "k"))
 
 
@@ -36,7 +37,7 @@ class Running:
 
 
 def door(*listen: Listen) -> Door:
-    return Door(GatewaySpec("mqtt", 1, dict, ()), listen, None)
+    return Door(GatewaySpec("mqtt", 1, dict, (), SESSION), listen, None)
 
 
 def run(running: object, old: Door, new: Door, caplog: pytest.LogCaptureFixture) -> tuple[tuple[Listen, ...], str]:
@@ -79,11 +80,6 @@ def test_nothing_to_do_without_tls(caplog: pytest.LogCaptureFixture) -> None:
 ])
 def test_what_fails_leaves_everything_as_it_was(error: Exception, said: str, caplog: pytest.LogCaptureFixture) -> None:
     assert run(Running(error), door(TLS), door(TLS, OTHER), caplog) == ((TLS,), said)
-
-
-def test_a_plugins_service_waits_for_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
-    listen, said = run(object(), door(PLAIN), door(OTHER), caplog)
-    assert listen == (PLAIN,) and said == "reload: gateways.mqtt.listen takes effect when the hub is started again"
 
 
 def test_a_door_that_the_new_configuration_lacks_goes_on(caplog: pytest.LogCaptureFixture) -> None:

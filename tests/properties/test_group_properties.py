@@ -471,7 +471,8 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _keys_are_free(self, name: str, prefetcher: Prefetcher) -> bool:
         orderings = [policy for policy in self.group(name).policies if isinstance(policy, Ordering)]
-        return len(orderings) == 1 and orderings[0].keys_of(prefetcher).is_empty
+        assert len(orderings) == (self.group(name).queue is None)
+        return all(ordering.keys_of(prefetcher).is_empty for ordering in orderings)
 
     def _check_end(self) -> None:
         """Everything has ended one way; dead letters are where they belong; nothing is remembered of the rest."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from gatehouse.gateways.http.live.positions import Positions
+from gatehouse.gateways.http.response import chunk_of
 
 MESSAGE: Final = b"message"
 LOST: Final = b"lost"
@@ -78,8 +79,3 @@ class Block:
             word = running.word()
             parts.append(b"event: %b\n%bdata: %b\n\n" % (name, b"id: %b\n" % word if word else b"", body))
         return parts
-
-
-def chunk_of(data: bytes) -> bytes:
-    """Bytes as one chunk of a chunked answer (RFC 9112, 7.1); nothing is no chunk, since that would end it."""
-    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""

@@ -7,14 +7,14 @@ server after `stall_timeout_s`, as any other client, and resumes by `Last-Event-
 """
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-from aiohttp.http_writer import HttpVersion11
-
-from gatehouse.gateways.http.live.blocks import Block, chunk_of
+from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.live.replay import Replay
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.response import Answered
+from gatehouse.gateways.http.stream import drained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.live.feed import Feed
     from gatehouse.gateways.http.live.feeds import Feeds
     from gatehouse.gateways.http.live.positions import Positions
-    from gatehouse.gateways.http.server import DoorProtocol
 
 EVENT_STREAM: Final = "text/event-stream"
 HEADERS: Final = {"Content-Type": EVENT_STREAM, "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
@@ -38,7 +37,7 @@ class EventReader:
     """A `feed.FeedReader` that owns one answer, and its principal's `RegisteredSession`: it ends when `allowed` is no
     longer so."""
 
-    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: web.Request,
+    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: HttpRequest,
                  allowed: Callable[[], bool]) -> None:
         self._door = door
         self._allowed = allowed
@@ -46,17 +45,16 @@ class EventReader:
         self._feed = feed
         self._replay = Replay(feeds, feed, positions)
         self._request = request
-        self._protocol = cast("DoorProtocol", request.protocol)
-        self._response = door.stream(request, HEADERS)
-        self._chunked = request.version >= HttpVersion11
-        self._behind: asyncio.Future[None] | None = None
+        self._session = request.session
+        self._answer = door.stream(request, HEADERS)
+        self._behind: Reply[None] = Reply()
         self._told = b""
         self._unsent_max = door.config.stream_unsent_bytes
 
-    async def run(self) -> web.StreamResponse:
+    async def run(self) -> Answered:
         """Send until the reader goes or the hub stops. Raises StorageFailed."""
-        self._protocol.stream = self
-        await self._response.prepare(self._request)
+        self._session.stream = self
+        self._answer.start()
         await self._send(RETRY % self._door.config.stream_retry_ms)
         try:
             while not (self._ended or self._door.stopping):
@@ -67,9 +65,9 @@ class EventReader:
                     self._count(block)
                     await self._send(block.events)
         finally:
-            self._protocol.stream = None
+            self._session.stream = None
             self._feed.leave(self)
-        return self._response
+        return self._answer
 
     def describe(self) -> dict[str, Any]:
         """The reader's state, for people."""
@@ -80,26 +78,18 @@ class EventReader:
         if self._ended:
             return                           # while the log was read
         self._tell(self._replay.positions)
-        self._behind = self._door.loop.create_future()
+        self._behind = Reply()
         self._feed.join(self)
         await self._door.unless_stopping(self._behind)
-        await self._protocol.drained()
+        await drained(self._session)
 
     async def _send(self, data: bytes) -> None:
-        self._write(chunk_of(data) if self._chunked else data)
-        await self._protocol.drained()
+        self._answer.write(data)
+        await drained(self._session)
 
     def _count(self, block: Block) -> None:
         self._door.flow.messages_out += len(block.entries)
         self._door.flow.bytes_out += len(block.events)
-
-    def _write(self, data: bytes) -> bool:
-        """Write to the reader. False where the reader has gone: the server is about to cancel this call."""
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
-            return False
-        transport.write(data)
-        return True
 
     # --- what admission calls ---------------------------------------------------------------------------------------
 
@@ -117,13 +107,11 @@ class EventReader:
 
     def on_block(self, block: Block) -> bool:
         """Write a block to the reader, unless too much waits already."""
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
-            return True
-        if transport.get_write_buffer_size() > self._unsent_max:  # decision 65
+        session = self._session
+        if session.unsent_bytes > self._unsent_max:  # decision 65
             self.on_dropped(block.before)
             return False
-        transport.write(block.chunk if self._chunked else block.events)
+        session.write(block.chunk if self._answer.chunked else block.events)
         self._count(block)
         return True
 
@@ -131,19 +119,16 @@ class EventReader:
     def on_heartbeat(self, positions: Positions) -> None:
         """Write a comment as a sign of life, with the place where that is a new one: an `id` without `data` is
         remembered and no event."""
-        transport = self._request.transport
-        if transport is not None and not transport.is_closing() \
-                and transport.get_write_buffer_size() <= self._unsent_max:
+        if self._session.unsent_bytes <= self._unsent_max:
             self._tell(positions)
 
     def _tell(self, positions: Positions) -> None:
         word = positions.word()
         text = b":\n" if word == self._told or not word else b":\nid: %b\n\n" % word
         self._told = word
-        self._write(chunk_of(text) if self._chunked else text)
+        self._answer.write(text)
 
     def on_dropped(self, positions: Positions) -> None:
         """Go on from these positions by reading the log."""
         self._replay.positions = positions.copy()
-        if self._behind is not None and not self._behind.done():
-            self._behind.set_result(None)
+        self._behind.set_result(None)

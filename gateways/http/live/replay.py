@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.kernel.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -101,14 +102,9 @@ class Replay:
         return _up_to(page, ends)
 
     async def _fetch(self, wants: list[tuple[int, int, int]]) -> list[Fetched]:
-        future: asyncio.Future[list[Fetched]] = self._feeds.loop.create_future()
-
-        def on_done(fetched: list[Fetched]) -> None:
-            if not future.done():
-                future.set_result(fetched)
-
-        self._feeds.kernel.fetch(wants, REPLAY_BYTES, on_done)
-        return await future
+        reply: Reply[list[Fetched]] = Reply()
+        self._feeds.kernel.fetch(wants, REPLAY_BYTES, reply.set_result)
+        return await reply
 
 
 def _up_to(page: Page, ends: dict[int, int]) -> Page:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.rights import Verdict
 from gatehouse.gateways.admission.rights import ask_rights as ask
@@ -25,13 +23,13 @@ from gatehouse.gateways.http.accounts import (
     refuse_unknown,
     rule_schema,
 )
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
 
 if TYPE_CHECKING:
@@ -61,7 +59,7 @@ VERDICT: Final = object_of({"allowed": FLAG, "why": TEXT, "rule": nullable(RULE)
 
 @declare("acl", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
          answers=(Answer(200, "A page of rules.", object_of({"rules": list_of(RULE), "cursor": CURSOR})),))
-async def list_rules(door: Door, call: Call) -> web.StreamResponse:
+async def list_rules(door: Door, call: Call) -> Answered:
     """List rules: those of the configuration, then the others in the order in which they were made."""
     _, accounts = await administrator(door, call)
     query = call.query()
@@ -74,7 +72,7 @@ async def list_rules(door: Door, call: Call) -> web.StreamResponse:
 @declare("acl", bodies=(Body(NEW_RULE),), needs=ADMINISTERING,
          problems=("invalid_rule", "invalid_user", "last_administrator", *CHANGES),
          answers=(Answer(201, "It holds from now on.", RULE),))
-async def add_rule(door: Door, call: Call) -> web.StreamResponse:
+async def add_rule(door: Door, call: Call) -> Answered:
     """Add a rule. It holds at once, for those who are connected too."""
     by, accounts = await administrator(door, call)
     call.query()
@@ -85,7 +83,7 @@ async def add_rule(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("acl", path=(ID,), needs=ADMINISTERING, problems=("unknown_rule", "accounts_unavailable"),
          answers=(Answer(200, "The rule.", RULE),))
-async def get_rule(door: Door, call: Call) -> web.StreamResponse:
+async def get_rule(door: Door, call: Call) -> Answered:
     """Show a rule."""
     _, accounts = await administrator(door, call)
     call.query()
@@ -95,7 +93,7 @@ async def get_rule(door: Door, call: Call) -> web.StreamResponse:
 @declare("acl", path=(ID,), bodies=(Body(NEW_RULE),), needs=ADMINISTERING,
          problems=("invalid_rule", "unknown_rule", "from_file", "last_administrator", "precondition_failed", *CHANGES),
          answers=(Answer(200, "It reads as the document says.", RULE),))
-async def put_rule(door: Door, call: Call) -> web.StreamResponse:
+async def put_rule(door: Door, call: Call) -> Answered:
     """Make a rule read as the document says.
 
     `If-Match` with the rule's `ETag` changes only what was seen.
@@ -111,18 +109,18 @@ async def put_rule(door: Door, call: Call) -> web.StreamResponse:
 @declare("acl", path=(ID,), needs=ADMINISTERING,
          problems=("unknown_rule", "from_file", "last_administrator", "precondition_failed", *CHANGES),
          answers=(Answer(204, "It holds no more."),))
-async def delete_rule(door: Door, call: Call) -> web.StreamResponse:
+async def delete_rule(door: Door, call: Call) -> Answered:
     """Remove a rule. What it allowed ends, for those who are connected too."""
     by, accounts = await administrator(door, call)
     call.query()
     await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
                      lambda on_done: accounts.delete_rule(by, call.topic_name(), on_done))
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 @declare("acl", bodies=(Body(QUESTION),), needs=ADMINISTERING, problems=("accounts_unavailable",),
          answers=(Answer(200, "What would be decided.", VERDICT),))
-async def ask_rights(door: Door, call: Call) -> web.StreamResponse:
+async def ask_rights(door: Door, call: Call) -> Answered:
     """Ask whether a user may do something, and which rule decides it."""
     await administrator(door, call)
     call.query()

@@ -9,18 +9,18 @@ A backup that nobody reads for a minute ends by itself. While one lasts, retenti
 """
 from __future__ import annotations
 
-from asyncio import Future
+import re
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
     BINARY,
     FLAG,
@@ -55,21 +55,22 @@ BACKUP: Final = Named("Backup", object_of(
      "next_id": explained(MESSAGE_ID, "The first message id that no message in it has."), "created": TIME_MS,
      "files": list_of(object_of({"name": TEXT, "bytes": WHOLE, "sealed": explained(
          FLAG, "It is the same in every later backup of the same `hub` and `lineage`.")}))}))
+_RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 NEEDS: Final = (Need(Operation.ADMINISTER, "hub"),)
 
 
 @declare("backups", answers=(Answer(201, "What the backup consists of.", BACKUP),), needs=NEEDS,
          problems=("too_many_backups", "storage_failed", "not_built"))
-async def begin(door: Door, call: Call) -> web.StreamResponse:
+async def begin(door: Door, call: Call) -> Answered:
     """Begin a backup.
 
     Nothing of it changes until it ends: when it is deleted, or nobody has read it for a minute. Retention waits.
     """
     backups, principal = await _administered(door, call)
-    begun: Future[Backup] = door.loop.create_future()
+    begun: Reply[Backup] = Reply()
 
     def on_begun(backup: Backup | None, error: KernelError | None) -> None:
-        if begun.cancelled():
+        if begun.done():
             if backup is not None:
                 backups.end(backup.id)         # who asked has gone
         elif backup is not None:
@@ -78,7 +79,11 @@ async def begin(door: Door, call: Call) -> web.StreamResponse:
             begun.set_exception(error)
 
     backups.begin(on_begun)
-    description = backups.describe(await begun)
+    try:
+        description = backups.describe(await begun)
+    except BaseException:
+        begun.cancel()
+        raise
     door.admission.audit(author(call.request, principal.name), "backup.begun", {"id": description["id"]})
     return json_answer(description, 201)
 
@@ -86,7 +91,7 @@ async def begin(door: Door, call: Call) -> web.StreamResponse:
 @declare("backups", path=(ID, FILE), headers=(RANGE,), needs=NEEDS,
          answers=(Answer(200, "The file.", BINARY, BYTES), Answer(206, "The range of it.", BINARY, BYTES)),
          problems=("unknown_backup", "not_found", "range_not_satisfiable", "not_built"))
-async def read(door: Door, call: Call) -> web.StreamResponse:
+async def read(door: Door, call: Call) -> Answered:
     """Read a file of a backup, or a range of its bytes."""
     backups, _ = await _administered(door, call)
     backup = backups.find(call.captures[0])
@@ -95,30 +100,30 @@ async def read(door: Door, call: Call) -> web.StreamResponse:
         raise Refusal("not_found", "the backup has no such file")
     file = backup.files[name]
     first, stop = _range(call.request, file)
-    whole = "Range" not in call.request.headers
-    response = door.stream(call.request, {"Accept-Ranges": "bytes"}, 200 if whole else 206)
+    whole = "range" not in call.request.headers
+    headers = {"Accept-Ranges": "bytes", "Content-Type": BYTES}
     if not whole:
-        response.headers["Content-Range"] = f"bytes {first}-{stop - 1}/{file.size_bytes}"
-    response.content_type, response.content_length = BYTES, stop - first
-    await response.prepare(call.request)
+        headers["Content-Range"] = f"bytes {first}-{stop - 1}/{file.size_bytes}"
+    response = door.stream(call.request, headers, 200 if whole else 206, stop - first)
+    response.start()
     while first < stop and call.request.method != "HEAD":
         piece = await door.loop.run_in_executor(None, backups.read, file, first, stop - first)
         if not piece or not backups.is_running(backup):
             raise ConnectionResetError("the backup has ended while it was read")
-        await response.write(piece)
+        response.write(piece)
+        await response.drained()
         backups.note_reader(backup)
         first += len(piece)
-    await response.write_eof()
     return response
 
 
 @declare("backups", path=(ID,), needs=NEEDS, answers=(Answer(204, "It has ended."),),
          problems=("unknown_backup", "not_built"))
-async def end(door: Door, call: Call) -> web.StreamResponse:
+async def end(door: Door, call: Call) -> Answered:
     """End a backup."""
     backups, _ = await _administered(door, call)
     backups.end(call.captures[0])
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
@@ -131,17 +136,20 @@ async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
     return backups, principal
 
 
-def _range(request: web.Request, file: BackupFile) -> tuple[int, int]:
+def _range(request: HttpRequest, file: BackupFile) -> tuple[int, int]:
     """First byte and the one behind the last; of a range that begins beyond the file, `range_not_satisfiable`."""
-    try:
-        asked = request.http_range
-    except ValueError:
-        raise Refusal("invalid_header", "Range: one range of bytes can be asked for, bytes=FIRST-LAST") from None
-    first = asked.start or 0
-    if first < 0:
-        first = max(0, file.size_bytes + first)
-    stop = file.size_bytes if asked.stop is None else min(asked.stop, file.size_bytes)
-    if first >= stop and "Range" in request.headers:
+    text = request.headers.get("range")
+    if text is None:
+        return 0, file.size_bytes
+    asked = _RANGE.fullmatch(text.strip())
+    if asked is None or not (asked[1] or asked[2]) or asked[1] and asked[2] and int(asked[1]) > int(asked[2]):
+        raise Refusal("invalid_header", "Range: one range of bytes can be asked for, bytes=FIRST-LAST")
+    if asked[1]:
+        first = int(asked[1])
+        stop = min(int(asked[2]) + 1, file.size_bytes) if asked[2] else file.size_bytes
+    else:
+        first, stop = max(0, file.size_bytes - int(asked[2])), file.size_bytes
+    if first >= stop:
         raise Refusal("range_not_satisfiable", f"the file has {file.size_bytes} bytes",
                       headers={"Content-Range": f"bytes */{file.size_bytes}"})
     return first, stop

@@ -24,16 +24,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.mapping import read_idempotency_key
 from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
 from gatehouse.gateways.http.parameters import Whole
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
 from gatehouse.gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
 from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
@@ -63,7 +61,7 @@ STORED: Final = Named("StoredBatches", object_of({"batches": list_of(object_of(
              "X-High-Watermark": "The offset after its last message.",
              "X-Next-Offset": "Where to go on; `offset` itself where the body is empty."}),),
          problems=("unknown_topic", "unknown_partition", "offset_out_of_range", "storage_failed"))
-async def get_batches(door: Door, call: Call) -> web.StreamResponse:
+async def get_batches(door: Door, call: Call) -> Answered:
     """Read stored batches of one partition as they are.
 
     Still compressed as their producers sent them, at least one where there is one. The first may begin before `offset`.
@@ -86,7 +84,7 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
     headers = {"X-Log-Start-Offset": str(fetched.log_start_offset), "X-High-Watermark": str(fetched.high_watermark),
                "X-Next-Offset": str(offset if last is None else last.first_offset + last.count)}
     body = b"".join([as_batch(piece, LEADER_EPOCH) for piece in fetched.pieces])
-    answer = web.Response(body=body, headers=headers, content_type=BINARY_TYPE)
+    answer = Response(body, headers=headers, content_type=BINARY_TYPE)
     return door.counted(sum([piece.count for piece in fetched.pieces]), answer)
 
 
@@ -95,7 +93,7 @@ async def get_batches(door: Door, call: Call) -> web.StreamResponse:
          needs=(Need(Operation.PUBLISH, "topic"),), writes=True, answers=(Answer(201, "All are durable.", STORED),),
          problems=("invalid_body", "unknown_topic", "unknown_partition", "corrupt_batch", "invalid_record",
                    "invalid_timestamp", "unsupported_batch", "message_too_large", "idempotency_conflict", "over_quota"))
-async def post_batches(door: Door, call: Call) -> web.StreamResponse:
+async def post_batches(door: Door, call: Call) -> Answered:
     """Store batches in partitions of one topic, all of them or none.
 
     The writer has put each record into its key's partition (murmur2) and says with each batch which partition that is.
@@ -105,7 +103,7 @@ async def post_batches(door: Door, call: Call) -> web.StreamResponse:
     call.query()
     name = call.topic_name()
     door.admission.require_topic(principal, Operation.PUBLISH, name)
-    given = request.headers.get("Idempotency-Key")
+    given = request.headers.get("idempotency-key")
     key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
     topic = door.kernel.topic(name, tenant=principal.tenant)
     if topic is None:

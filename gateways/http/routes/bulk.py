@@ -40,15 +40,14 @@ import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
 from gatehouse.gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
 from gatehouse.kernel.errors import KernelError
@@ -97,7 +96,7 @@ ASKED_RANGES: Final = Named("AskedRanges", object_of({"ranges": list_of(object_o
 
 @declare("bulk", bodies=(Body(ASKED_POSITIONS),), answers=(Answer(200, "What there is of them.", POSITIONS),),
          needs=(Need(Operation.CONSUME, "topic"),), problems=("unknown_partition", "storage_failed"))
-async def post_positions(door: Door, call: Call) -> web.StreamResponse:
+async def post_positions(door: Door, call: Call) -> Answered:
     """Show where topics begin and end, and where in them a time is.
 
     The right to publish to all of a topic will do as well.
@@ -136,7 +135,7 @@ async def _positions(door: Door, topic: Topic, times: dict[int, int] | None) -> 
     if times is not None:
         asked = {partition: offset_at(door, topic.partition_id(partition), time_ms) for partition,
                  time_ms in times.items()}
-        answer["offsets_for_times"] = {str(partition): await future for partition, future in asked.items()}
+        answer["offsets_for_times"] = {str(partition): await reply for partition, reply in asked.items()}
     return answer
 
 
@@ -169,7 +168,7 @@ class _Range(NamedTuple):
 @declare("bulk", bodies=(Body(ASKED_RANGES),), needs=(Need(Operation.CONSUME, "topic"),),
          answers=(Answer(200, "The length of the head as u32, the head as JSON, the pieces.", BINARY,
                          "application/octet-stream"),), problems=("storage_failed",))
-async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
+async def post_fetch(door: Door, call: Call) -> Answered:
     """Read stored pieces of many partitions of many topics.
 
     Still compressed as their producers sent them, until `max_bytes` are reached. A range that got less than all of it
@@ -209,7 +208,7 @@ async def post_fetch(door: Door, call: Call) -> web.StreamResponse:
     head = orjson.dumps({"ranges": heads})
     body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
     return door.counted(sum([piece.count for piece in pieces]),
-                        web.Response(body=body, content_type="application/octet-stream"))
+                        Response(body, content_type="application/octet-stream"))
 
 
 def _topic(door: Door, principal: Principal, asked_range: _Range) -> Topic | dict[str, Any]:

@@ -9,20 +9,21 @@ has gone meanwhile, leaves the question to be asked again: a check that is lost 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import describe_check
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import NAME, Call, Door, Routes
 from gatehouse.gateways.http.halves import CHECK
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS
 from gatehouse.gateways.http.parameters import TICKET, WAIT, Parameter, Whole
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.transactions import group_name
 from gatehouse.gateways.http.schemas import GROUP_NAME, TEXT, Setting, list_of, object_of
 
@@ -50,7 +51,7 @@ class HttpMember:
         self._principal = principal
         self._group = group
         self._checks: list[Check] = []
-        self._asked: asyncio.Event = asyncio.Event()
+        self._asked: Callable[[], None] = lambda: None       # wakes who waits
         self._membership: Membership | None = None
         self.ended = False
 
@@ -68,18 +69,19 @@ class HttpMember:
 
     async def wait(self, timeout_s: float) -> None:
         """Returns when something is asked, at the time-out, when this ends or the hub stops."""
-        waiting = asyncio.ensure_future(self._asked.wait())
+        if self._checks or self.ended:
+            return
+        reply: Reply[None] = Reply()
+        self._asked = partial(reply.set_result, None)
+        timer = self._door.loop.call_later(timeout_s, self._asked)
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._door.unless_stopping(waiting)
+            await self._door.unless_stopping(reply)
         finally:
-            waiting.cancel()
+            timer.cancel()
 
     def take(self) -> list[Check]:
         """What was asked since; whoever takes it has room for as much again."""
         checks, self._checks = self._checks, []
-        self._asked.clear()
         return checks
 
     def add_credit(self, count: int) -> None:
@@ -90,13 +92,13 @@ class HttpMember:
     def on_checks(self, checks: list[Check]) -> None:
         """Called by the coordinator."""
         self._checks += checks
-        self._asked.set()
+        self._asked()
 
     def on_principal_ended(self, reason: str) -> None:
         """Nothing more is asked; what was not sent yet is asked again."""
         self.ended = True
         self._checks.clear()
-        self._asked.set()
+        self._asked()
 
     def on_rights_changed(self) -> None:
         """End as `on_principal_ended` does, where the right to the group is gone."""
@@ -106,7 +108,7 @@ class HttpMember:
 
 @declare("transactions", query=(GROUP, WAIT, MAX), needs=NEEDS, problems=("invalid_group",), acts=True,
          answers=(Answer(200, "What was asked, if anything.", object_of({"checks": list_of(CHECK)})),))
-async def get_checks(door: Door, call: Call) -> web.StreamResponse:
+async def get_checks(door: Door, call: Call) -> Answered:
     """Wait for checks: questions what became of transactions of the group.
 
     Each goes to one member. Who decides nothing leaves the question to be asked again.
@@ -121,7 +123,7 @@ async def get_checks(door: Door, call: Call) -> web.StreamResponse:
 
 async def _wait(member: HttpMember, limit: int, wait_s: float, call: Call) -> list[Check]:
     """What a member is asked in so long."""
-    member.join(limit, call.request.remote or "")
+    member.join(limit, call.request.session.peer)
     try:
         await member.wait(max(wait_s, GATHER_S))
         await asyncio.sleep(GATHER_S)                # what comes with the first one
@@ -132,7 +134,7 @@ async def _wait(member: HttpMember, limit: int, wait_s: float, call: Call) -> li
 
 @declare("transactions", query=(GROUP, MAX, TICKET), needs=NEEDS, problems=("invalid_group",), acts=True,
          answers=(Answer(200, "Events without end: `check`, whose data is a check.", TEXT, EVENT_STREAM),))
-async def check_events(door: Door, call: Call) -> web.StreamResponse:
+async def check_events(door: Door, call: Call) -> Answered:
     """Follow the checks of a group, as Server-Sent Events.
 
     The stream is a member for as long as it is open; there is nothing to resume, since what is not decided is asked
@@ -141,16 +143,17 @@ async def check_events(door: Door, call: Call) -> web.StreamResponse:
     query = call.query()
     member, limit = _member(door, query, await door.stream_principal(call.request, query))
     if call.request.method == "HEAD":
-        return web.Response(headers=HEADERS)
+        return Response(headers=HEADERS)
     answer = door.stream(call.request, HEADERS)
-    member.join(limit, call.request.remote or "")            # before the first wait: a right may be withdrawn in it
+    member.join(limit, call.request.session.peer)            # before the first wait: a right may be withdrawn in it
     try:
-        await answer.prepare(call.request)
-        await answer.write(b": member of the group\n\n")
+        answer.start()
+        answer.write(b": member of the group\n\n")
         while not (member.ended or door.stopping):
             await member.wait(HEARTBEAT_S)
             checks = member.take()
-            await answer.write(b"".join([_event(door, check) for check in checks]) or HEARTBEAT)
+            answer.write(b"".join([_event(door, check) for check in checks]) or HEARTBEAT)
+            await answer.drained()
             member.add_credit(len(checks))
     finally:
         member.leave()

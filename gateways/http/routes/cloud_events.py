@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.http.cloud_events import (
     BATCH,
@@ -22,6 +21,7 @@ from gatehouse.gateways.http.cloud_events import (
 from gatehouse.gateways.http.declaring import Body
 from gatehouse.gateways.http.message_schemas import BASE64
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.schemas import ANYTHING, RFC_3339, Named, Setting, list_of, object_of, one_of
 
 LINE: Final = {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]+$"}
@@ -61,11 +61,11 @@ def is_event(publication: Publication) -> bool:
 
 
 async def post_events(door: Door, call: Call, principal: Principal, publication: Publication, *, of_topic: bool,
-                      place: Place) -> web.StreamResponse:
+                      place: Place) -> Answered:
     """Store what the request holds; `place` says where one event goes."""
     from gatehouse.gateways.http.routes.messages import prepare_each, store_batch  # they build on this file
     from gatehouse.gateways.http.routes.publish import store
-    kind = call.request.content_type
+    kind = call.request.media
     if not kind.startswith("application/cloudevents"):
         read_binary(publication, of_topic)
         placement = place(publication)

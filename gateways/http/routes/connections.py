@@ -10,15 +10,13 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, map_of, nullable, object_of
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ NEEDS: Final = (Need(Operation.ADMINISTER, "hub"),)
 
 @declare("connections", query=(MAX, AFTER, CONTAINS), needs=NEEDS, problems=("invalid_cursor",), answers=(
     Answer(200, "A page of connections.", object_of({"connections": list_of(CONNECTION), "cursor": CURSOR})),))
-async def list_connections(door: Door, call: Call) -> web.StreamResponse:
+async def list_connections(door: Door, call: Call) -> Answered:
     """List connections.
 
     Of every door, in the order in which they came.
@@ -78,7 +76,7 @@ async def list_connections(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("connections", path=(ID,), needs=NEEDS, problems=("unknown_connection",), answers=(
     Answer(200, "The connection.", object_of({**_CONNECTION, "details": DETAILS})),))
-async def get_connection(door: Door, call: Call) -> web.StreamResponse:
+async def get_connection(door: Door, call: Call) -> Answered:
     """Show a connection with what its door tells of it: subscriptions, channels, what waits."""
     await _require_administrator(door, call)
     call.query()
@@ -89,7 +87,7 @@ async def get_connection(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("connections", path=(ID,), needs=NEEDS, problems=("unknown_connection",), answers=(
     Answer(204, "It has been told that it is closed."),))
-async def close_connection(door: Door, call: Call) -> web.StreamResponse:
+async def close_connection(door: Door, call: Call) -> Answered:
     """Close a connection in its protocol's words. Its client may come back, as after any loss of a connection."""
     principal = await _require_administrator(door, call)
     call.query()
@@ -98,7 +96,7 @@ async def close_connection(door: Door, call: Call) -> web.StreamResponse:
     door.admission.audit(author(call.request, principal.name), "connection.closed",
                          {name: description.get(name) for name in AUDITED})
     connection.end(ENDED_BY)
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 async def _require_administrator(door: Door, call: Call) -> Principal:

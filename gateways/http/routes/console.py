@@ -5,19 +5,15 @@ in `fixed.py`: it may load, run and ask nothing but this hub's own, and may not 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
-
-from aiohttp import web
+from typing import Final
 
 from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.fixed import PAGE_HEADERS
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.schemas import TEXT
-
-if TYPE_CHECKING:
-    from gatehouse.gateways.http.server import DoorProtocol
 
 FILES: Final = "files"
 """What a connection is called that has asked for nothing but these."""
@@ -28,33 +24,33 @@ MEDIA: Final = ("text/html", "text/css", "text/javascript", "image/svg+xml")
 @declare("hub", public=True, problems=("not_found",),
          path=(Parameter("path", "The file's name; nothing for the page.", example=""),),
          answers=tuple(Answer(200, "The file.", TEXT, media) for media in MEDIA))
-async def get_file(door: Door, call: Call) -> web.StreamResponse:  # decision 76
+async def get_file(door: Door, call: Call) -> Answered:  # decision 76
     """The console's files."""
     call.query()
     name = call.captures[0]
     file = door.services.console.get(name)
     if file is None:
         raise Refusal("not_found", f"the console has no file {name[:200]!r}")
-    protocol = cast("DoorProtocol", call.request.protocol)
-    protocol.page = protocol.page or FILES
-    return web.Response(body=file.body, headers={**PAGE_HEADERS, "Content-Type": file.content_type})
+    session = call.request.session
+    session.page = session.page or FILES
+    return Response(file.body, headers=PAGE_HEADERS, content_type=file.content_type)
 
 
 @declare("hub", public=True, answers=(Answer(308, "It is there.", headers={"Location": "The console."}),))
-async def to_page(door: Door, call: Call) -> web.StreamResponse:
+async def to_page(door: Door, call: Call) -> Answered:
     """Where the console is.
 
     Without the slash the page's own names would lead elsewhere.
     """
     call.query()
-    return web.Response(status=308, headers={"Location": "/ui/"})
+    return Response(status=308, headers={"Location": "/ui/"})
 
 
 @declare("hub", public=True, answers=(Answer(302, "It is there.", headers={"Location": "The console."}),))
-async def to_console(door: Door, call: Call) -> web.StreamResponse:
+async def to_console(door: Door, call: Call) -> Answered:
     """What a browser is shown that was given no path: the console."""
     call.query()
-    return web.Response(status=302, headers={"Location": "/ui/"})
+    return Response(status=302, headers={"Location": "/ui/"})
 
 
 ROUTES: Routes = (("GET", "/", to_console), ("GET", "/ui/{path...}", get_file), ("GET", "/ui", to_page))

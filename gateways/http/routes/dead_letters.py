@@ -14,10 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Call, Door, Routes
@@ -25,6 +22,7 @@ from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTI
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
 from gatehouse.gateways.http.schemas import (
     CURSOR,
@@ -86,7 +84,7 @@ DEAD_LETTER: Final = Named("DeadLetter", object_of(
          answers=(Answer(200, "A page, oldest first.",
                          object_of({"messages": list_of(DEAD_LETTER), "cursor": CURSOR})),),
          problems=("unknown_group", "storage_failed"))
-async def get_dead_letters(door: Door, call: Call) -> web.StreamResponse:
+async def get_dead_letters(door: Door, call: Call) -> Answered:
     """List a group's dead letters: messages that it gave up, with why and from where.
 
     Those that the user may read where they came from.
@@ -122,7 +120,7 @@ REDRIVEN: Final = object_of({
          writes=True, audited="dead_letters.redriven",
          answers=(Answer(200, "All of them went back.", REDRIVEN), Answer(207, "Some are left.", REDRIVEN)),
          problems=("unknown_group", "storage_failed", "kept_full"))
-async def redrive(door: Door, call: Call) -> web.StreamResponse:
+async def redrive(door: Door, call: Call) -> Answered:
     """Send some or all of a group's dead letters back to where they came from.
 
     They are behind what their partitions hold now, under the same ids, and every reader of the topic sees them again.

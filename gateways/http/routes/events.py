@@ -13,8 +13,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.cloud_events import STRUCTURED, asks_for
@@ -25,6 +23,8 @@ from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, de
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
 from gatehouse.gateways.http.schemas import TEXT
 from gatehouse.gateways.http.waiting import registered
@@ -52,7 +52,7 @@ LEVEL_OF_PLUS: Final = "+"
 @declare("read", query=(FROM, TOPIC_FILTER, VALUES, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
          problems=("invalid_cursor", "invalid_selector", "invalid_topic", "too_many_partitions"),
          needs=(Need(Operation.CONSUME, "topic"),))
-async def topic_events(door: Door, call: Call) -> web.StreamResponse:
+async def topic_events(door: Door, call: Call) -> Answered:
     """Follow a topic.
 
     As Server-Sent Events, for `curl -N` and a browser's EventSource. A topic that does not exist yet is waited for.
@@ -70,7 +70,7 @@ async def topic_events(door: Door, call: Call) -> web.StreamResponse:
 @declare("read", query=(FILTER, SELECTOR, FROM, VALUES, LAST_EVENT_ID, TICKET), headers=(RESUME,), answers=(EVENTS,),
          problems=("invalid_cursor", "invalid_selector", "invalid_filter", "too_many_partitions"),
          needs=(Need(Operation.CONSUME, "address"),))
-async def filter_events(door: Door, call: Call) -> web.StreamResponse:
+async def filter_events(door: Door, call: Call) -> Answered:
     """Follow addresses.
 
     As Server-Sent Events, over all topics that can hold what matches, present and future ones.
@@ -89,7 +89,7 @@ async def filter_events(door: Door, call: Call) -> web.StreamResponse:
 
 def _wants_cloud_events(call: Call) -> bool:
     """`Accept: text/event-stream, application/cloudevents+json`: the first is the stream, the second what is in it."""
-    return asks_for(call.request.headers.get("Accept", ""), STRUCTURED)
+    return asks_for(call.request.headers.get("accept", ""), STRUCTURED)
 
 
 def checked_topic(name: str) -> str:
@@ -131,7 +131,7 @@ def require_follow(door: Door, principal: Principal, wanted: Wanted) -> None:
 
 
 async def _follow(door: Door, call: Call, query: dict[str, str], principal: Principal, wanted: Wanted,
-                  selector: Selector | None) -> web.StreamResponse:
+                  selector: Selector | None) -> Answered:
     request = call.request
     feed = door.feeds.open(wanted, selector)
     try:
@@ -140,7 +140,7 @@ async def _follow(door: Door, call: Call, query: dict[str, str], principal: Prin
             positions = await begin(door, feed, query.get("from"), _last_event_id(request, query))
         guest.check()
         if request.method == "HEAD":
-            return web.Response(headers=HEADERS)
+            return Response(headers=HEADERS)
         reader = EventReader(door, door.feeds, feed, positions, request, partial(may_follow, door, principal, wanted))
         registration = door.admission.register(principal, NAME, reader)
         try:
@@ -155,8 +155,8 @@ def _go_on() -> None:
     """What is waited for comes at once or within a flush, and the right is looked at then."""
 
 
-def _last_event_id(request: web.Request, query: dict[str, str]) -> str:
-    return request.headers.get("Last-Event-ID") or query.get("last_event_id", "")
+def _last_event_id(request: HttpRequest, query: dict[str, str]) -> str:
+    return request.headers.get("last-event-id") or query.get("last_event_id", "")
 
 
 async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str) -> Positions:
@@ -177,7 +177,7 @@ async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str
         return Positions(hub, {partition_id: first for partition_id, (first, _) in bounds.items()})
     time_ms = time_of(begin_at or "")
     asked = {partition_id: offset_at(door, partition_id, time_ms) for partition_id in partitions}
-    offsets = {partition_id: await future for partition_id, future in asked.items()}
+    offsets = {partition_id: await reply for partition_id, reply in asked.items()}
     return Positions(hub, {partition_id: bounds[partition_id][1] if offset is None else offset
                            for partition_id, offset in offsets.items()})
 

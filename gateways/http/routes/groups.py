@@ -17,10 +17,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import defined_answer, json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
@@ -30,6 +27,7 @@ from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownPartition
@@ -63,7 +61,7 @@ READING: Final = (Need(Operation.CONSUME, "group"),)
          answers=(Answer(200, "A page of groups.",
                          object_of({"groups": list_of(object_of(GROUP, {"topics": list_of(_PROGRESS)})),
                                     "cursor": CURSOR})),))
-async def list_groups(door: Door, call: Call) -> web.StreamResponse:
+async def list_groups(door: Door, call: Call) -> Answered:
     """List groups with their settings.
 
     Those that the user may consume with, by name. With `counts`: and with what is ready, leased and waiting for each in
@@ -88,7 +86,7 @@ async def list_groups(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("groups", needs=READING, problems=("unknown_group", "storage_failed"),
          answers=(Answer(200, "The group.", object_of({**GROUP, "topics": list_of(_PROGRESS)})),))
-async def get_group(door: Door, call: Call) -> web.StreamResponse:
+async def get_group(door: Door, call: Call) -> Answered:
     """Show a group, and what is ready, leased and waiting for it in each topic."""
     principal = await door.principal(call.request)
     call.query()
@@ -103,7 +101,7 @@ async def get_group(door: Door, call: Call) -> web.StreamResponse:
          answers=(Answer(200, "It reads as the document says.", object_of(GROUP)),
                   Answer(201, "It is made.", object_of(GROUP))),
          problems=("invalid_group", "invalid_selector", "assigned_group", "leased_group", "precondition_failed"))
-async def put_group(door: Door, call: Call) -> web.StreamResponse:
+async def put_group(door: Door, call: Call) -> Answered:
     """Make a group, or make an existing one read as the document says.
 
     What the document leaves out is as by default; the kind of a group does not change. A group also exists from its
@@ -124,7 +122,7 @@ async def put_group(door: Door, call: Call) -> web.StreamResponse:
 @declare("groups", needs=ALTERING, writes=True, audited="group.deleted",
          problems=("unknown_group", "invalid_group", "group_has_members", "precondition_failed"),
          answers=(Answer(204, "It is forgotten."),))
-async def delete_group(door: Door, call: Call) -> web.StreamResponse:
+async def delete_group(door: Door, call: Call) -> Answered:
     """Forget a group: settings, progress, leases.
 
     Its dead letters stay. `If-Match` with the group's `ETag` forgets only what was seen.
@@ -133,12 +131,12 @@ async def delete_group(door: Door, call: Call) -> web.StreamResponse:
     _checked(door, principal, call, name)
     delete = partial(door.kernel.groups.delete, name, tenant=principal.tenant)
     await door.durable(lambda owner, token: delete(owner=owner, token=token))
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 @declare("groups", query=(TOPIC,), needs=READING, problems=("unknown_group", "unknown_topic"),
          answers=(Answer(200, "A row for every partition that holds or held something.", OFFSETS),))
-async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
+async def get_offsets(door: Door, call: Call) -> Answered:
     """Show how far a group is in every partition, of one topic or of all."""
     principal = await door.principal(call.request)
     query = call.query()
@@ -152,7 +150,7 @@ async def get_offsets(door: Door, call: Call) -> web.StreamResponse:
          problems=("invalid_parameter", "invalid_group", "unknown_group", "group_has_members", "unknown_topic",
                    "unknown_partition", "offset_out_of_range", "storage_failed"),
          answers=(Answer(200, "Where the group is now.", OFFSETS),))
-async def put_offsets(door: Door, call: Call) -> web.StreamResponse:
+async def put_offsets(door: Door, call: Call) -> Answered:
     """Move a group forward or back in a topic.
 
     Leases that run are void then.

@@ -3,19 +3,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
-
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import TEXT, object_of, one_of
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @declare("hub", public=True, answers=(Answer(200, "It is.", object_of({"status": one_of("ok"), "hub": TEXT})),))
-async def healthz(door: Door, call: Call) -> web.StreamResponse:
+async def healthz(door: Door, call: Call) -> Answered:
     """Is the hub alive?
 
     The process runs and its loop turns.
@@ -26,7 +24,7 @@ async def healthz(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("hub", public=True, answers=(Answer(200, "It does.", object_of({"status": one_of("ready")})),),
          problems=("stopping",))
-async def readyz(door: Door, call: Call) -> web.StreamResponse:
+async def readyz(door: Door, call: Call) -> Answered:
     """Does the hub take new work?
 
     It does on a full disk, too: what is read and acknowledged there makes room. `GET /v1/status` says `full` then.
@@ -40,10 +38,10 @@ async def readyz(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("hub", public=True, answers=(Answer(200, "Every metric, as text.", TEXT, "text/plain"),))
-async def metrics(door: Door, call: Call) -> web.StreamResponse:
+async def metrics(door: Door, call: Call) -> Answered:
     """The metrics, for Prometheus."""
     call.query()
-    return web.Response(body=door.services.render_metrics(), headers={"Content-Type": METRICS_TYPE})
+    return Response(door.services.render_metrics(), content_type=METRICS_TYPE)
 
 
 ROUTES: Routes = (("GET", "/healthz", healthz), ("GET", "/readyz", readyz), ("GET", "/metrics", metrics))

@@ -20,11 +20,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import NAME, Call, Door, Routes
@@ -42,6 +39,8 @@ from gatehouse.gateways.http.leases import (
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.queues import readable_queue
 from gatehouse.gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
 from gatehouse.gateways.http.waiting import registered
@@ -81,7 +80,7 @@ GROUPS: Final = (Need(Operation.CONSUME, "group"),)
 @declare("groups", query=(TOPIC, *POP_PARAMETERS), needs=(Need(Operation.CONSUME, "topic"), *GROUPS), writes=True,
          answers=POP_ANSWERS,
          problems=("unknown_topic", "invalid_group", "assigned_group", "unknown_group", "storage_failed"))
-async def pop(door: Door, call: Call) -> web.StreamResponse:
+async def pop(door: Door, call: Call) -> Answered:
     """Lease messages of a topic to a member of a group.
 
     They are its own for a time, and come again unless they are acked, extended or released before it is over. Whoever
@@ -109,7 +108,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
 
 @declare("queues", query=POP_PARAMETERS, needs=(Need(Operation.CONSUME, "address"),), writes=True, answers=POP_ANSWERS,
          problems=("unknown_queue", "unknown_group", "storage_failed"))
-async def pop_queue(door: Door, call: Call) -> web.StreamResponse:
+async def pop_queue(door: Door, call: Call) -> Answered:
     """Lease messages of a queue, as from a group."""
     principal = await door.principal(call.request)
     query = call.query()
@@ -137,7 +136,7 @@ async def _pop(door: Door, principal: Principal, query: dict[str, str], group_of
     return await take(door, principal, group, count, invisible_ms or group.settings.invisible_ms, wait_s, require)
 
 
-def _popped(door: Door, messages: list[dict[str, Any]]) -> web.StreamResponse:
+def _popped(door: Door, messages: list[dict[str, Any]]) -> Answered:
     return door.counted(len(messages), json_answer({"messages": messages}))
 
 
@@ -161,7 +160,7 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
                require: Callable[[], object]) -> list[Leased]:
     """Pop, and wait for the answer. Whoever asked and hangs up has taken nothing, nor has who may no longer take:
     `require` raises then."""
-    future: asyncio.Future[list[Leased]] = door.loop.create_future()
+    reply: Reply[list[Leased] | None] = Reply()
 
     def give_back(leases: list[Leased]) -> None:
         if leases:
@@ -169,20 +168,21 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
                 group.release([leased[:3] for leased in leases], 0)
 
     def on_popped(leases: list[Leased]) -> None:
-        if future.done():
+        if reply.done():
             give_back(leases)
         else:
-            future.set_result(leases)
+            reply.set_result(leases)
 
     popping = group.pop(count, invisible_ms, on_popped)
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
     try:
         with registered(door.admission, NAME, principal, popping.on_time, require) as guest:
-            leases = await door.unless_stopping(future)
+            leases = await door.unless_stopping(reply)
         guest.check()
     except BaseException:
-        if future.done() and not future.cancelled():
-            give_back(future.result())
+        if reply.done() and not reply.cancelled():
+            give_back(reply.result() or [])
+        reply.cancel()
         raise
     finally:
         timer.cancel()
@@ -194,7 +194,7 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
 
 @declare("groups", bodies=(Body(object_of(HANDLES, closed=True)),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
          problems=("invalid_group",))
-async def ack(door: Door, call: Call) -> web.StreamResponse:
+async def ack(door: Door, call: Call) -> Answered:
     """Acknowledge leased messages: they are done and do not come again."""
     principal, handles, _ = await _read(door, call)
     return await settle(door, principal, call, handles, acking)
@@ -207,7 +207,7 @@ def acking(group: LeasedGroup, *rest: Any) -> list[KernelError | None]:
 
 @declare("groups", bodies=(Body(object_of(HANDLES, {"invisible": INVISIBLE}, closed=True)),), needs=GROUPS, writes=True,
          answers=SETTLE_ANSWERS, problems=("invalid_group",))
-async def extend(door: Door, call: Call) -> web.StreamResponse:
+async def extend(door: Door, call: Call) -> Answered:
     """Extend leases: keep the messages for `invisible` seconds from now on."""
     principal, handles, document = await _read(door, call, "invisible")
     return await settle(door, principal, call, handles, extending(document))
@@ -229,7 +229,7 @@ RELEASE: Final = {**object_of(HANDLES, {"delay": DELAY, "dead_letter": FLAG}, cl
 
 @declare("groups", bodies=(Body(RELEASE),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
          problems=("invalid_group",))
-async def release(door: Door, call: Call) -> web.StreamResponse:
+async def release(door: Door, call: Call) -> Answered:
     """Release leased messages, for others to take, or give them up.
 
     Without `delay` they come again as the group's retry says; with `dead_letter` never.
@@ -270,7 +270,7 @@ def require_taker(door: Door, principal: Principal, name: str, of_queue: bool) -
 
 
 async def settle(door: Door, principal: Principal, call: Call, texts: list[str],
-                 action: Action) -> web.StreamResponse:
+                 action: Action) -> Answered:
     """Do it and answer for each when it is durable."""
     errors = await settled(door, principal, call.topic_name(), texts, action)
     results = [result_of(text, error) for text, error in zip(texts, errors, strict=True)]
@@ -296,7 +296,10 @@ async def settled(door: Door, principal: Principal, name: str, texts: list[str],
             errors[number] = ExpiredReceipt("the lease has ended")
         else:
             held.setdefault(lease[0], []).append((number, lease[1]))
-    await asyncio.gather(*(_settle_in(door, group, mine, action, errors) for group, mine in held.items()))
+    if len(held) == 1:
+        await _settle_in(door, *held.popitem(), action, errors)
+    elif held:
+        await asyncio.gather(*(_settle_in(door, group, mine, action, errors) for group, mine in held.items()))
     return errors
 
 

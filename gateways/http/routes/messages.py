@@ -20,15 +20,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
 from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gatehouse.gateways.http.mapping import Publication, describe_place, read_headers, read_message
+from gatehouse.gateways.http.mapping import Publication, describe_place, read_message
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
     NEW_MESSAGE,
@@ -36,6 +34,7 @@ from gatehouse.gateways.http.message_schemas import (
 )
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
 from gatehouse.gateways.http.routes.publish import (
     PROBLEMS_OF_A_PUBLISH,
@@ -90,7 +89,7 @@ def batch_of(message: Named) -> Body:
          bodies=(batch_of(NEW_MESSAGE), *VALUE_BODIES,
                  *EVENT_BODIES),
          answers=ONE_OR_MANY, problems=PROBLEMS_OF_A_PUBLISH)
-async def post_messages(door: Door, call: Call) -> web.StreamResponse:
+async def post_messages(door: Door, call: Call) -> Answered:
     """Publish to a topic, one message or many.
 
     `application/json` is a list of messages, any other type is one message whose value is the body. Many messages are
@@ -100,8 +99,8 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(request)
     query = call.query()
     topic = call.topic_name()
-    publication = read_headers(request.raw_headers, door.services.wall_ms())
-    kind = request.content_type if "Content-Type" in request.headers else ""
+    publication = request.head.publication(door.services.wall_ms())
+    kind = request.media
     if is_event(publication):
         given = query["key"].encode() if "key" in query else None
         return await post_events(door, call, principal, publication, of_topic=True, place=lambda event: (
@@ -119,7 +118,7 @@ async def post_messages(door: Door, call: Call) -> web.StreamResponse:
 @declare("publish", query=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
          writes=True, bodies=(batch_of(ADDRESSED_MESSAGE), *VALUE_BODIES, *EVENT_BODIES), answers=ONE_OR_MANY,
          problems=PROBLEMS_OF_A_PUBLISH)
-async def post_publications(door: Door, call: Call) -> web.StreamResponse:
+async def post_publications(door: Door, call: Call) -> Answered:
     """Publish one message to an address in the query, or many messages to several.
 
     With `address` the body is one message's value, whatever its type, and the request's headers are the message's.
@@ -128,20 +127,20 @@ async def post_publications(door: Door, call: Call) -> web.StreamResponse:
     request = call.request
     query = call.query()
     principal = await door.principal(request)
-    publication = read_headers(request.raw_headers, door.services.wall_ms())
+    publication = request.head.publication(door.services.wall_ms())
     if ADDRESS.name in query:
         if RAW_WILDCARD.search(call.raw_query):
             raise Refusal("invalid_address", "an address to publish to holds no wildcard; a blank in it is written %20")
         placement = _place(door, principal, query[ADDRESS.name])
         return await publish_at(door, call, principal, publication, placement)
-    if request.content_type != JSON:
+    if request.media != JSON:
         raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
                                                 "/v1/publish?address=ADDRESS", headers={"Accept": JSON})
     return await _post_json(door, call, principal, None, {}, publication)
 
 
 async def _post_json(door: Door, call: Call, principal: Principal, topic: str | None, query: dict[str, str],
-                     publication: Publication) -> web.StreamResponse:
+                     publication: Publication) -> Answered:
     """`topic` None: each message names its own."""
     if "key" in query:
         raise Refusal("invalid_parameter", "in application/json every message has its own 'key'; for one JSON value "
@@ -153,7 +152,7 @@ async def _post_json(door: Door, call: Call, principal: Principal, topic: str | 
     return await store_batch(door, principal, batch, publication)
 
 
-async def store_batch(door: Door, principal: Principal, batch: Batch, request: Publication) -> web.Response:
+async def store_batch(door: Door, principal: Principal, batch: Batch, request: Publication) -> Response:
     """Append what can be stored and answer for each. Refuses where that is nothing."""
     if batch.results and not batch.messages:
         raise _nothing_stored(batch)
@@ -308,7 +307,7 @@ async def _append(door: Door, principal: Principal, batch: Batch, request: Publi
     return await door.append(principal, batch.messages, request.idempotency_key, whens, request.wait_s)
 
 
-def _answer(batch: Batch, stored: Stored | None, respond_async: bool) -> web.Response:
+def _answer(batch: Batch, stored: Stored | None, respond_async: bool) -> Response:
     status = 202 if respond_async else 201
     mixed = len(batch.messages) < len(batch.results)
     headers = {"Preference-Applied": "respond-async"} if respond_async else None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
-
 from gatehouse.gateways.http.declaring import Declared, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered
 
 NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
     ("GET", "/v1/trace/{id}", "the trace of a message"),
@@ -19,7 +18,7 @@ NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
 def _refusing(what: str) -> Declared:
     """The handler of one such call; in no document."""
     @declare("hub", answers=(), public=True)
-    async def refuse(door: Door, call: Call) -> web.StreamResponse:
+    async def refuse(door: Door, call: Call) -> Answered:
         raise Refusal("not_built", f"{what}: not built yet")
     return refuse
 

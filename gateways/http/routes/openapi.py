@@ -6,12 +6,12 @@ from importlib.resources import files
 from typing import Final
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.http.declaring import JSON, Answer, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.fixed import PAGE_HEADERS, Fixed
 from gatehouse.gateways.http.openapi import build_document
+from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.schemas import ANYTHING, TEXT, object_of
 
 PATH: Final = "/openapi.json"
@@ -27,7 +27,7 @@ NOT_MODIFIED: Final = Answer(304, "It is the one that `If-None-Match` names.")
     Answer(200, "The document.", object_of({"openapi": TEXT, "info": ANYTHING, "paths": ANYTHING}),
            headers={"ETag": "Of this document."}),
     NOT_MODIFIED))
-async def get_openapi(door: Door, call: Call) -> web.StreamResponse:
+async def get_openapi(door: Door, call: Call) -> Answered:
     """Show this document."""
     call.query()
     anonymous = door.admission.allow_anonymous
@@ -40,21 +40,21 @@ async def get_openapi(door: Door, call: Call) -> web.StreamResponse:
 
 
 @declare("hub", public=True, answers=(Answer(200, "The page.", TEXT, "text/html"), NOT_MODIFIED))
-async def get_docs(door: Door, call: Call) -> web.StreamResponse:
+async def get_docs(door: Door, call: Call) -> Answered:
     """A page to look calls up in and to try them."""
     call.query()
     return _page(door, "docs.html").answer(call.request)
 
 
 @declare("hub", public=True, answers=(Answer(200, "The styles.", TEXT, "text/css"), NOT_MODIFIED))
-async def get_styles(door: Door, call: Call) -> web.StreamResponse:
+async def get_styles(door: Door, call: Call) -> Answered:
     """The styles of the page."""
     call.query()
     return _page(door, "docs.css").answer(call.request)
 
 
 @declare("hub", public=True, answers=(Answer(200, "The script.", TEXT, "text/javascript"), NOT_MODIFIED))
-async def get_script(door: Door, call: Call) -> web.StreamResponse:
+async def get_script(door: Door, call: Call) -> Answered:
     """The script of the page."""
     call.query()
     return _page(door, "docs.js").answer(call.request)

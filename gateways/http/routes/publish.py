@@ -5,33 +5,28 @@ one whose sender asked for no durability.
 """
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.addresses import check_http_path
-from gatehouse.gateways.http.answers import created, json_answer
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
 from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
-from gatehouse.gateways.http.mapping import Publication, describe_place, read_headers
+from gatehouse.gateways.http.mapping import Publication, describe_place
 from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
 from gatehouse.gateways.http.schemas import Named, list_of, object_of, one_of
 from gatehouse.gateways.http.target import decode_levels
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.message import TRANSIENT
-from gatehouse.kernel.records.record import NO_HEADERS, encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.direct import DirectExchange
-    from gatehouse.kernel.message import Message, Placement, Stored
+    from gatehouse.kernel.message import Message, Placement
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
@@ -56,13 +51,13 @@ ADDRESS: Final = Parameter(
 
 
 @declare("publish", path=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),), writes=True,
-         bodies=(*VALUE_BODIES, *EVENT_BODIES),
+         pipelined=True, bodies=(*VALUE_BODIES, *EVENT_BODIES),
          answers=(Answer(201, "It is durable; for a batch there is a result for each.", PUBLISHED_OR_RESULTS),
                   Answer(202, "It is taken (`Prefer: respond-async`).", PUBLISHED_OR_RESULTS,
                          headers={"Preference-Applied": "`respond-async`"}),
                   Answer(207, "Some of a batch were refused; there is a result for each.", RESULTS)),
          problems=PROBLEMS_OF_A_PUBLISH)
-async def publish(door: Door, call: Call) -> web.StreamResponse:
+async def publish(door: Door, call: Call) -> Answered:
     """Publish one message.
 
     The body is its value. Its content type, and what else is known about it, stands in request headers. CloudEvents are
@@ -71,43 +66,27 @@ async def publish(door: Door, call: Call) -> web.StreamResponse:
     request = call.request
     call.query()
     principal = await door.principal(request)
-    publication = read_headers(request.raw_headers, door.services.wall_ms())
+    publication = request.head.publication(door.services.wall_ms())
     return await publish_at(door, call, principal, publication, place(door, principal, call.captures[0]))
 
 
 async def publish_at(door: Door, call: Call, principal: Principal, publication: Publication, placement: Placement
-                     ) -> web.StreamResponse:
+                     ) -> Answered:
     """Store the body there, as one message or as events, and answer."""
     request = call.request
     if is_event(publication):
         return await post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
     if publication.key is not None and publication.key != placement.key:
         placement = place_with_key(door, principal, placement, publication.key)
-    await door.ready_to_append(principal)
-    value = await door.bodies.read(request)
-    return await store(door, call, principal, placement, publication, value)
-
-
-@publish.directly
-def publish_directly(door: Door, exchange: DirectExchange) -> bool:
-    """Publish in the short form, at an address that its sender has published to before. False: nothing was done."""
-    publication, principal = exchange.publication, exchange.principal
-    placement = door.admission.cache(principal, NAME).places.get(exchange.captures[0].encode())
-    if placement is None or exchange.raw_query:
-        return False
-    exchange.finish = partial(_describe_stored, placement, publication.timestamp_ms)
-    door.submit(principal, [exchange.message(placement, DOOR)], door.receipts, exchange, publication.idempotency_key)
-    return True
-
-
-def _describe_stored(placement: Placement, timestamp_ms: int, stored: Stored) -> dict[str, Any]:
-    return describe_place(placement, stored.positions[0], timestamp_ms, stored.append_ms)
+    if door.must_wait:
+        await door.ready_to_append(principal)
+    return await store(door, call, principal, placement, publication, await door.bodies.read(request))
 
 
 async def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
-                value: bytes | None) -> web.StreamResponse:
+                value: bytes | None) -> Answered:
     """Append one message whose place and properties are known, and answer."""
-    headers = encode_headers(publication.headers) if publication.headers else NO_HEADERS
+    headers = call.request.head.encoded_headers(publication)
     whens = [publication.when] if publication.later else None
     attributes = DOOR | publication.attributes
     if publication.respond_async:
@@ -117,8 +96,8 @@ async def store(door: Door, call: Call, principal: Principal, placement: Placeme
                            {"Preference-Applied": "respond-async"})
     stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
                                publication.idempotency_key, whens, publication.wait_s)
-    document = _describe_stored(placement, publication.timestamp_ms, stored)
-    return created(call.request, document, door.date.at(door.services.wall_ms()))
+    return json_answer(
+        describe_place(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms), 201)
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:

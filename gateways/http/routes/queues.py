@@ -10,17 +10,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.leases import COUNTS
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
 from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
 from gatehouse.kernel.errors import UnknownQueue
 from gatehouse.kernel.groups.settings import OVERFLOWS, QueueSettings
@@ -38,7 +36,7 @@ NEEDS: Final = (Need(Operation.CONSUME, "address"),)
 
 @declare("queues", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=NEEDS, problems=("invalid_cursor",),
          answers=(Answer(200, "A page of queues.", object_of({"queues": list_of(LISTED), "cursor": CURSOR})),))
-async def list_queues(door: Door, call: Call) -> web.StreamResponse:
+async def list_queues(door: Door, call: Call) -> Answered:
     """List queues.
 
     Those that the user may take from, by name. With `counts`: and what is ready, leased and waiting in each.
@@ -58,7 +56,7 @@ async def list_queues(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("queues", needs=NEEDS, problems=("unknown_queue",),
          answers=(Answer(200, "The queue.", object_of({**_QUEUE, **COUNTS})),))
-async def get_queue(door: Door, call: Call) -> web.StreamResponse:
+async def get_queue(door: Door, call: Call) -> Answered:
     """Show a queue with what is ready, leased and waiting in it."""
     principal = await door.principal(call.request)
     call.query()

@@ -18,10 +18,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.cloud_events import BATCH, asks_for, to_structured
 from gatehouse.gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.declaring import Answer, Need, declare
@@ -30,6 +28,8 @@ from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
 from gatehouse.gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT
 from gatehouse.gateways.http.schemas import CURSOR_IN, MOMENT, SELECTOR, TEXT, WHOLE, Named, list_of, object_of
 from gatehouse.gateways.http.target import decode_number
@@ -87,7 +87,7 @@ PAGE: Final = Named("MessagePage", object_of(
                       "X-Lost": "How many messages could not be given."})),
          problems=("unknown_topic", "unknown_partition", "invalid_cursor", "invalid_selector", "topic_replaced",
                    "offset_out_of_range", "storage_failed"))
-async def get_messages(door: Door, call: Call) -> web.StreamResponse:
+async def get_messages(door: Door, call: Call) -> Answered:
     """Read a page of a topic's messages.
 
     With the cursor for the next page; the server keeps nothing. A page without messages that `skipped` some is not the
@@ -104,7 +104,7 @@ async def get_messages(door: Door, call: Call) -> web.StreamResponse:
     cursor = await _start_of(door, topic, query)
     selection = None if selector is None else Selection(door, topic, selector)
     page = await _search(door, principal, topic, cursor, max_messages, wait_s, selection)
-    if asks_for(call.request.headers.get("Accept", ""), BATCH):
+    if asks_for(call.request.headers.get("accept", ""), BATCH):
         return door.counted(len(page.records), _events(door, topic, cursor, page))
     return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page, parsed, selection)))
 
@@ -195,7 +195,7 @@ async def named_offsets(door: Door, topic: Topic, partitions: range | tuple[int,
         return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
     time_ms = time_of(begin, ", or with 'partition' an offset")
     asked = [offset_at(door, topic.partition_id(number), time_ms) for number in partitions]
-    offsets = [await future for future in asked]
+    offsets = [await reply for reply in asked]
     return [end if at is None else at for at, (_, end) in zip(offsets, bounds, strict=True)]
 
 
@@ -216,16 +216,11 @@ def _offset_within(offset: int, first: int, end: int) -> int:
     return offset
 
 
-def offset_at(door: Door, partition_id: int, time_ms: int) -> asyncio.Future[int | None]:
+def offset_at(door: Door, partition_id: int, time_ms: int) -> Reply[int | None]:
     """The first offset at or after a time, None where there is none yet."""
-    future: asyncio.Future[int | None] = door.loop.create_future()
-
-    def on_done(offset: int | None, timestamp_ms: int) -> None:
-        if not future.done():
-            future.set_result(offset)
-
-    door.kernel.offset_for_time(partition_id, time_ms, on_done)
-    return future
+    reply: Reply[int | None] = Reply()
+    door.kernel.offset_for_time(partition_id, time_ms, lambda offset, _: reply.set_result(offset))
+    return reply
 
 
 # --- one page -----------------------------------------------------------------------------------------------
@@ -296,24 +291,19 @@ def _check_fetched(offset: int, fetched: Fetched) -> None:
 async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int, *, stored: bool = False
                 ) -> list[Fetched]:
     """`kernel.fetch` as something to wait for."""
-    future: asyncio.Future[list[Fetched]] = door.loop.create_future()
-
-    def on_done(fetched: list[Fetched]) -> None:
-        if not future.done():
-            future.set_result(fetched)
-
-    door.kernel.fetch(wants, max_bytes, on_done, stored=stored)
-    return await future
+    reply: Reply[list[Fetched]] = Reply()
+    door.kernel.fetch(wants, max_bytes, reply.set_result, stored=stored)
+    return await reply
 
 
-def _events(door: Door, topic: Topic, cursor: Cursor, page: Page) -> web.Response:
+def _events(door: Door, topic: Topic, cursor: Cursor, page: Page) -> Response:
     """The page as a batch of CloudEvents; what else a page says stands in headers."""
     events = [to_structured(record, topic.name, door.kernel.address_of(topic.name, record[2], record[4]))
               for _, record in page.records]
     missing = sum(gap["count"] for gap in (*page.lost, *page.unreadable))
     headers = {"X-Cursor": _next_cursor(topic, cursor, page), "X-Skipped": str(page.skipped), "X-Lost": str(missing),
-               "Vary": "Accept", "Content-Type": BATCH}
-    return web.Response(body=orjson.dumps(events), headers=headers)
+               "Vary": "Accept"}
+    return Response(orjson.dumps(events), headers=headers, content_type=BATCH)
 
 
 def _next_cursor(topic: Topic, cursor: Cursor, page: Page) -> str:

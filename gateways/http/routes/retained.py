@@ -10,19 +10,17 @@ A message with `X-Retain: true` sets the value of its address, one with an empty
 """
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES, VALUES, Parameter, wants_json
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, list_of, object_of
 from gatehouse.gateways.http.target import decode_levels
 from gatehouse.gateways.json_messages import door_of, record_to_json
@@ -43,7 +41,7 @@ FILTER: Final = Parameter("address", "An address, or a filter: `+` is any one le
          answers=(Answer(200, "The message; with a filter a page of messages.", {"anyOf": [
              MESSAGE, object_of({"messages": list_of(MESSAGE), "cursor": CURSOR})]}, example=MESSAGE_EXAMPLE),),
          problems=("nothing_retained", "invalid_cursor", "invalid_filter", "storage_failed", "stopping"))
-async def get_retained(door: Door, call: Call) -> web.StreamResponse:
+async def get_retained(door: Door, call: Call) -> Answered:
     """Read the value that an address retains, or those of many addresses.
 
     A message with `X-Retain: true` sets the value of its address, one with an empty body ends it.
@@ -65,18 +63,16 @@ async def get_retained(door: Door, call: Call) -> web.StreamResponse:
 
 
 async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -> Page:
-    future: asyncio.Future[Page] = door.loop.create_future()
+    reply: Reply[Page] = Reply()
 
     def on_done(values: list[Retained], after: str | None, error: Exception | None) -> None:
-        if future.done():
-            return
         if error is not None:
-            future.set_exception(error)
+            reply.set_exception(error)
         else:
-            future.set_result((values, after))
+            reply.set_result((values, after))
 
     door.kernel.retained(pattern, tenant, on_done, max_values=count, start=start)
-    return await future
+    return await reply
 
 
 def _to_json(door: Door, value: Retained, parsed: bool) -> dict[str, Any]:

@@ -13,18 +13,16 @@ and what became of one is {"id", "state": "delivered" or "recalled", "due", "at"
 """
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, Need, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
     MESSAGE_ID,
@@ -62,7 +60,7 @@ SEEING: Final = (Need(Operation.CONSUME, "address"),)
 @declare("scheduled", query=(MAX_MESSAGES, AFTER), needs=SEEING, problems=("invalid_cursor", "storage_failed"),
          answers=(Answer(200, "What falls due next first.", object_of(
              {"scheduled": list_of({"anyOf": [WAITING, SETTLED]}), "cursor": CURSOR})),))
-async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
+async def list_scheduled(door: Door, call: Call) -> Answered:
     """List messages that wait for their time.
 
     A page may be shorter than `max`, even empty, before the end.
@@ -71,9 +69,9 @@ async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
     query = call.query()
     limit = MAX_MESSAGES.read(query, door.config)
     start = _decode_cursor(query["cursor"]) if "cursor" in query else b""
-    future: asyncio.Future[Page | StorageFailed] = door.loop.create_future()
-    door.kernel.scheduling.page(principal.tenant, start, limit, _setter(future))
-    page = await future
+    reply: Reply[Page | StorageFailed] = Reply()
+    door.kernel.scheduling.page(principal.tenant, start, limit, reply.set_result)
+    page = await reply
     if isinstance(page, StorageFailed):
         raise page
     messages, end = page
@@ -84,7 +82,7 @@ async def list_scheduled(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("scheduled", needs=SEEING, problems=("unknown_scheduled", "storage_failed"),
          answers=(Answer(200, "The message, or what became of it.", {"anyOf": [WAITING, SETTLED]}),))
-async def get_scheduled(door: Door, call: Call) -> web.StreamResponse:
+async def get_scheduled(door: Door, call: Call) -> Answered:
     """Show a message that waits for its time, or what became of it within the last day."""
     principal = await door.principal(call.request)
     call.query()
@@ -95,7 +93,7 @@ async def get_scheduled(door: Door, call: Call) -> web.StreamResponse:
          problems=("unknown_scheduled", "already_delivered", "storage_failed"),
          answers=(Answer(200, "It will not be delivered; the same again when it is repeated.",
                          object_of({"id": MESSAGE_ID, "state": one_of("recalled")})),))
-async def recall(door: Door, call: Call) -> web.StreamResponse:
+async def recall(door: Door, call: Call) -> Answered:
     """Recall a message that waits for its time.
 
     Who may publish at its address may recall it.
@@ -115,9 +113,9 @@ async def _find(door: Door, principal: Principal, call: Call) -> Scheduled:
     text = call.captures[0]
     message: Scheduled | None = None
     if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)) and int(text) < 1 << 64:
-        future: asyncio.Future[Scheduled | None] = door.loop.create_future()
-        door.kernel.scheduling.show(int(text), principal.tenant, _setter(future))
-        message = await future
+        reply: Reply[Scheduled | None] = Reply()
+        door.kernel.scheduling.show(int(text), principal.tenant, reply.set_result)
+        message = await reply
     if message is None or not _may_see(door, principal, message):
         raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {text[:32]!r}")
     return message
@@ -128,13 +126,6 @@ def _may_see(door: Door, principal: Principal, message: Scheduled) -> bool:
     what = message.what
     return not isinstance(what, Pending) or any(
         door.admission.may(principal, operation, what.address) for operation in (Operation.CONSUME, Operation.PUBLISH))
-
-
-def _setter(future: asyncio.Future[Any]) -> Any:
-    def on_done(result: Any) -> None:
-        if not future.done():
-            future.set_result(result)
-    return on_done
 
 
 def _describe(door: Door, scheduled: Scheduled) -> dict[str, Any]:

@@ -13,15 +13,16 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from aiohttp import web
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import SERVER, json_answer
 from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import NAME, Call, Door, Routes
 from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import reply_of
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import FLAG, NUMBER, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
+from gatehouse.gateways.http.stream import Stream
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 INTERVAL_S: Final = 1.0
 NO_STORE: Final = {"Cache-Control": "no-store"}
 HEADERS: Final = {"Content-Type": "text/event-stream", "Cache-Control": "no-store, no-transform",
-                  "X-Accel-Buffering": "no", "Server": SERVER}
+                  "X-Accel-Buffering": "no"}
 
 
 _FLOW: Final = ("messages_in", "bytes_in", "messages_out", "bytes_out")
@@ -56,7 +57,7 @@ STATUS: Final = Named("Status", object_of(
 
 
 @declare("hub", answers=(Answer(200, "How it is.", STATUS),), problems=("not_built",))
-async def get_status(door: Door, call: Call) -> web.StreamResponse:
+async def get_status(door: Door, call: Call) -> Answered:
     """How the hub is: doors, rates, log, disk, groups.
 
     Whoever is no administrator is told less.
@@ -70,7 +71,7 @@ async def get_status(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("hub", query=(TICKET,), answers=(Answer(200, "Events until somebody hangs up.", TEXT, "text/event-stream"),),
          problems=("not_built",))
-async def stream_status(door: Door, call: Call) -> web.StreamResponse:
+async def stream_status(door: Door, call: Call) -> Answered:
     """How the hub is, every second, as Server-Sent Events.
 
     The events are called `status`; before the first, an administrator is sent the doors' rates of the last minutes as
@@ -80,15 +81,14 @@ async def stream_status(door: Door, call: Call) -> web.StreamResponse:
     query = call.query()
     principal = await door.stream_principal(request, query)
     source = _source(door)
-    answer = door.stream(request, HEADERS)
     if request.method == "HEAD":
-        await answer.prepare(request)
-        return answer
+        return Response(headers=HEADERS)
+    answer = door.stream(request, HEADERS)
     reader = StatusReader(door, principal)
     registration = door.admission.register(principal, NAME, reader)
     try:
         document = await Pulse.of(door).newest(source)     # comes with the headers: a page can show something at once
-        await answer.prepare(request)
+        answer.start()
         await reader.send(answer, source, document)
     finally:
         registration.leave()
@@ -103,14 +103,15 @@ class StatusReader:
         self._principal = principal
         self._ended = False
 
-    async def send(self, answer: web.StreamResponse, source: Status, first: dict[str, Any]) -> None:
+    async def send(self, answer: Stream, source: Status, first: dict[str, Any]) -> None:
         """From this document on, until the hub stops or the principal ends."""
         before = _event("history", source.history()) if _may_administer(self._door, self._principal) else b""
         document: dict[str, Any] | None = first
         while document is not None and not self._ended:
             seen = document if _may_administer(self._door, self._principal) else source.summary()
-            await answer.write(before + _event("status", {**seen, "you": _describe(self._door, self._principal)}))
+            answer.write(before + _event("status", {**seen, "you": _describe(self._door, self._principal)}))
             before = b""
+            await answer.drained()
             document = await Pulse.of(self._door).next(source)
 
     def on_principal_ended(self, reason: str) -> None:
@@ -148,7 +149,7 @@ class Pulse:  # decision 77
         """The next second's document; None when the hub stops."""
         if self._next is None or self._next.done():
             self._next = asyncio.ensure_future(self._make_later(source))
-        return await self._door.unless_stopping(asyncio.shield(self._next))
+        return await self._door.unless_stopping(reply_of(self._next))
 
     async def _make_later(self, source: Status) -> dict[str, Any]:
         previous = self._newest

@@ -3,11 +3,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
-
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import NUMBER, TEXT, Named, object_of
 
 TICKET: Final = Named("Ticket", object_of({
@@ -16,7 +14,7 @@ TICKET: Final = Named("Ticket", object_of({
 
 
 @declare("read", answers=(Answer(201, "A new ticket.", TICKET),))
-async def issue(door: Door, call: Call) -> web.StreamResponse:
+async def issue(door: Door, call: Call) -> Answered:
     """Get a ticket.
 
     It lets a browser's EventSource or WebSocket log in as whoever asks here: give it as `?ticket=`.

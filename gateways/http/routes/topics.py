@@ -18,10 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import defined_answer, json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
@@ -30,6 +27,7 @@ from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import count_topics, matching
+from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
@@ -75,7 +73,7 @@ ALTERING: Final = (Need(Operation.ALTER, "topic"),)
 @declare("topics", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=READING,
          answers=(Answer(200, "A page of topics.", object_of({"topics": list_of(LISTED), "cursor": CURSOR})),),
          problems=("invalid_cursor",))
-async def list_topics(door: Door, call: Call) -> web.StreamResponse:
+async def list_topics(door: Door, call: Call) -> Answered:
     """List topics.
 
     Those that the user may read, by name. With `counts`: how many messages each holds, how many groups read it, and
@@ -99,7 +97,7 @@ async def list_topics(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("topics", needs=READING, answers=(Answer(200, "The topic.", object_of({**_TOPIC, "bounds": BOUNDS})),),
          problems=("unknown_topic",))
-async def get_topic(door: Door, call: Call) -> web.StreamResponse:
+async def get_topic(door: Door, call: Call) -> Answered:
     """Show a topic with the bounds of its partitions."""
     principal = await door.principal(call.request)
     call.query()
@@ -116,7 +114,7 @@ async def get_topic(door: Door, call: Call) -> web.StreamResponse:
          answers=(Answer(200, "It reads as the document says.", TOPIC),
                   Answer(201, "It is made.", TOPIC, headers={"Location": "Its path."})),
          problems=("invalid_topic", "topic_exists", "too_many_topics", "partitions_remain", "precondition_failed"))
-async def put_topic(door: Door, call: Call) -> web.StreamResponse:
+async def put_topic(door: Door, call: Call) -> Answered:
     """Make a topic, or make an existing one read as the document says.
 
     What the document leaves out is as by default. Partitions can be added, never taken away. `If-Match` with the
@@ -140,7 +138,7 @@ async def put_topic(door: Door, call: Call) -> web.StreamResponse:
 @declare("topics", bodies=(SETTINGS_BODY,), needs=ALTERING, writes=True, audited="topic.changed",
          answers=(Answer(200, "The topic as it is now.", TOPIC),),
          problems=("invalid_topic", "unknown_topic", "partitions_remain", "precondition_failed"))
-async def patch_topic(door: Door, call: Call) -> web.StreamResponse:
+async def patch_topic(door: Door, call: Call) -> Answered:
     """Change the settings of a topic that the document names.
 
     `If-Match` with the topic's `ETag` changes only what was seen.
@@ -156,7 +154,7 @@ async def patch_topic(door: Door, call: Call) -> web.StreamResponse:
 @declare("topics", needs=ALTERING,
          writes=True, audited="topic.deleted", answers=(Answer(204, "It is gone."),),
          problems=("unknown_topic", "precondition_failed"))
-async def delete_topic(door: Door, call: Call) -> web.StreamResponse:
+async def delete_topic(door: Door, call: Call) -> Answered:
     """Delete a topic with its messages.
 
     `If-Match` with the topic's `ETag` deletes only what was seen.
@@ -167,11 +165,11 @@ async def delete_topic(door: Door, call: Call) -> web.StreamResponse:
     _existing(door, principal, name)
     delete = partial(door.kernel.delete_topic, name, tenant=principal.tenant)
     await door.durable(lambda owner, token: delete(owner=owner, token=token))
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 async def _change(door: Door, principal: Principal, existing: Topic, partitions: int | None,
-                  settings: TopicSettings) -> web.Response:
+                  settings: TopicSettings) -> Response:
     if partitions in (None, existing.partitions) and settings == existing.settings:
         return json_answer(describe_topic(existing))
     if partitions is not None and partitions < existing.partitions:

@@ -13,17 +13,13 @@ held, or none.
 """
 from __future__ import annotations
 
-import asyncio
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-
-from aiohttp import web
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import require_seen
 from gatehouse.gateways.http import schemas
-from gatehouse.gateways.http.answers import json_answer
-from gatehouse.gateways.http.deciding import decide, decide_directly
+from gatehouse.gateways.http.deciding import decide
 from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
@@ -37,7 +33,6 @@ from gatehouse.gateways.http.halves import (
 )
 from gatehouse.gateways.http.holding import Holding
 from gatehouse.gateways.http.leases import MAX_HANDLE_CHARACTERS
-from gatehouse.gateways.http.mapping import read_headers
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
     IDEMPOTENCY_KEY,
@@ -46,6 +41,8 @@ from gatehouse.gateways.http.message_schemas import (
 )
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Seconds, Whole
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
 from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
 from gatehouse.gateways.http.schemas import (
@@ -64,14 +61,12 @@ from gatehouse.gateways.http.schemas import (
 from gatehouse.kernel.errors import ExpiredReceipt, UnknownPartition, UnknownTransaction
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.message import NOW, When
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.scheduling.accepting import first_due
 from gatehouse.transactions.answering import unknown
 from gatehouse.transactions.coordinator import Decision, Half, Query, State, Transaction
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.direct import DirectExchange
     from gatehouse.gateways.http.mapping import Publication
     from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.halves.halves import Acks, Offsets
@@ -79,8 +74,6 @@ if TYPE_CHECKING:
     from gatehouse.transactions.deciding import Guarded
 
 MAX_AGE_S: Final = 366 * 86_400
-QUERIES_MAX: Final = 1024
-"""Queries of senders of half messages that are remembered as they were read: most send the same one each time."""
 
 GROUP: Final = Parameter("group", "Whose members are asked; half messages as JSON say it in the body.", text=GROUP_NAME)
 OF_GROUP: Final = Parameter("group", "Of this group alone.", example="shop", text=GROUP_NAME)
@@ -112,11 +105,11 @@ PROBLEMS_OF_A_DECISION: Final = ("unknown_transaction", "already_decided", "busy
 # --- half messages ------------------------------------------------------------------------------------------------
 
 @declare("transactions", query=(GROUP, ADDRESS, TOPIC, KEY), headers=(IDEMPOTENCY_KEY, *MESSAGE_HEADERS),
-         bodies=(Body(BEGIN), *VALUE_BODIES),
+         bodies=(Body(BEGIN), *VALUE_BODIES), pipelined=True,
          needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
          answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
          problems=(*PROBLEMS_OF_HALVES, "invalid_group", "invalid_check_back"))
-async def begin(door: Door, call: Call) -> web.StreamResponse:
+async def begin(door: Door, call: Call) -> Answered:
     """Begin a transaction with its first half messages.
 
     They are stored and seen by nobody until its sender decides; when he is silent the members of `group` are asked. The
@@ -125,38 +118,24 @@ async def begin(door: Door, call: Call) -> web.StreamResponse:
     principal = await door.principal(call.request)
     query = call.query()
     publication = _publication_of(door, call)
-    await door.ready_to_append(principal)
+    if door.must_wait:
+        await door.ready_to_append(principal)
     if _is_json(call):
         _refuse_destination(query)
         document = await read_object(door, call.request, "a transaction")
         return json_answer(await hold_document(door, principal, document, publication), 201)
-    name = group_name(query.get("group"))
-    door.admission.require_group(principal, Operation.TRANSACT, name)
-    halves = [await _half_of_body(door, principal, call, query, publication)]
-    return json_answer(await _hold(door, principal, name, halves, None, publication.idempotency_key), 201)
-
-
-_read_query: Final = lru_cache(QUERIES_MAX)(begin.read_query)
-
-
-@begin.directly
-def begin_directly(door: Door, exchange: DirectExchange) -> bool:
-    """Begin a transaction in the short form, with one message that is the body, for now. False: nothing was done."""
-    if exchange.fields.media == JSON:
-        return False
-    publication, principal, query = exchange.publication, exchange.principal, _read_query(exchange.raw_query)
-    cache, raw = door.admission.cache(principal, NAME), b"?" + exchange.raw_query.encode()
-    placement = cache.places.get(raw)            # no address in a path has a "?"
     # decision 51: the right to the group is remembered with the place
-    if placement is None:                        # remembered once both may be had: the group, and the place
-        door.admission.require_group(principal, Operation.TRANSACT, group_name(query.get("group")))
+    cache, raw = door.admission.cache(principal, NAME), b"?" + call.raw_query.encode()
+    placement = cache.places.get(raw) if publication.key is None else None       # no address in a path has a "?"
+    name = query.get("group", "")
+    if placement is None:                    # remembered once both may be had: the group, and the place
+        name = group_name(query.get("group"))
+        door.admission.require_group(principal, Operation.TRANSACT, name)
         placement = _placement(door, principal, query, publication)
-        cache.remember(raw, placement)
-    group, halves = query["group"], [Half(exchange.message(placement, DOOR))]
-    exchange.finish = Holding(door, principal, group, halves).begun
-    door.services.transactions.begin(halves, group=group, tenant=principal.tenant, by=principal.name,
-                                     owner=door.receipts, token=exchange, name=publication.idempotency_key)
-    return True
+        if publication.key is None:
+            cache.remember(raw, placement)
+    halves = [await _half_of_body(door, call, placement, publication)]
+    return json_answer(await _hold(door, principal, name, halves, None, publication.idempotency_key), 201)
 
 
 async def hold_document(door: Door, principal: Principal, document: dict[str, Any], publication: Publication
@@ -186,7 +165,7 @@ async def _hold(door: Door, principal: Principal, group: str, halves: list[Half]
          needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
          answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
          problems=(*PROBLEMS_OF_HALVES, *PROBLEMS_OF_A_DECISION))
-async def add(door: Door, call: Call) -> web.StreamResponse:
+async def add(door: Door, call: Call) -> Answered:
     """Add half messages to a transaction that is open."""
     principal = await door.principal(call.request)
     query = call.query()
@@ -202,7 +181,8 @@ async def add(door: Door, call: Call) -> web.StreamResponse:
         _check_members(document, {"messages"})
         halves = _read_halves(door, principal, document, publication)
     else:
-        halves = [await _half_of_body(door, principal, call, query, publication)]
+        placement = _placement(door, principal, query, publication)
+        halves = [await _half_of_body(door, call, placement, publication)]
     transactions = door.services.transactions
     stored = await door.stored(lambda owner, token: transactions.add(
         transaction_id, halves, tenant=principal.tenant, owner=owner, token=token))
@@ -211,7 +191,7 @@ async def add(door: Door, call: Call) -> web.StreamResponse:
 
 def _publication_of(door: Door, call: Call) -> Publication:
     """What the request's headers say. Refuses what a half message cannot have."""
-    publication = read_headers(call.request.raw_headers, door.services.wall_ms())
+    publication = call.request.head.publication(door.services.wall_ms())
     if publication.respond_async:
         raise Refusal("invalid_header", "Prefer: a half message is durable before it is answered")
     if _is_json(call):
@@ -220,7 +200,7 @@ def _publication_of(door: Door, call: Call) -> Publication:
 
 
 def _is_json(call: Call) -> bool:
-    return "Content-Type" in call.request.headers and call.request.content_type == JSON
+    return call.request.media == JSON
 
 
 def _refuse_destination(query: dict[str, str]) -> None:
@@ -261,13 +241,12 @@ def _half(door: Door, message: Message, when: When) -> Half:
     return Half(message, None if when is NOW else when)
 
 
-async def _half_of_body(door: Door, principal: Principal, call: Call, query: dict[str, str], publication: Publication
-                        ) -> Half:
-    placement = _placement(door, principal, query, publication)
+async def _half_of_body(door: Door, call: Call, placement: Placement, publication: Publication) -> Half:
     when = publication.when
-    first_due(when, door.services.now_ms(), door.services.wall_ms())
+    if when is not NOW:
+        first_due(when, door.services.now_ms(), door.services.wall_ms())
     value = await door.bodies.read(call.request)
-    headers = encode_headers(publication.headers)
+    headers = call.request.head.encoded_headers(publication)
     message = (placement, value, headers, DOOR | publication.attributes, publication.timestamp_ms)
     return _half(door, message, when)
 
@@ -286,11 +265,11 @@ def _placement(door: Door, principal: Principal, query: dict[str, str], publicat
 
 # --- decisions ----------------------------------------------------------------------------------------------------
 
-@declare("transactions", bodies=(Body(COMMIT, required=False),), needs=DECIDING, writes=True,
+@declare("transactions", bodies=(Body(COMMIT, required=False),), needs=DECIDING, writes=True, pipelined=True,
          answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
          problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_partition",
                    "offset_out_of_range", "assigned_group", "leased_group", "group_has_members", "invalid_group"))
-async def commit(door: Door, call: Call) -> web.StreamResponse:
+async def commit(door: Door, call: Call) -> Answered:
     """Commit: every message enters its partition at once.
 
     What a consumer took for them is settled in the same piece: receipt handles in `acks`, offsets of groups that count
@@ -312,20 +291,14 @@ def _refuse_open(transaction: Guarded) -> None:
         raise ExpiredReceipt("the lease has ended")
 
 
-commit.directly(partial(decide_directly, Decision.COMMIT))
-
-
 @declare("transactions", bodies=(Body(object_of({}, closed=True), required=False),), needs=DECIDING, writes=True,
-         answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
-async def rollback(door: Door, call: Call) -> web.StreamResponse:
+         pipelined=True, answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
+async def rollback(door: Door, call: Call) -> Answered:
     """Roll back: its messages were never there."""
     principal = await door.principal(call.request)
     call.query()
     _check_members(await read_object(door, call.request, "the body of a rollback"), set())
     return json_answer(await decide(door, principal, _id_of(call), Decision.ROLLBACK))
-
-
-rollback.directly(partial(decide_directly, Decision.ROLLBACK))
 
 
 def _list_of(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -379,7 +352,7 @@ def _read_offsets(door: Door, principal: Principal, given: list[dict[str, Any]])
 
 @declare("transactions", needs=DECIDING, writes=True, problems=PROBLEMS_OF_A_DECISION,
          answers=(Answer(202, "It is asked, or will be once somebody is there.", object_of({"id": MESSAGE_ID})),))
-async def check_now(door: Door, call: Call) -> web.StreamResponse:
+async def check_now(door: Door, call: Call) -> Answered:
     """Have a member of the group asked now, whatever the time."""
     principal = await door.principal(call.request)
     call.query()
@@ -396,7 +369,7 @@ async def check_now(door: Door, call: Call) -> web.StreamResponse:
          problems=("invalid_cursor", "invalid_group"),
          answers=(Answer(200, "Open ones oldest first, decided ones by their decision, the newest first.",
                          object_of({"transactions": list_of(TRANSACTION), "cursor": CURSOR})),))
-async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
+async def list_transactions(door: Door, call: Call) -> Answered:
     """List transactions.
 
     Those of groups that the user may transact in. A page may be shorter than `max`, even empty, before the end.
@@ -407,12 +380,12 @@ async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
     asked = Query(principal.tenant, read_state(query.get("state", "open")), group,
                   int(OLDER_THAN.read(query, door.config) * 1000), query.get("cursor", ""),
                   MAX.read(query, door.config))
-    future: asyncio.Future[tuple[list[Transaction], str | None]] = door.loop.create_future()
+    reply: Reply[tuple[list[Transaction], str | None]] = Reply()
     try:
-        door.services.transactions.page(asked, partial(_set, future))
+        door.services.transactions.page(asked, reply.set_result)
     except ValueError:
         raise Refusal("invalid_cursor", "this cursor was not made by this hub") from None
-    transactions, cursor = await future
+    transactions, cursor = await reply
     return json_answer({"transactions": [
         describe(transaction, door.services.wall_of) for transaction in transactions
         if door.admission.may_group(principal, Operation.TRANSACT, transaction.group)],
@@ -421,7 +394,7 @@ async def list_transactions(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("transactions", needs=DECIDING, problems=("unknown_transaction", "busy"),
          answers=(Answer(200, "The transaction.", TRANSACTION),))
-async def get_transaction(door: Door, call: Call) -> web.StreamResponse:
+async def get_transaction(door: Door, call: Call) -> Answered:
     """Show a transaction with every check and its decision; decided ones for as long as they are remembered."""
     principal = await door.principal(call.request)
     call.query()
@@ -438,18 +411,13 @@ def _id_of(call: Call) -> int:
 
 async def find_transaction(door: Door, principal: Principal, transaction_id: int) -> Transaction:
     """Raises UnknownTransaction, also where the principal may not see it."""
-    future: asyncio.Future[Transaction | None] = door.loop.create_future()
-    door.services.transactions.show(transaction_id, principal.tenant, partial(_set, future))
-    transaction = await future
+    reply: Reply[Transaction | None] = Reply()
+    door.services.transactions.show(transaction_id, principal.tenant, reply.set_result)
+    transaction = await reply
     if transaction is None:
         raise unknown(transaction_id)
     require_seen(door.admission, principal, transaction)
     return transaction
-
-
-def _set(future: asyncio.Future[Any], result: Any) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 ROUTES: Routes = (

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.accounts import ApiKey, User
 from gatehouse.gateways.admission.administration import MAX_EXPIRES_MS, UserChanges, prepared_name
 from gatehouse.gateways.http.accounts import (
@@ -24,13 +22,13 @@ from gatehouse.gateways.http.accounts import (
     changed_if,
     refuse_unknown,
 )
-from gatehouse.gateways.http.answers import json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
@@ -80,7 +78,7 @@ OF_USER: Final = ("unknown_user",)
 
 @declare("users", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
          answers=(Answer(200, "A page of users.", object_of({"users": list_of(USER), "cursor": CURSOR})),))
-async def list_users(door: Door, call: Call) -> web.StreamResponse:
+async def list_users(door: Door, call: Call) -> Answered:
     """List users by name."""
     _, accounts = await administrator(door, call)
     query = call.query()
@@ -92,7 +90,7 @@ async def list_users(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("users", path=(NAME,), needs=ADMINISTERING, problems=(*OF_USER, "accounts_unavailable"),
          answers=(Answer(200, "The user.", USER),))
-async def get_user(door: Door, call: Call) -> web.StreamResponse:
+async def get_user(door: Door, call: Call) -> Answered:
     """Show a user: groups, quota, API keys."""
     _, accounts = await administrator(door, call)
     call.query()
@@ -103,7 +101,7 @@ async def get_user(door: Door, call: Call) -> web.StreamResponse:
          problems=("invalid_user", "unknown_user", "user_exists", "last_administrator", "precondition_failed",
                    *CHANGES),
          answers=(Answer(200, "It is changed.", USER), Answer(201, "It is made.", USER)))
-async def put_user(door: Door, call: Call) -> web.StreamResponse:
+async def put_user(door: Door, call: Call) -> Answered:
     """Make a user, or change one.
 
     What the document leaves out stays as it is. Connections of a user that is disabled, expires, leaves a tenant or
@@ -124,19 +122,19 @@ async def put_user(door: Door, call: Call) -> web.StreamResponse:
 @declare("users", path=(NAME,), needs=ADMINISTERING,
          problems=(*OF_USER, "last_administrator", "precondition_failed", *CHANGES),
          answers=(Answer(204, "It is gone, with its keys."),))
-async def delete_user(door: Door, call: Call) -> web.StreamResponse:
+async def delete_user(door: Door, call: Call) -> Answered:
     """Delete a user with its API keys. Its connections end; rules that name it stay."""
     by, accounts = await administrator(door, call)
     call.query()
     await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
                      lambda on_done: accounts.delete_user(by, call.topic_name(), on_done))
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 @declare("users", path=(NAME,), bodies=(Body(NEW_KEY),), needs=ADMINISTERING,
          problems=(*OF_USER, "invalid_user", "invalid_rule", *CHANGES),
          answers=(Answer(201, "The key, which is shown this once.", object_of({**_KEY, "key": TEXT})),))
-async def create_key(door: Door, call: Call) -> web.StreamResponse:
+async def create_key(door: Door, call: Call) -> Answered:
     """Make an API key that stands for the user.
 
     It goes into `Authorization: Bearer`, or stands for the password on every door.
@@ -152,13 +150,13 @@ async def create_key(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("users", path=(NAME, KEY_ID), needs=ADMINISTERING, problems=("unknown_key", *CHANGES),
          answers=(Answer(204, "It opens nothing any more."),))
-async def revoke_key(door: Door, call: Call) -> web.StreamResponse:
+async def revoke_key(door: Door, call: Call) -> Answered:
     """Revoke an API key. Connections that it opened end."""
     by, accounts = await administrator(door, call)
     call.query()
     user, id = decode_level(call.captures[0]), decode_level(call.captures[1])
     await changed(door, lambda on_done: accounts.revoke_key(by, user, id, on_done))
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 def _shown(accounts: Administration, user: User) -> dict[str, Any]:

@@ -3,10 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
-
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import defined_answer, json_answer
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
@@ -14,6 +11,7 @@ from gatehouse.gateways.http.door import Call, Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
@@ -62,7 +60,7 @@ NEW: Final = Named("WebhookInput", {"anyOf": [
 
 @declare("webhooks", query=(MAX, AFTER), needs=ADMINISTERING, problems=("invalid_cursor",),
          answers=(Answer(200, "A page of webhooks.", object_of({"webhooks": list_of(WEBHOOK), "cursor": CURSOR})),))
-async def list_webhooks(door: Door, call: Call) -> web.StreamResponse:
+async def list_webhooks(door: Door, call: Call) -> Answered:
     """List webhooks and how they do, by name."""
     principal, query = await _administering(door, call), call.query()
     count = MAX.read(query, door.config)
@@ -74,7 +72,7 @@ async def list_webhooks(door: Door, call: Call) -> web.StreamResponse:
 
 @declare("webhooks", path=(NAME,), needs=ADMINISTERING, problems=("unknown_webhook",),
          answers=(Answer(200, "The webhook.", WEBHOOK),))
-async def get_webhook(door: Door, call: Call) -> web.StreamResponse:
+async def get_webhook(door: Door, call: Call) -> Answered:
     """Show a webhook and how it does."""
     principal = await _administering(door, call)
     call.query()
@@ -85,7 +83,7 @@ async def get_webhook(door: Door, call: Call) -> web.StreamResponse:
 @declare("webhooks", path=(NAME,), bodies=(Body(NEW),), needs=ADMINISTERING, writes=True, audited="webhook.changed",
          problems=("forbidden_url", "too_many_webhooks", "precondition_failed"),
          answers=(Answer(200, "It is as the document says.", WEBHOOK), Answer(201, "It is made.", WEBHOOK)))
-async def put_webhook(door: Door, call: Call) -> web.StreamResponse:
+async def put_webhook(door: Door, call: Call) -> Answered:
     """Make a webhook, or make it read as the document says.
 
     The messages of the group are posted to the URL as CloudEvents, signed. A secret that is made here is shown once.
@@ -111,7 +109,7 @@ async def put_webhook(door: Door, call: Call) -> web.StreamResponse:
 @declare("webhooks", path=(NAME,), needs=ADMINISTERING,
          writes=True, audited="webhook.deleted", problems=("unknown_webhook", "precondition_failed"),
          answers=(Answer(204, "It is gone; its group stays."),))
-async def delete_webhook(door: Door, call: Call) -> web.StreamResponse:
+async def delete_webhook(door: Door, call: Call) -> Answered:
     """Delete a webhook.
 
     Its group keeps its progress. `If-Match` with the webhook's `ETag` deletes only what was seen.
@@ -121,7 +119,7 @@ async def delete_webhook(door: Door, call: Call) -> web.StreamResponse:
     async with door.changing:
         check_conditions(call.request.headers, door.webhooks.define(principal.tenant, call.topic_name()))
         await door.webhooks.delete(principal.tenant, _existing(door, principal, call))
-    return web.Response(status=204)
+    return Response(status=204)
 
 
 async def _administering(door: Door, call: Call) -> Principal:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import aiohttp
 from yarl import URL
 
-from gatehouse.gateways.http.answers import SERVER
+from gatehouse.gateways.http.response import SERVER
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.webhooks.definition import Webhook

@@ -1,20 +1,21 @@
 """One WebSocket client: its frames are read one by one, answered in the order in which they are done.
 
-A publish costs no task and no future: the connection is the kernel's `Owner`, and all that one flush made durable is
+A publish costs no task and no coroutine: the connection is the kernel's `Owner`, and all that one flush made durable is
 answered by one write. What waits for something (pop, settle) is a task, at most `MAX_REQUESTS` of them; then, and while
 answers are not taken, or publishers have to wait, nothing more is read.
 """
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections import deque
+from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
-from aiohttp import WSCloseCode, WSMsgType, web
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.connections.unsent import FLOOR_BYTES
 from gatehouse.gateways.http.door import NAME
 from gatehouse.gateways.http.errors import problem_document
 from gatehouse.gateways.http.live.scope import Wanted
@@ -28,13 +29,31 @@ from gatehouse.gateways.http.websocket.frames import Frame, check_fields, credit
 from gatehouse.gateways.http.websocket.listening import Listening
 from gatehouse.gateways.http.websocket.requests import REQUESTS
 from gatehouse.gateways.http.websocket.subscription import Subscription
-from gatehouse.gateways.http.websocket.wire import encode_text
+from gatehouse.gateways.websocket.codec import (
+    CLOSE,
+    GOING_AWAY,
+    INVALID_PAYLOAD,
+    NORMAL,
+    PING,
+    POLICY,
+    PONG,
+    Broken,
+    Control,
+    MessageReader,
+    encode_close,
+    encode_head,
+    encode_text,
+    read_close,
+)
 from gatehouse.kernel.message import NOW
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.contract import Link, Session
     from gatehouse.gateways.http.door import Door
-    from gatehouse.gateways.http.server import DoorProtocol
+    from gatehouse.gateways.http.websocket.handshake import Deflate
     from gatehouse.kernel.message import Stored
 
 MAX_REQUESTS: Final = 256
@@ -42,46 +61,109 @@ MAX_UNANSWERED: Final = 4_096            # publish frames that wait for the disk
 MAX_SUBSCRIPTIONS: Final = 256
 DEFAULT_CREDIT: Final = 1_000
 DEFAULT_CHECKS: Final = 100
+CLOSE_TIMEOUT_MS: Final = 2_000          # what a client is given to answer our close frame
+HEARTBEATS: Final = 2                    # of the door's, after which a silent client is pinged; it has half as long
+CLOSE_TEXT_BYTES: Final = 120
 
 Id = str | int | None
 
 
+def open_connection(door: Door, principal: Principal, deflate: Deflate | None, link: Link,
+                    _: Callable[[Link], Session]) -> WebSocketConnection:
+    """A `connection.Framing`, but for what is known of the client."""
+    return WebSocketConnection(door, principal, deflate, link)
+
+
 # decision 69: owner of what it publishes: no task for it
 class WebSocketConnection:
-    """`kernel.message.Owner` of what it publishes, `RegisteredSession` of its principal's registration."""
+    """`contract.Session`, `kernel.message.Owner` of what it publishes, `RegisteredSession` of its principal's
+    registration."""
 
-    def __init__(self, door: Door, principal: Principal, request: web.Request, socket: web.WebSocketResponse) -> None:
+    def __init__(self, door: Door, principal: Principal, deflate: Deflate | None, link: Link) -> None:
         self.door = door
         self.principal = principal
-        self.socket = socket
-        self._transport = request.transport
-        self._protocol = cast("DoorProtocol", request.protocol)
-        self._window_bits = int(socket.compress)
+        self._link = link
+        self._reader = MessageReader(door.config.max_body_bytes, deflate is not None,
+                                     deflate is None or deflate.client_keeps)
+        self._window_bits = 0 if deflate is None else deflate.window_bits
+        self._frames: deque[bytes] = deque()                 # read and not yet looked at
         self._out: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: dict[str, Subscription] = {}
         self._listening: dict[str, Listening] = {}           # by group
         self._unanswered = 0
-        self._room: asyncio.Future[None] | None = None
-        self._closing: asyncio.Task[bool] | None = None      # kept, or nobody would
+        self._waits = False                  # for the kernel, before the next frame is looked at
+        self._paused = False
+        self._ended = False                  # nothing that comes is looked at any more
+        self._gone = False
+        self._drained: asyncio.Future[None] | None = None
+        self._now_ms = door.services.now_ms
+        self._silence_ms = round(door.config.heartbeat_s * HEARTBEATS * 1000)
+        self._heard_ms = self._now_ms()
+        self._ends_ms = 0                    # when the client has had its time to answer a close frame; 0: not yet
+        self._registration = door.admission.register(principal, NAME, self)
+        door.on_stopping.add(self.handle_stopping)
+        link.wake_at(self._heard_ms + self._silence_ms)
 
-    async def run(self) -> None:
-        """Serve the client until it goes, or must go."""
-        registration = self.door.admission.register(self.principal, NAME, self)
-        self.door.on_stopping.add(self._on_stopping)
-        self._protocol.stream = self
+    # --- what the shared connection calls ---------------------------------------------------------------------------
+
+    def handle_data(self, data: bytes) -> None:
+        self._heard_ms = self._now_ms()
         try:
-            await self._read()
-        finally:
-            self._protocol.stream = None
-            self.door.on_stopping.discard(self._on_stopping)
-            registration.leave()
-            for subscription in list(self._subscriptions.values()):
-                subscription.end()
-            for listening in self._listening.values():
-                listening.end()
-            for task in self._tasks:
-                task.cancel()
+            parts = self._reader.feed(data)
+        except Broken as fault:
+            self._close(fault.code, str(fault))
+            return
+        for part in parts:
+            if isinstance(part, Control):
+                self._on_control(part)
+            elif not self._ended:
+                self._frames.append(part)
+        self._go_on()
+
+    def handle_drained(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+        self._go_on()
+
+    def handle_timer(self, now_ms: int) -> None:
+        if self._ends_ms:
+            self._link.close("")
+            return
+        if self._paused:
+            self._heard_ms = now_ms          # it may have spoken
+        silent_ms = now_ms - self._heard_ms
+        if silent_ms >= self._silence_ms * 3 // 2:
+            self._link.close("heartbeat_timeout")
+            return
+        if silent_ms >= self._silence_ms:
+            self._link.write(encode_head(PING, 0))
+            self._link.wake_at(self._heard_ms + self._silence_ms * 3 // 2)
+        else:
+            self._link.wake_at(self._heard_ms + self._silence_ms)
+
+    def handle_closed(self) -> None:
+        self._ended = self._gone = True
+        self._frames.clear()
+        self.door.on_stopping.discard(self.handle_stopping)
+        self._registration.leave()
+        for subscription in list(self._subscriptions.values()):
+            subscription.end()
+        for listening in self._listening.values():
+            listening.end()
+        for task in self._tasks:
+            task.cancel()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_exception(ConnectionResetError("the client has gone"))
+            self._drained.exception()        # nobody may wait for it
+
+    def handle_stopping(self) -> None:
+        self._close(GOING_AWAY, "the hub is stopping")
+
+    def on_principal_ended(self, reason: str) -> None:
+        """Close the connection with code 1008, a policy that was violated (RFC 6455, 7.4.1)."""
+        self._close(POLICY, reason)
 
     def describe(self) -> dict[str, Any]:
         """The connection's state, for people."""
@@ -90,18 +172,34 @@ class WebSocketConnection:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    async def _read(self) -> None:
-        receive = self.socket.receive
-        while not self.socket.closed:
-            message = await receive()
-            if message.type is WSMsgType.TEXT:
-                await self._on_text(message.data)
-            elif message.type is WSMsgType.BINARY:
-                await self.socket.close(code=WSCloseCode.UNSUPPORTED_DATA, message=b"frames are JSON text")
-            else:
+    def _on_control(self, frame: Control) -> None:
+        if frame.opcode == PING and not self._ended:
+            self._link.write(encode_head(PONG, len(frame.payload)) + frame.payload)
+        elif frame.opcode == CLOSE:
+            if self._ends_ms:
+                self._link.close("")         # it answers ours
                 return
+            try:
+                read_close(frame.payload)
+            except Broken as fault:
+                self._close(fault.code, str(fault))
+                return
+            self._end(NORMAL, "")
+            self._link.close("")
 
-    async def _on_text(self, data: bytes) -> None:
+    def _go_on(self) -> None:
+        """Look at the frames that have come, as long as there is room for what they ask."""
+        frames = self._frames
+        while frames and not (self._waits or self._ended or self._full()):
+            self._on_text(frames.popleft())
+        if bool(frames) != self._paused and not self._gone:
+            self._paused = bool(frames)
+            if frames:
+                self._link.pause()
+            else:
+                self._link.resume()
+
+    def _on_text(self, data: bytes) -> None:
         frame_id: Id = None
         try:
             frame = read_frame(data)
@@ -109,8 +207,10 @@ class WebSocketConnection:
             kind = check_fields(frame)
             if kind == "publish":
                 if self.door.must_wait:
-                    await self.door.ready_to_append(self.principal)
-                self._publish(frame, frame_id)
+                    self._waits = True
+                    self._start_task(self._publish_later(frame, frame_id))
+                else:
+                    self._publish(frame, frame_id)
             elif kind in REQUESTS:
                 self._start(frame_id, REQUESTS[kind](self, frame))
             elif kind == "subscribe":
@@ -118,17 +218,13 @@ class WebSocketConnection:
             else:
                 self._at_once(kind, frame, frame_id)
         except UnicodeDecodeError:           # RFC 6455, 8.1
-            await self.socket.close(code=WSCloseCode.INVALID_TEXT, message=b"text that is not UTF-8")
+            self._close(INVALID_PAYLOAD, "text that is not UTF-8")
         except Exception as error:           # everything that a frame can raise is answered, and the next one is read
             self._answer_error(frame_id, error)
-        while self._full():
-            self._room = self.door.loop.create_future()
-            await self._room
-        if self.unsent_bytes > self.door.config.stream_unsent_bytes:
-            await self.drained()
 
     def _full(self) -> bool:
-        return len(self._tasks) >= MAX_REQUESTS or self._unanswered >= MAX_UNANSWERED
+        return len(self._tasks) >= MAX_REQUESTS or self._unanswered >= MAX_UNANSWERED \
+            or self._link.unsent_bytes > max(FLOOR_BYTES, self.door.config.stream_unsent_bytes)
 
     def _at_once(self, kind: str, frame: Frame, frame_id: Id) -> None:
         if kind == "ping":
@@ -169,6 +265,16 @@ class WebSocketConnection:
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
+    async def _publish_later(self, frame: Frame, frame_id: Id) -> None:
+        """Publish once the kernel has room; the frames behind it wait, too."""
+        try:
+            await self.door.ready_to_append(self.principal)
+            self._publish(frame, frame_id)
+        except Exception as error:           # the same as in `_on_text`
+            self._answer_error(frame_id, error)
+        finally:
+            self._waits = False
+
     def _publish(self, frame: Frame, frame_id: Id) -> None:
         request = Publication()
         if frame.get("idempotency_key") is not None:
@@ -191,7 +297,7 @@ class WebSocketConnection:
                 self._answer_error(frame_id, answer.error.with_traceback(None))
             else:
                 self._answer_published(frame_id, batch, answer)
-        self._make_room()
+        self._go_on()
 
     def _answer_published(self, frame_id: Id, batch: Batch, stored: Stored | None) -> None:
         self.answer({"type": "published", "id": frame_id, "messages": results_of(batch, stored, 201)})
@@ -199,7 +305,10 @@ class WebSocketConnection:
     # --- what takes a while -----------------------------------------------------------------------------------------
 
     def _start(self, frame_id: Id, doing: Awaitable[Frame]) -> None:
-        task = self.door.loop.create_task(self._finish(frame_id, doing))
+        self._start_task(self._finish(frame_id, doing))
+
+    def _start_task(self, doing: Coroutine[Any, Any, None]) -> None:
+        task = self.door.loop.create_task(doing)
         self._tasks.add(task)
         task.add_done_callback(self._on_finished)
 
@@ -213,11 +322,7 @@ class WebSocketConnection:
 
     def _on_finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._make_room()
-
-    def _make_room(self) -> None:
-        if self._room is not None and not self._room.done() and not self._full():
-            self._room.set_result(None)
+        self._go_on()
 
     async def _subscribe(self, frame: Frame) -> Frame:
         name = name_in(frame, "subscription")
@@ -255,12 +360,16 @@ class WebSocketConnection:
     @property
     def unsent_bytes(self) -> int:
         """Bytes that wait for the client to take them."""
-        transport = self._transport
-        return 0 if transport is None else transport.get_write_buffer_size()
+        return self._link.unsent_bytes
 
     async def drained(self) -> None:
-        """See `DoorProtocol.drained`."""
-        await self._protocol.drained()
+        """Returns once the client has taken most of what was written. Raises ConnectionError where it has gone."""
+        if self._gone:
+            raise ConnectionResetError("the client has gone")
+        if self._link.unsent_bytes > FLOOR_BYTES:
+            if self._drained is None:
+                self._drained = self.door.loop.create_future()
+            await asyncio.shield(self._drained)              # several subscriptions may wait, and any may end
 
     def answer(self, frame: Frame) -> None:
         """Send one frame."""
@@ -279,15 +388,10 @@ class WebSocketConnection:
 
     def _flush(self) -> None:
         out, self._out = self._out, []
-        transport = self._transport
-        if transport is not None and not transport.is_closing() and not self.socket.closed:
-            transport.write(b"".join(out))
+        if not self._ended:
+            self._link.write(b"".join(out))
 
     # --- the end ----------------------------------------------------------------------------------------------------
-
-    def on_principal_ended(self, reason: str) -> None:
-        """Close the connection with code 1008, a policy that was violated (RFC 6455, 7.4.1)."""
-        self._close(WSCloseCode.POLICY_VIOLATION, reason)
 
     def on_rights_changed(self) -> None:
         """Subscriptions that are no longer allowed end, and so does listening."""
@@ -303,8 +407,18 @@ class WebSocketConnection:
                 problem = problem_document(Refusal("not_authorized", "the right to read this was taken away"))
                 self.answer({"type": "error", "subscription": subscription.name, "problem": problem})
 
-    def _on_stopping(self) -> None:
-        self._close(WSCloseCode.GOING_AWAY, "the hub is stopping")
+    def _close(self, code: int, reason: str) -> None:
+        """Say goodbye; the client has a moment to say so, too (RFC 6455, 7.1.1)."""
+        if not self._ended:
+            self._end(code, reason)
+            self._ends_ms = self._now_ms() + CLOSE_TIMEOUT_MS
+            self._link.wake_at(self._ends_ms)
+            if self._paused:
+                self._paused = False
+                self._link.resume()
 
-    def _close(self, code: WSCloseCode, reason: str) -> None:
-        self._closing = self.door.loop.create_task(self.socket.close(code=code, message=reason.encode()[:120]))
+    def _end(self, code: int, reason: str) -> None:
+        self._flush()
+        self._ended = True
+        self._frames.clear()
+        self._link.write(encode_close(code, reason[:CLOSE_TEXT_BYTES]))

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,10 @@ class KafkaSettings:
     advertise: str = field(default="127.0.0.1:9092", metadata={"help": "h"})
 
 
+SESSION: Any = print
 SPECS = {
-    "mqtt": GatewaySpec("mqtt", 1, MqttSettings, ("127.0.0.1:1883",)),
-    "kafka": GatewaySpec("kafka", 0, KafkaSettings, ("127.0.0.1:9092",)),
+    "mqtt": GatewaySpec("mqtt", 1, MqttSettings, ("127.0.0.1:1883",), SESSION),
+    "kafka": GatewaySpec("kafka", 0, KafkaSettings, ("127.0.0.1:9092",), SESSION),
 }
 
 
@@ -62,7 +64,7 @@ def test_the_file_in_the_repository_says_the_defaults():
     path = Path(__file__).parents[3] / "gateways.toml"
     text = path.read_text()
     assert "[gateways.mqtt]" in text
-    others = {name: GatewaySpec(name, door, MqttSettings, ()) for name, door in (("http", 2), ("amqp", 3))}
+    others = {name: GatewaySpec(name, door, MqttSettings, (), SESSION) for name, door in (("http", 2), ("amqp", 3))}
     config = load(path, {}, SPECS | others)
     assert (config.hub, config.kernel, config.auth) == (HubSettings(), KernelSection(), AuthSettings())
     assert [door.spec.name for door in config.doors] == ["mqtt", "http", "amqp", "kafka"]

@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from gatehouse.gateways.connections.capacity import Capacity
-from gatehouse.gateways.connections.connection import ConnectionSettings
 from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
+from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services
 from gatehouse.gateways.kit import LISTEN, FakeHub
 from tests.running_hub import free_port
@@ -481,10 +481,3 @@ def test_a_port_that_is_taken_leaves_nothing_open() -> None:
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection("127.0.0.1", port)
     run(test)
-
-
-def test_a_service_door_has_no_listener() -> None:
-    hub = FakeHub()
-    spec = GatewaySpec("web", 2, list, (), service=cast(Any, print))
-    with pytest.raises(ValueError, match="web"):
-        Listener(spec, hub.services, None, capacity=Capacity(1))

@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from gatehouse.gateways.connections.connection import ConnectionSettings
+from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.connections.unsent import FLOOR_BYTES, MUCH_BYTES, PART, UnsentBudget
 from tests.gateways.connections.test_connection import Stage, run, until
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
@@ -12,11 +13,13 @@ from yarl import URL
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import Author, By
+from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.contract import Listen, Services
 from gatehouse.gateways.http import GATEWAY
 from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.dispatch import Dispatcher
 from gatehouse.gateways.http.door import Door
-from gatehouse.gateways.http.service import HttpService
+from gatehouse.gateways.http.opening import open_door
 from tests.gateways.http.conformity import check_answer
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 
@@ -26,17 +29,18 @@ TEST_TIMEOUT_S = 120.0         # for what never comes: a machine may stand still
 class Client:
     """A door that is running, and a way to ask it."""
 
-    def __init__(self, kernel: FakeKernel, service: HttpService, address: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, kernel: FakeKernel, services: Services, address: str, session: aiohttp.ClientSession) -> None:
         self.kernel = kernel
-        self.service = service
+        self.services = services
+        self.service: Listener = services.listeners["http"]
         self.address = address
         self.session = session
 
     @property
     def door(self) -> Door:
         """What the running calls share."""
-        assert self.service.door is not None
-        return self.service.door
+        dispatcher: Dispatcher = self.services.shared["http"]
+        return dispatcher.door
 
     async def ask(self, method: str, target: str, **options: Any) -> Answer:
         """One request; the target goes out as it is written."""
@@ -99,16 +103,32 @@ async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
                admission: Callable[[Any], Admission] | None, services: dict[str, Any], config: HttpConfig) -> None:
     fake = cast(Any, kernel)
     admitted = admission(fake) if admission is not None else AuditedAdmission(fake, lambda: NOW_MS)
-    given = Services(**{"hub_name": "test", "kernel": fake, "admission": admitted, "now_ms": lambda: NOW_MS,
-                        "specs": (GATEWAY,), "ready": lambda: True, **services})
-    service = HttpService(given, config, (Listen("127.0.0.1", 0),))
-    (address,) = await service.start()
+    given = Services(**{"hub_name": "test", "kernel": fake, "admission": admitted, "now_ms": hub_ms,
+                        "wall_ms": services.get("now_ms", lambda: NOW_MS), "specs": (GATEWAY,), "ready": lambda: True,
+                        **services})
+    given.settings = {**given.settings, "http": config}
+    listener = await open_listener(given, Listen("127.0.0.1", 0))
+    (address,) = listener.addresses()
     try:
         plain = aiohttp.ClientSession(auto_decompress=False, headers={"Accept-Encoding": "identity"})
         async with plain as session, asyncio.timeout(TEST_TIMEOUT_S):
-            await test(Client(kernel, service, address, session))
+            await test(Client(kernel, given, address, session))
     finally:
-        await service.stop()
+        await listener.stop(config.stop_timeout_s)
+
+
+async def open_listener(services: Services, *listens: Listen) -> Listener:
+    """The HTTP door, open as `gatehouse serve` opens it."""
+    open_door(services)
+    listener = Listener(GATEWAY, services, services.settings["http"], capacity=services.capacity)
+    services.listeners["http"] = listener
+    await listener.start(listens)
+    return listener
+
+
+def hub_ms() -> int:
+    """Hub time: timers need one that moves."""
+    return time.monotonic_ns() // 1_000_000
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -7,21 +7,21 @@ import socket
 from base64 import b64encode
 from typing import Any, cast
 
+import aiohttp
 import pytest
-from aiohttp import web
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.capacity import Capacity
-from gatehouse.gateways.contract import GatewaySpec, Listen, Services
+from gatehouse.gateways.connections.listener import Listener
+from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services, WebSocketRoute
 from gatehouse.gateways.http import GATEWAY
 from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.opening import SPARE
 from gatehouse.gateways.http.routes.not_built import NOT_BUILT
-from gatehouse.gateways.http.server import SPARE
-from gatehouse.gateways.http.service import HttpService
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
-from tests.gateways.http.kit import Answer, Client, run_door, until
+from tests.gateways.http.kit import Answer, Client, hub_ms, open_listener, run_door, until
 
 
 def test_health() -> None:
@@ -112,32 +112,59 @@ def test_a_fault_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixtur
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
-def test_other_doors_mount_routes() -> None:
-    async def hello(request: web.Request) -> web.Response:
-        return web.Response(text="hello")
+class Echo:
+    """A session of another door that sends back what comes."""
 
-    async def echo(request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        async for message in socket:
-            await socket.send_bytes(message.data)
-        return socket
+    def __init__(self, link: Link, services: Services, config: Any) -> None:
+        self.handle_data = link.write
+        self.handle_stopping = link.close
 
-    def routes(services: Services, settings: Any) -> list[web.RouteDef]:
-        return [web.get(settings["path"], hello), web.get("/mqtt", echo)]
+    def handle_drained(self) -> None: ...
+
+    def handle_timer(self, now_ms: int) -> None: ...
+
+    def handle_closed(self) -> None: ...
+
+    def on_principal_ended(self, reason: str) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        return {"echoes": True}
+
+
+def test_other_doors_are_reached_by_websocket() -> None:
+    other = GatewaySpec(name="other", door=9, config=dict, default_listen=(), session=Echo,
+                        websockets=(WebSocketRoute("/mqtt", ("echo", "mqtt")), WebSocketRoute("/", ("mqtt",))))
 
     async def test(client: Client) -> None:
-        assert (await client.ask("GET", "/hello/ada")).body == b"hello"
-        refused = await client.ask("POST", "/hello/ada")
-        assert (refused.status, refused.code, refused.headers["Allow"]) == (405, "method_not_allowed", "GET,HEAD")
-        assert (await client.ask("GET", "/nothing")).code == "not_found"
         assert (await client.ask("GET", "/v1/trace/1")).code == "not_built"
         assert (await client.ask("POST", "/v1/publish/a", data=b"x")).status == 201
-        async with client.session.ws_connect(f"http://{client.address}/mqtt") as socket:
+        refused = await client.ask("POST", "/mqtt")
+        assert (refused.status, refused.code, refused.headers["Allow"]) == (405, "method_not_allowed", "GET")
+        assert (await client.ask("GET", "/mqtt")).code == "upgrade_required"
+        url = f"http://{client.address}"
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
+            await client.session.ws_connect(f"{url}/mqtt", protocols=("mqtt",))          # the door is not open
+        listener = client.services.listeners["other"] = Listener(other, client.services, {}, capacity=Capacity(1))
+        await listener.start(())
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
+            await client.session.ws_connect(f"{url}/mqtt", protocols=("amqp",))
+        before = len(client.service)
+        async with client.session.ws_connect(f"{url}/mqtt", protocols=("mqtt",)) as socket:
+            assert socket.protocol == "mqtt"
             await socket.send_bytes(b"over")
             assert (await socket.receive_bytes()) == b"over"
-    other = GatewaySpec(name="other", door=9, config=dict, default_listen=(), http_routes=routes)
-    run_door(test, services={"specs": (GATEWAY, other), "settings": {"other": {"path": "/hello/{name}"}}})
+            assert (len(listener), len(client.service)) == (1, before - 1)
+            [listed] = [one for one in (await client.ask("GET", "/v1/connections")).json["connections"]
+                        if one["door"] == "other"]
+            shown = (await client.ask("GET", f"/v1/connections/{listed['id']}")).json
+            assert shown["details"] == {"echoes": True, "transport": "websocket"}
+        await until(lambda: not len(listener))
+        assert (await client.ask("GET", "/", allow_redirects=False)).status == 302
+        async with client.session.ws_connect(url, protocols=("mqtt",)) as socket:
+            await socket.send_bytes(b"by the other way")
+            assert (await socket.receive_bytes()) == b"by the other way"
+            await listener.stop(5)
+    run_door(test, services={"specs": (GATEWAY, other)})
 
 
 # --- who asks
@@ -298,7 +325,7 @@ def test_connections_are_bounded_and_counted() -> None:
         assert refused.startswith(b"HTTP/1.1 503 ")
         assert b'"code":"busy"' in refused
         assert (client.service.counts["accepted"], client.service.counts["refused"]) == (2, 1)
-        assert [one.describe()["door"] for one in client.service.services.connections.page()[0]] == ["http", "http"]
+        assert [one.describe()["door"] for one in client.services.connections.page()[0]] == ["http", "http"]
         for _, writer in held:
             writer.close()
         await until(lambda: len(client.service) == 0)
@@ -355,7 +382,7 @@ def test_a_client_that_takes_nothing_is_cut_off() -> None:
         await asyncio.get_running_loop().sock_connect(raw, (host, int(port)))
         await asyncio.get_running_loop().sock_sendall(
             raw, b"GET /v1/topics/plant/messages?max=64 HTTP/1.1\r\nHost: h\r\n\r\n" * 50)
-        await until(lambda: client.service.counts["closed_stalled"])
+        await until(lambda: client.service.counts["closed_write_timeout"])
         await until(lambda: len(client.service) == 0)
         raw.close()
         assert (await client.ask("GET", "/healthz")).status == 200
@@ -369,7 +396,7 @@ def test_stopping_answers_what_is_in_flight() -> None:
         client.kernel.hold = True
         asked = asyncio.create_task(client.ask("POST", "/v1/publish/plant", data=b"x"))
         await until(lambda: client.kernel._pending)
-        stopping = asyncio.create_task(client.service.stop())
+        stopping = asyncio.create_task(client.service.stop(10))
         await asyncio.sleep(0.05)
         assert not stopping.done()
         client.kernel.flush()
@@ -383,11 +410,10 @@ def test_stopping_answers_what_is_in_flight() -> None:
 
 def test_a_port_that_is_taken_leaves_nothing_open() -> None:
     async def test(client: Client) -> None:
-        second = HttpService(client.service.services, HttpConfig(), (
-            Listen("127.0.0.1", 0), Listen("127.0.0.1", int(client.address.rpartition(":")[2]))))
+        second = Listener(GATEWAY, client.services, HttpConfig(), capacity=client.services.capacity)
         with pytest.raises(OSError, match=r".*"):
-            await second.start()
-        await second.stop()
+            await second.start((Listen("127.0.0.1", 0), Listen("127.0.0.1", int(client.address.rpartition(":")[2]))))
+        assert second.addresses() == []
     run_door(test)
 
 
@@ -403,15 +429,15 @@ def has_ipv6() -> bool:
 def test_ipv6() -> None:
     async def run() -> None:
         kernel = cast(Any, FakeKernel())
-        services = Services("test", kernel, Admission(kernel, lambda: NOW_MS), lambda: NOW_MS)
-        service = HttpService(services, HttpConfig(), (Listen("::1", 0),))
+        services = Services("test", kernel, Admission(kernel, lambda: NOW_MS), hub_ms, settings={"http": HttpConfig()})
         if not has_ipv6():
             with pytest.raises(OSError, match=r".*"):
-                await service.start()
+                await open_listener(services, Listen("::1", 0))
             return
-        (address,) = await service.start()
+        listener = await open_listener(services, Listen("::1", 0))
+        (address,) = listener.addresses()
         assert address.startswith("[::1]:")
-        await service.stop()
+        await listener.stop(1)
     asyncio.run(run())
 
 

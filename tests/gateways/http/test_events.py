@@ -290,9 +290,9 @@ def test_a_user_who_goes_while_his_reader_looks_at_the_log_is_given_nothing_more
         feed = client.door.feeds.open(Wanted("/", None, "plant/#", "", False), None)
         reader = EventReader(client.door, client.door.feeds, feed, Positions(client.kernel.hub), FakeRequest(client),
                              lambda: True)
-        reader._response.prepare = reader._send = nothing
+        reader._send = nothing
         running = asyncio.ensure_future(reader.run())
-        await until(lambda: reader._protocol.stream is reader and not running.done())
+        await until(lambda: reader._session.stream is reader and not running.done())
         for _ in range(9):
             await asyncio.sleep(0)                       # it waits for the flush
         reader.on_principal_ended("removed")
@@ -310,5 +310,6 @@ class FakeRequest:
     """As much of one as a reader looks at."""
 
     def __init__(self, client):
-        self.version, self.headers, self.path, self.transport = (1, 1), {}, "/v1/events", None
-        self.protocol = SimpleNamespace(stream=None, drained=nothing)
+        self.http_10, self.keeps, self.headers, self.path = False, True, {}, "/v1/events"
+        self.session = SimpleNamespace(stream=None, closed=False, when_drained=lambda told: told(), date=lambda: b"",
+                                       write=lambda data: None)

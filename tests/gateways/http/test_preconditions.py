@@ -16,27 +16,27 @@ FULL = strong_tag(b'{"name":"a"}', b'{"name":"a","ready":7}')
 
 @pytest.mark.parametrize("wanted", [TAG, FULL, "*", f'"other", {FULL}', FULL.partition(".")[0] + '.of-before"'])
 def test_what_was_seen(wanted: str) -> None:
-    check_conditions({"If-Match": wanted}, DEFINITION)
+    check_conditions({"if-match": wanted}, DEFINITION)
     with pytest.raises(Refusal) as refused:
-        check_conditions({"If-Match": wanted}, None)
+        check_conditions({"if-match": wanted}, None)
     assert refused.value.code == "precondition_failed"
 
 
 @pytest.mark.parametrize("wanted", ["", '"other"', f"W/{TAG}", f"W/{FULL}", TAG.strip('"'), "." + FULL, '"."'])
 def test_what_was_not(wanted: str) -> None:
     with pytest.raises(Refusal):
-        check_conditions({"If-Match": wanted}, DEFINITION)
+        check_conditions({"if-match": wanted}, DEFINITION)
 
 
 @pytest.mark.parametrize(("unwanted", "goes"), [
     ("*", False), (TAG, False), (FULL, False), (f"W/{FULL}", False), ('"other"', True)])
 def test_what_must_not_be_there(unwanted: str, goes: bool) -> None:
-    check_conditions({"If-None-Match": unwanted}, None)
+    check_conditions({"if-none-match": unwanted}, None)
     if goes:
-        check_conditions({"If-None-Match": unwanted}, DEFINITION)
+        check_conditions({"if-none-match": unwanted}, DEFINITION)
     else:
         with pytest.raises(Refusal):
-            check_conditions({"If-None-Match": unwanted}, DEFINITION)
+            check_conditions({"if-none-match": unwanted}, DEFINITION)
 
 
 def test_a_topic_is_changed_as_it_was_seen() -> None:

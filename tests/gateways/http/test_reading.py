@@ -338,7 +338,7 @@ def test_stopping_sends_long_polls_home_with_their_cursor() -> None:
     async def test(client: Client) -> None:
         asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
         await until(lambda: client.kernel._watches._by_page)
-        await client.service.stop()
+        await client.service.stop(10)
         answers.append(await asked)
     run_door(test, kernel=filled())
     assert answers[0].status == 200

@@ -5,21 +5,19 @@ import inspect
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
-
 import gatehouse.gateways.http
 from gatehouse.gateways.admission.admission import Denied, NotAuthenticated
 from gatehouse.gateways.http.config import HttpConfig
-from gatehouse.gateways.http.errors import CODES_OF_STATUS
 from gatehouse.gateways.http.problems import PROBLEMS
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.kernel import errors
 
 README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text()
-NOT_HERE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
-            "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation", "rebalancing",
-            "inconsistent_protocol"}
-"""Codes that no call of this door can end in: they belong to idempotent producers and to members of assigned groups."""
+OF_KAFKA_ALONE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
+                  "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation",
+                  "rebalancing", "inconsistent_protocol"}
+"""Codes that no call of this door can end in: they belong to idempotent producers, and to members of groups that share
+out partitions."""
 
 
 def test_every_call_is_in_the_readme() -> None:
@@ -37,12 +35,7 @@ def test_every_problem_is_explained() -> None:
 def test_every_refusal_of_the_kernel_and_of_admission_has_its_status() -> None:
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.KernelError)]
     for code in (*(kind.code for kind in kinds), Denied.code, NotAuthenticated.code):
-        assert (code in PROBLEMS) != (code in NOT_HERE), code
-
-
-@pytest.mark.parametrize(("status", "code"), CODES_OF_STATUS.items())
-def test_the_librarys_refusals_keep_their_status(status: int, code: str) -> None:
-    assert PROBLEMS[code].status == status
+        assert (code in PROBLEMS) != (code in OF_KAFKA_ALONE), code
 
 
 def test_every_setting_is_explained_and_bounded() -> None:

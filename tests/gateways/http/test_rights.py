@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.stream import Stream
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.fake_kernel import FakeKernel
 from tests.gateways.http.kit import NOW_MS, Client, run_door, until
@@ -62,19 +62,19 @@ def test_a_stream_of_checks_sees_a_right_that_is_withdrawn_while_it_begins(monke
     rights = {Operation.TRANSACT}
     membership = SimpleNamespace(leave=lambda: None, add_credit=lambda count: None)
     transactions = SimpleNamespace(join=lambda *_, **__: membership)
-    prepare = web.StreamResponse.prepare
+    start = Stream.start
 
     async def test(client: Client) -> None:
         admission = client.door.admission
         assert isinstance(admission, KnownUsers)
 
-        async def withdraw(answer: web.StreamResponse, request: web.BaseRequest) -> Any:
+        def withdraw(answer: Stream) -> None:
             (_, session), = admission.registered
             rights.clear()
             session.on_rights_changed()
-            return await prepare(answer, request)
+            start(answer)
 
-        monkeypatch.setattr(web.StreamResponse, "prepare", withdraw)
+        monkeypatch.setattr(Stream, "start", withdraw)
         answer = await client.ask("GET", "/v1/transactions/checks/events?group=shop", headers=basic("ada", "lovelace"))
         assert answer.status == 200 and b"event:" not in answer.body
 

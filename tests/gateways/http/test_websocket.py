@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from socket import SO_LINGER, SOL_SOCKET
 from struct import pack
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from gatehouse.gateways.admission.admission import Admission, Denied
-from gatehouse.gateways.http.server import DoorProtocol
+from gatehouse.gateways.http.websocket.connection import WebSocketConnection
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door, until
 
@@ -296,25 +297,28 @@ def test_a_subscription_ends_with_its_right_and_the_connection_stays():
     run_door(test)
 
 
-async def two_that_wait(client: Client) -> tuple[Socket, DoorProtocol]:
-    """A client with two subscriptions that have something for it, and no room to write it; and its connection."""
+async def two_that_wait(client: Client) -> tuple[Socket, WebSocketConnection]:
+    """A client with two subscriptions that have something for it, and no room to write it; and its session."""
     client.kernel.publish("plant/a", b"1")
     socket = await connect(client)
-    (protocol,) = client.service.connections.open
-    protocol.pause_writing()
+    (connection,) = client.service.connections
+    session: Any = connection._session
+    session._full = lambda: False                        # frames are read all the same
+    session._link = SimpleNamespace(unsent_bytes=1 << 20, write=connection.write, close=connection.close)
     for name in ("s", "t"):
         await socket.ask(type="subscribe", subscription=name, topic="plant", **{"from": "earliest"})
     assert (await socket.ask(type="ping"))["type"] == "pong"
-    await until(lambda: protocol._drain_waiter is not None)
-    return socket, protocol
+    await until(lambda: session._drained is not None)
+    return socket, session
 
 
 def test_a_subscription_that_ends_while_it_waits_for_room_takes_no_other_along():
     async def test(client):
-        socket, protocol = await two_that_wait(client)
+        socket, session = await two_that_wait(client)
         assert (await socket.ask(type="unsubscribe", subscription="s"))["type"] == "unsubscribed"
         await until(lambda: users(client) == 1)
-        protocol.resume_writing()
+        session._link.unsent_bytes = 0
+        session.handle_drained()
         frame = await socket.next()
         assert (frame["subscription"], [one["value"] for one in frame["messages"]]) == ("t", ["1"])
         assert (await socket.ask(type="ping", id=2))["id"] == 2
@@ -330,7 +334,7 @@ def test_a_client_that_goes_while_subscriptions_wait_for_room_is_no_fault_of_the
         socket, _ = await two_that_wait(client)
         socket.socket.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, pack("ii", 1, 0))
         socket.socket._response.connection.transport.abort()
-        await until(lambda: not client.service.connections.open and not len(client.door.feeds))
+        await until(lambda: not client.service.connections and not len(client.door.feeds))
     run_door(test)
     assert not caplog.records
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.http.websocket.guard import BROKEN, FrameGuard
-from gatehouse.gateways.websocket.codec import unmask
+from gatehouse.gateways.websocket.codec import Broken, Control, MessageReader, read_close, unmask
 from tests.gateways.http.kit import Client, run_door
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -39,20 +38,6 @@ def squeezed(payload: bytes) -> bytes:
     return (compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH))[:-4]
 
 
-class Recorder:
-    """What the library's reader is given."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        self.data += data
-        return False, b""
-
-    def feed_eof(self) -> None:
-        self.data += b"EOF"
-
-
 GOOD = [frame(TEXT, b"a"), frame(TEXT, b"a" * 125), frame(TEXT, b"a" * 126), frame(TEXT, b"a" * 70_000),
         frame(TEXT, b"x", fin=False) + frame(PING, b"p") + frame(CONTINUATION, b"y"), frame(TEXT), frame(PONG),
         frame(TEXT, squeezed(b"x"), reserved=4), frame(CLOSE), closing(1000), closing(4999, b"bye")]
@@ -60,28 +45,30 @@ WRONG = [frame(TEXT, b"a", masked=False), frame(PING, b"a", reserved=4), frame(C
          *map(closing, (0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535))]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 20])
-def test_what_a_client_may_write_is_handed_on_as_it_is(size: int) -> None:
-    sent = b"".join(GOOD)
-    recorder = Recorder()
-    guard = FrameGuard(recorder)
+def read(sent: bytes, size: int) -> list[bytes | Control]:
+    """What a reader makes of it, cut into pieces of this size; a close frame is read, too."""
+    reader, found = MessageReader(1 << 20, compressed=True), []
     for at in range(0, len(sent), size):
-        guard.feed_data(sent[at:at + size])
-    guard.feed_eof()
-    assert recorder.data == sent + b"EOF"
+        found += reader.feed(sent[at:at + size])
+        if isinstance(found[-1] if found else None, Control) and found[-1].opcode == CLOSE:
+            read_close(found[-1].payload)
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 20])
+def test_what_a_client_may_write_is_read_as_it_was_meant(size: int) -> None:
+    assert read(b"".join(GOOD), size) == [
+        b"a", b"a" * 125, b"a" * 126, b"a" * 70_000, Control(PING, b"p"), b"xy", b"", Control(PONG, b""), b"x",
+        Control(CLOSE, b""), Control(CLOSE, b"\x03\xe8"), Control(CLOSE, b"\x13\x87bye")]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda one: one[:4].hex())
 @pytest.mark.parametrize("size", [1, 1 << 20])
 def test_what_it_may_not_is_told_in_its_place(wrong: bytes, size: int) -> None:
-    sent = GOOD[0] + GOOD[2] + wrong
-    recorder = Recorder()
-    guard = FrameGuard(recorder)
-    for at in range(0, len(sent), size):
-        guard.feed_data(sent[at:at + size])
-        if recorder.data.endswith(BROKEN):
-            break
-    assert recorder.data == GOOD[0] + GOOD[2] + BROKEN
+    assert read(GOOD[0] + GOOD[2], size) == [b"a", b"a" * 126]
+    with pytest.raises(Broken) as fault:
+        read(GOOD[0] + GOOD[2] + wrong, size)
+    assert fault.value.code == 1002
 
 
 async def talk(client: Client, sent: bytes, extensions: str = "") -> list[tuple[int, bytes]]:

@@ -13,7 +13,8 @@ from typing import Final
 
 import pytest
 
-from gatehouse.gateways.connections.connection import WRITER_SLOW, ConnectionSettings
+from gatehouse.gateways.connections.connection import WRITER_SLOW
+from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.contract import Listen
 from gatehouse.gateways.tls import transport as tls_transport
 from gatehouse.gateways.tls.certificates import validity

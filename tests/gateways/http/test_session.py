@@ -1,5 +1,5 @@
-"""The short way of the hot calls: same answers, same order, whatever stands before, between and behind; and who must
-not take it."""
+"""Requests behind each other on one connection: same answers, same order, whatever stands before, between and behind;
+which of them begin while others wait, and which cost a task."""
 from __future__ import annotations
 
 import asyncio
@@ -11,14 +11,14 @@ from typing import Any
 import orjson
 import pytest
 
-from gatehouse.gateways.http.direct import MAX_WAITING
-from gatehouse.gateways.http.dispatch import Dispatcher
-from gatehouse.gateways.http.server import DoorProtocol
+from gatehouse.gateways.connections.connection import ENDING
+from gatehouse.gateways.http.calls import Running
+from gatehouse.gateways.http.session import MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.transactions.coordinator import CheckSettings
 from tests.gateways.accounts import KnownUsers
-from tests.gateways.http.kit import NOW_MS, Client, run_door, until
+from tests.gateways.http.kit import NOW_MS, Client, hub_ms, run_door, until
 from tests.gateways.http.test_door import basic
 
 
@@ -58,20 +58,29 @@ async def wire(client: Client) -> AsyncIterator[Wire]:
 
 
 @pytest.fixture
-def long_way(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Paths of the requests that the library has answered."""
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of the requests whose calls cost a task."""
     paths: list[str] = []
-    answer = Dispatcher.answer
+    finish = Running._finish
 
-    async def noted(self: Dispatcher, request: Any) -> Any:
-        paths.append(request.raw_path)
-        return await answer(self, request)
-    monkeypatch.setattr(Dispatcher, "answer", noted)
+    async def noted(self: Running, call: Any) -> None:
+        assert self._exchange.request is not None
+        paths.append(self._exchange.request.path)
+        await finish(self, call)
+    monkeypatch.setattr(Running, "_finish", noted)
     return paths
 
 
+def session_of(client: Client) -> HttpSession:
+    """The session of the one connection that there is."""
+    (connection,) = client.service.connections
+    session: Any = connection._session
+    assert isinstance(session, HttpSession)
+    return session
+
+
 def run_wire(test: Callable[[Client, Wire], Awaitable[None]], **settings: Any) -> None:
-    """The test gets a connection on which the first message has been published, the long way."""
+    """The test gets a connection on which the first message has been published."""
     async def connected(client: Client) -> None:
         async with wire(client) as line:
             assert (await line.ask(post(b"first", settings.get("more", b""))))[0] == 201
@@ -79,44 +88,44 @@ def run_wire(test: Callable[[Client, Wire], Awaitable[None]], **settings: Any) -
     run_door(connected, **{name: value for name, value in settings.items() if name != "more"})
 
 
-def test_the_second_message_takes_the_short_way_and_is_answered_alike(long_way: list[str]) -> None:
+def test_a_message_costs_no_task_and_what_its_headers_say_is_with_it(tasks: list[str]) -> None:
     async def test(client: Client, line: Wire) -> None:
         _, expected, _ = await line.ask(post(b"x" * 4, b"Prefer: wait=9\r\n"))
-        assert len(long_way) == 2
         status, fields, body = await line.ask(post(b"22", b"Content-Type: text/plain\r\nX-Header-Colour: red\r\n"))
-        assert len(long_way) == 2
         assert (status, set(fields)) == (201, set(expected)) and fields["Content-Type"] == "application/json"
         answered = orjson.loads(body)
         assert (answered["address"], answered["offset"], answered["timestamp"]) == ("plant/temp", 2, NOW_MS)
         placement, value, headers, _, _ = client.kernel.appended[-1]
         assert (placement.address, value) == ("plant/temp", b"22") and b"colour" in headers and b"text/plain" in headers
+        assert tasks == []
     run_wire(test)
 
 
-@pytest.mark.parametrize("request_", [
-    post(more=b"Prefer: respond-async\r\n"), post(more=b"Accept: text/html\r\n"), post(more=b"X-Message-Key: k\r\n"),
-    post(more=b"Origin: http://evil.example\r\n"), post(more=b"Sec-Fetch-Site: cross-site\r\n"),
-    post(target=b"/v1/publish/plant/other"), post(target=b"/v1/publish/plant/temp?x=1"), post(more=b"X-Delay: 60\r\n"),
-    post(more=b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: s\r\nce-type: t\r\n"), GET, post(b"x" * 2000),
-    post(more=b"Authorization: Basic YTpi\r\n"), post(more=b"X-Timestamp: nonsense\r\n"),
-    post(target=b"/v1/nowhere"), post(target=b"/v1/publish/plant/%zz")])
-def test_who_takes_the_long_way(request_: bytes, long_way: list[str]) -> None:
+@pytest.mark.parametrize(("request_", "status"), [
+    (post(more=b"Prefer: respond-async\r\n"), 202), (post(more=b"Accept: text/html\r\n"), 406),
+    (post(more=b"X-Message-Key: k\r\n"), 400), (post(more=b"Origin: http://evil.example\r\n"), 403),
+    (post(more=b"Sec-Fetch-Site: cross-site\r\n"), 403), (post(target=b"/v1/publish/plant/other"), 201),
+    (post(target=b"/v1/publish/plant/temp?x=1"), 400), (post(more=b"X-Expires-In: 60\r\n"), 201),
+    (post(more=b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: s\r\nce-type: t\r\n"), 201), (GET, 200),
+    (post(b"x" * 2000), 413), (post(more=b"X-Timestamp: nonsense\r\n"), 400), (post(target=b"/v1/nowhere"), 404),
+    (post(target=b"/v1/publish/plant/%zz"), 400)])
+def test_a_call_that_need_not_wait_costs_no_task(request_: bytes, status: int, tasks: list[str]) -> None:
     async def test(client: Client, line: Wire) -> None:
-        await line.ask(request_)
-        assert len(long_way) == 2
+        assert (await line.ask(request_))[0] == status
         assert (await line.ask(post()))[0] == 201 and (await line.ask(post()))[0] == 201
-        assert len(long_way) <= 3            # whoever had shown another login shows the old one again
+        assert tasks == []
     run_wire(test, max_body_bytes=1024)
 
 
 @pytest.mark.parametrize("body", [b"", b"4\r\n21.5\r\n0\r\n\r\n"])
-def test_chunks_keep_the_connection_with_the_library(body: bytes, long_way: list[str]) -> None:
+def test_chunks_that_come_later_cost_a_task(body: bytes, tasks: list[str]) -> None:
     async def test(client: Client, line: Wire) -> None:
         chunked = b"POST /v1/publish/plant/temp HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
         line.writer.write(chunked)
+        await until(lambda: tasks)
         assert (await line.ask(body or b"0\r\n\r\n"))[0] == 201
         assert (await line.ask(post(b"after")))[0] == 201
-        assert len(long_way) == 3 and client.kernel.appended[-1][1] == b"after"
+        assert len(tasks) == 1 and client.kernel.appended[-1][1] == b"after"
     run_wire(test)
 
 
@@ -148,15 +157,15 @@ def test_byte_by_byte() -> None:
     run_wire(test)
 
 
-def test_a_body_that_comes_later_goes_the_long_way_and_the_next_request_the_short_one(long_way: list[str]) -> None:
+def test_a_body_that_comes_later_costs_a_task_and_the_next_request_none(tasks: list[str]) -> None:
     async def test(client: Client, line: Wire) -> None:
         for number in range(3):
             request = post(b"late")
             line.writer.write(request[:-4])
-            await until(lambda number=number: len(long_way) == number + 2)      # type: ignore[misc]
+            await until(lambda number=number: len(tasks) == number + 1)         # type: ignore[misc]
             assert (await line.ask(request[-4:]))[0] == 201
             assert (await line.ask(post(b"whole")))[0] == 201
-        assert len(long_way) == 4
+        assert len(tasks) == 3
     run_wire(test)
 
 
@@ -171,7 +180,7 @@ def test_more_requests_than_may_be_on_their_way() -> None:
     run_wire(test)
 
 
-def test_the_library_waits_for_what_is_on_its_way(long_way: list[str]) -> None:
+def test_what_is_no_write_waits_for_what_is_on_its_way() -> None:
     async def test(client: Client, line: Wire) -> None:
         client.kernel.hold = True
         line.writer.write(post(b"a") + GET + post(b"b"))
@@ -179,8 +188,8 @@ def test_the_library_waits_for_what_is_on_its_way(long_way: list[str]) -> None:
         line.writer.write(GET)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert long_way == ["/v1/publish/plant/temp"] and len(client.door.receipts) == 1
-        assert next(iter(client.service.connections.open)).describe()["busy"] is True
+        assert len(client.door.receipts) == 1
+        assert next(iter(client.service.connections)).describe()["busy"] is True
         client.kernel.hold = False
         client.kernel.flush()
         assert [(await line.answer())[0] for _ in range(4)] == [201, 200, 201, 200]
@@ -217,28 +226,31 @@ def test_a_repeated_key_is_stored_once() -> None:
     run_wire(test)
 
 
-def test_while_the_hub_is_congested_the_library_waits(long_way: list[str]) -> None:
+def test_while_the_hub_is_congested_a_message_waits(tasks: list[str]) -> None:
     async def test(client: Client, line: Wire) -> None:
         client.kernel.congested = True
         line.writer.write(post())
-        await until(lambda: len(long_way) == 2)
+        await until(lambda: tasks)
         assert len(client.door.receipts) == 0
         client.kernel.relieve()
         assert (await line.answer())[0] == 201
     run_wire(test)
 
 
-def test_a_login_holds_until_something_about_users_changes(long_way: list[str]) -> None:
+def test_a_login_holds_until_something_about_users_changes() -> None:
     login = f"Authorization: {basic('ada', 'lovelace')['Authorization']}\r\n".encode()
 
     async def test(client: Client, line: Wire) -> None:
         admission: Any = client.door.admission
-        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 1
+        session = session_of(client)
+        known = session.login
+        assert (await line.ask(post(more=login)))[0] == 201 and session.login is known
         assert (await line.ask(post()))[0] == 401                        # who shows nothing is nobody
-        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 2
+        assert (await line.ask(post(more=login)))[0] == 201 and session.login is known
         admission.on_user_changed("ada", "", "")
-        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 3
-        assert (await line.ask(post(more=login)))[0] == 201 and len(long_way) == 3
+        assert (await line.ask(post(more=login)))[0] == 201 and session.login is not known
+        known = session.login
+        assert (await line.ask(post(more=login)))[0] == 201 and session.login is known
         rights.clear()
         admission.on_user_changed("ada", "", "")
         assert (await line.ask(post(more=login)))[0] == 403
@@ -258,7 +270,7 @@ class Begins:
 
 
 @pytest.mark.parametrize("lost", ["shop", "plant/temp"])
-def test_half_messages_take_the_short_way_while_both_rights_hold(lost: str, long_way: list[str]) -> None:
+def test_half_messages_cost_no_task_and_are_taken_while_both_rights_hold(lost: str, tasks: list[str]) -> None:
     login = f"Authorization: {basic('ada', 'lovelace')['Authorization']}\r\n".encode()
     half = post(more=login, target=b"/v1/transactions?group=shop&address=plant/temp")
 
@@ -266,7 +278,7 @@ def test_half_messages_take_the_short_way_while_both_rights_hold(lost: str, long
         admission: Any = client.door.admission
         for _ in range(2):
             status, _, body = await line.ask(half)
-            assert (status, orjson.loads(body)["group"], len(long_way)) == (201, "shop", 1)
+            assert (status, orjson.loads(body)["group"], tasks) == (201, "shop", [])
         rights.remove(lost)
         admission.on_user_changed("ada", "", "")
         for _ in range(2):
@@ -276,21 +288,22 @@ def test_half_messages_take_the_short_way_while_both_rights_hold(lost: str, long
         kernel, lambda: NOW_MS, decision=lambda who, what, where: where in rights))
 
 
-def test_a_login_that_has_run_out_is_shown_again(long_way: list[str]) -> None:
+def test_a_login_that_has_run_out_is_shown_again() -> None:
     async def test(client: Client, line: Wire) -> None:
-        connection = next(iter(client.service.connections.open))
-        assert connection.line.login is not None
-        connection.line.login.ends_ms = NOW_MS + 1
-        assert (await line.ask(post()))[0] == 201 and len(long_way) == 1
-        connection.line.login.ends_ms = NOW_MS
-        assert (await line.ask(post()))[0] == 201 and len(long_way) == 2
+        session = session_of(client)
+        known = session.login
+        assert known is not None
+        known.ends_ms = NOW_MS + 1
+        assert (await line.ask(post()))[0] == 201 and session.login is known
+        known.ends_ms = NOW_MS
+        assert (await line.ask(post()))[0] == 201 and session.login is not known
     run_wire(test)
 
 
-def test_another_host_is_asked_about(long_way: list[str]) -> None:
+def test_another_host_is_asked_about() -> None:
     async def test(client: Client, line: Wire) -> None:
         status, _, body = await line.ask(post().replace(b"Host: h", b"Host: rebound.example"))
-        assert (status, orjson.loads(body)["code"], len(long_way)) == (421, "host_not_allowed", 2)
+        assert (status, orjson.loads(body)["code"]) == (421, "host_not_allowed")
     run_wire(test, allowed_hosts=())
 
 
@@ -299,7 +312,7 @@ def test_what_is_on_its_way_is_answered_before_the_hub_stops() -> None:
         client.kernel.hold = True
         line.writer.write(post(b"last") + post(b"really"))
         await until(lambda: len(client.door.receipts) == 2)
-        stopping = asyncio.create_task(client.service.stop())
+        stopping = asyncio.create_task(client.service.stop(10))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not stopping.done()
@@ -316,28 +329,27 @@ def test_a_client_that_goes_away_leaves_nothing_behind() -> None:
         line.writer.write(post(b"a") + post(b"b") + GET)
         await until(lambda: len(client.door.receipts) == 2)
         line.writer.transport.abort()
-        await until(lambda: not client.service.connections.open)
+        await until(lambda: not client.service.connections)
         client.kernel.flush()
         assert len(client.door.receipts) == 0 and len(client.kernel.appended) == 3
     run_wire(test)
 
 
-def test_a_connection_is_idle_from_its_last_direct_answer_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_idle_from_its_last_answer_on() -> None:
     async def test(client: Client, line: Wire) -> None:
-        connection: DoorProtocol = next(iter(client.service.connections.open))
-        now_s = client.door.loop.time()
+        (connection,) = client.service.connections
+        session: Any = connection._session
+        before_ms = hub_ms()
         assert (await line.ask(post()))[0] == 201
-        assert now_s <= connection.line.answered_s <= client.door.loop.time()
-        assert connection._keepalive_handle is not None
-        for idle_since_s, is_open in ((connection.line.answered_s, True), (now_s - 76, False)):
-            connection._keepalive_handle.cancel()
-            connection._next_keepalive_close_time, connection.line.answered_s = now_s - 1, idle_since_s
-            connection._process_keepalive()
-            assert (connection.transport is not None) is is_open
+        since_ms = session._idle_since_ms
+        assert before_ms <= since_ms <= hub_ms()
+        for now_ms, is_open in ((since_ms + 74_000, True), (since_ms + 75_000, False)):
+            session.handle_timer(now_ms)
+            assert (connection._idle & ENDING == 0) is is_open
     run_wire(test)
 
 
-def test_a_websocket_behind_direct_answers() -> None:
+def test_a_websocket_behind_other_requests() -> None:
     async def test(client: Client, line: Wire) -> None:
         line.writer.write(post() + b"GET /v1/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
                                    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")

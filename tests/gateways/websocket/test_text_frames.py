@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from gatehouse.gateways.http.websocket.wire import MIN_COMPRESSED_BYTES, encode_text
+from gatehouse.gateways.websocket.codec import MIN_COMPRESSED_BYTES, encode_text
 
 
 @pytest.mark.parametrize(("size", "head"), [

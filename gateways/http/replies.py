@@ -1,0 +1,188 @@
+"""What a call waits for: an answer that somebody gives once.
+
+A call is a coroutine that the session drives by hand (`session.py`). It costs a task only where it waits for something
+that is no `Reply`. What is appended is answered for a whole flush by one call from the kernel.
+
+There is no timer per append. All have the same deadline, so one sweep looks at those that wait, oldest first. A request
+whose client has gone is forgotten when its answer comes or its time is up, whichever is first.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from contextvars import Context
+from functools import partial
+from typing import Any, Final, Generic, TypeVar, cast
+
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.kernel.message import Stored
+
+SWEEP_S: Final = 0.25
+"""How late a deadline may be noticed, in seconds."""
+
+T = TypeVar("T")
+
+
+class Reply(Generic[T]):  # decision 132
+    """An answer that is waited for by one coroutine; the first one counts. A task takes it for a future of its own
+    (`asyncio.isfuture`): that is what `_asyncio_future_blocking` and the methods at the end are for."""
+
+    __slots__ = ("_asyncio_future_blocking", "_done", "_error", "_result", "_wake")
+
+    def __init__(self) -> None:
+        self._asyncio_future_blocking = False
+        self._done = False
+        self._error: BaseException | None = None
+        self._result: T | None = None
+        self._wake: Callable[[], object] | None = None
+
+    def done(self) -> bool:
+        """Whether there is an answer."""
+        return self._done
+
+    def set_result(self, result: T) -> None:
+        """Answer, unless that was done already."""
+        if not self._done:
+            self._done = True
+            self._result = result
+            if self._wake is not None:
+                self._wake()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Answer with an error, unless there is an answer."""
+        if not self._done:
+            self._done = True
+            self._error = error
+            if self._wake is not None:
+                self._wake()
+
+    def result(self) -> T:
+        """The answer. Raises its error; one error may answer a whole flush, and collects nobody's traceback."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return cast(T, self._result)
+
+    def then(self, wake: Callable[[], object]) -> None:
+        """Call this once there is an answer. Whoever waits otherwise waits no more."""
+        self._wake = wake
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            self._asyncio_future_blocking = True
+            yield self
+        return self.result()
+
+    # --- what a task asks of a future ---------------------------------------------------------------------------
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def add_done_callback(self, call_back: Callable[[Any], object], *, context: Context | None = None) -> None:
+        soon = partial(asyncio.get_running_loop().call_soon, call_back, self, context=context)
+        if self._done:
+            soon()
+        else:
+            self._wake = soon
+
+    def remove_done_callback(self, _: Callable[[Any], object]) -> int:
+        self._wake = None
+        return 1
+
+    def cancel(self, msg: object = None) -> bool:
+        done = self._done
+        self.set_exception(asyncio.CancelledError())
+        return not done
+
+    def cancelled(self) -> bool:
+        return isinstance(self._error, asyncio.CancelledError)
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+
+class Receipt(Reply[Stored]):
+    """What one append ends in: a `Stored` without error, or that error, or `outcome_unknown` at the deadline."""
+
+    __slots__ = ()
+
+
+class Receipts:
+    """The owner of everything that this door appends (`kernel.message.Owner`). The token of an append is its receipt.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
+        self._loop = loop
+        self._deadline_s = deadline_s
+        self._pending: dict[Receipt, float] = {}    # when each began to wait, oldest first
+        self._sweeping = False
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    # decision 55: the one door whose calls are coroutines
+    def open(self) -> Receipt:
+        """The receipt of one append."""
+        receipt = Receipt()
+        self._pending[receipt] = self._loop.time()
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP_S, self._sweep)
+        return receipt
+
+    def drop(self, receipt: Receipt) -> None:
+        """The append was refused: nothing will answer it."""
+        self._pending.pop(receipt, None)
+
+    async def within(self, receipt: Receipt, wait_s: float) -> Stored:
+        """The answer, or the refusal `outcome_unknown` after so many seconds where that is sooner than the deadline."""
+        timer = self._loop.call_later(wait_s, receipt.set_exception, overdue())
+        try:
+            return await receipt
+        finally:
+            timer.cancel()
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel once per flush."""
+        pending = self._pending
+        for answer in stored:
+            receipt = cast(Receipt, answer.token)
+            pending.pop(receipt, None)
+            if answer.error is None:
+                receipt.set_result(answer)
+            else:
+                receipt.set_exception(answer.error)
+
+    def _sweep(self) -> None:
+        limit = self._loop.time() - self._deadline_s
+        late = []
+        for receipt, began in self._pending.items():
+            if began > limit:
+                break
+            late.append(receipt)
+        for receipt in late:
+            del self._pending[receipt]
+            receipt.set_exception(overdue())
+        self._sweeping = bool(self._pending)
+        if self._sweeping:
+            self._loop.call_later(SWEEP_S, self._sweep)
+
+
+def reply_of(future: asyncio.Future[T]) -> Reply[T | None]:
+    """What a future ends in, for one who may be told something else before."""
+    reply: Reply[T | None] = Reply()
+
+    def on_done(done: asyncio.Future[T]) -> None:
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if error is None:
+            reply.set_result(done.result())
+        else:
+            reply.set_exception(error)
+
+    future.add_done_callback(on_done)
+    return reply
+
+
+def overdue() -> Refusal:
+    """What somebody is told who waits no longer."""
+    return Refusal("outcome_unknown", "it is not durable in time and may still become so; repeat it with the same "
+                                      "Idempotency-Key")

@@ -1,0 +1,207 @@
+"""Requests as calls see them: what the fields of a head say, and the body as far as it has come. Pure.
+
+    POST /v1/publish/plant HTTP/1.1 CRLF        method, target
+    Host: hub CRLF Content-Length: 4 CRLF CRLF  the fields: the same in most requests of one client, so that a `Head` is
+    21.5                                        made once for all that have the same, and remembers what it says
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.http.mapping import SAID_FROM_NOW, Publication, read_headers
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.kernel.records.record import encode_headers
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.http.declaring import Declared
+    from gatehouse.gateways.http.routing import Endpoint
+    from gatehouse.gateways.http.session import HttpSession
+
+RawFields = tuple[tuple[bytes, bytes], ...]
+"""Names and values as they came, in their order; `Content-Length` is not among them."""
+
+HEADS_MAX: Final = 1024
+"""Heads that are remembered. Those with an id in them come once: all are forgotten together."""
+
+HEAD_BYTES_MAX: Final = 1024
+"""A head with more bytes is made each time."""
+
+ONCE: Final = frozenset(("host", "transfer-encoding", "content-type", "authorization", "origin", "expect",
+                         "user-agent"))
+"""Fields that say one thing; who sends two of them may be understood otherwise by whoever passed them on."""
+
+_UNUSUAL: Final = frozenset(("origin", "sec-fetch-site", "if-match", "transfer-encoding", "expect", "accept-encoding"))
+"""With them a request is looked at more closely, or its answer is made in another way."""
+
+
+class Head:
+    """What the fields of a request say. `fields` holds them by name in small letters; of several with one name the
+    values are joined by commas (RFC 9110, 5.3)."""
+
+    __slots__ = ("accept", "authorization", "fields", "host", "media", "raw", "record_headers", "repeated", "unusual",
+                 "upgrade", "_publication")
+
+    def __init__(self, raw: RawFields) -> None:
+        fields: dict[str, str] = {}
+        repeated = ""
+        self.raw = tuple([(name, value.strip(b" \t")) for name, value in raw])
+        for raw_name, raw_value in self.raw:
+            name = raw_name.decode("ascii").lower()
+            value = raw_value.decode("utf-8", "surrogateescape")
+            if name in fields:
+                if name in ONCE:
+                    repeated = name
+                value = f"{fields[name]}, {value}"
+            fields[name] = value
+        self.fields = fields
+        self.repeated = repeated
+        """A field that is there twice and may not be."""
+
+        self.host = fields.get("host")
+        self.authorization = fields.get("authorization")
+        accept = fields.get("accept")
+        self.accept = None if not accept or "*/*" in accept else accept
+        """What the client wants to be answered with; None: anything."""
+
+        self.media = fields.get("content-type", "").partition(";")[0].strip().lower()
+        """The media type of the body without its parameters; "" where none is said."""
+
+        self.unusual = not _UNUSUAL.isdisjoint(fields)
+        self.upgrade = fields["upgrade"].lower() if "upgrade" in fields and "upgrade" in {
+            word.strip().lower() for word in fields.get("connection", "").split(",")} else ""
+        """The protocol that the client would like to go on with."""
+
+        self.record_headers = b""
+        self._publication: Publication | None = None
+
+    def publication(self, wall_ms: int) -> Publication:
+        """What the fields say of a message that is the body. Do not change it. Refuses what is wrong with them."""
+        publication = self._publication
+        if publication is None:
+            publication = read_headers(self.raw, wall_ms)
+            if not publication.event and SAID_FROM_NOW.isdisjoint([name.lower() for name, _ in self.raw]):
+                self.record_headers = encode_headers(publication.headers)
+                self._publication = publication
+        return publication
+
+    def encoded_headers(self, publication: Publication) -> bytes:
+        """The headers of the record that a message becomes: of one that `publication` gave, or another."""
+        return self.record_headers if publication is self._publication else encode_headers(publication.headers)
+
+
+class Heads:  # decision 134
+    """The heads of late, by their fields."""
+
+    __slots__ = ("_heads",)
+
+    def __init__(self) -> None:
+        self._heads: dict[RawFields, Head] = {}
+
+    def read(self, raw: RawFields) -> Head:
+        """The head with these fields."""
+        head = self._heads.get(raw)
+        if head is None:
+            head = Head(raw)
+            if sum([len(name) + len(value) for name, value in raw]) <= HEAD_BYTES_MAX:
+                if len(self._heads) >= HEADS_MAX:
+                    self._heads.clear()
+                self._heads[raw] = head
+        return head
+
+
+class HttpRequest:
+    """One request. `length` is what its `Content-Length` says; -1 where it has none. It has all of its body once it is
+    `complete`."""
+
+    __slots__ = ("answered", "captures", "complete", "declared", "endpoint", "fault", "head", "http_10", "keeps",
+                 "length", "method", "path", "raw_query", "received_bytes", "session", "streams", "target", "_on_more",
+                 "_parts")
+
+    def __init__(self, session: HttpSession, method: str, target: bytes, head: Head, length: int, http_10: bool,
+                 keeps: bool) -> None:
+        self.session = session
+        self.method = method
+        self.target = target
+        self.head = head
+        self.length = length
+        self.http_10 = http_10
+        self.keeps = keeps
+        """Whether the connection goes on behind it."""
+
+        self.complete = False
+        self.answered = False
+        """What comes of its body from now on is thrown away."""
+
+        self.streams = False
+        """Whether the head of its answer has been sent, and nothing else can be answered."""
+
+        self.fault: Refusal | None = None
+        """What is wrong with its body."""
+
+        self.received_bytes = 0
+        self.path = ""
+        """The raw path, and what belongs to it: set by `Dispatcher.find`."""
+        self.raw_query = ""
+        self.captures: tuple[str, ...] = ()
+        self.endpoint: Endpoint[Declared] | None = None
+        self.declared: Declared | None = None
+        self._parts: list[bytes] = []
+        self._on_more: Callable[[], object] | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The fields by their names in small letters."""
+        return self.head.fields
+
+    @property
+    def media(self) -> str:
+        """See `Head.media`."""
+        return self.head.media
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body belongs to it, as far as its head says."""
+        return self.length > 0 or "transfer-encoding" in self.head.fields
+
+    # --- the body -----------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """A piece of the body has come."""
+        if not self.answered:
+            self._parts.append(data)
+            self.received_bytes += len(data)
+            self._tell()
+
+    def end(self, fault: Refusal | None = None) -> None:
+        """The body is whole, or broken."""
+        self.complete = fault is None
+        self.fault = fault
+        self._tell()
+
+    def take_body(self) -> bytes:
+        """The body, as far as it has come. It is given once."""
+        parts = self._parts
+        if len(parts) == 1:
+            body = parts[0]
+        elif parts:
+            body = b"".join(parts)
+        else:
+            return b""
+        self._parts = []
+        return body
+
+    def drop(self) -> None:
+        """Nobody wants the body."""
+        self.answered = True
+        self._parts = []
+
+    def when_more(self, on_more: Callable[[], object]) -> None:
+        """Call this once, when more of the body has come, or it has ended."""
+        self._on_more = on_more
+
+    def _tell(self) -> None:
+        on_more = self._on_more
+        if on_more is not None:
+            self._on_more = None
+            on_more()

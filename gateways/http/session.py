@@ -1,0 +1,566 @@
+"""One client's connection: bytes to requests, requests to calls, answers back in the order of the requests.
+
+    bytes ─► llhttp's call-backs ─► waiting ─► begun ─► answered, in their order
+                                       │          └ a coroutine, driven by hand to its first wait: for a `Reply` it
+                                       │            costs nothing more, for anything else a task takes it over
+                                       └ one call at a time, but for those that only add to the log (`pipelined`):
+                                         these begin while others before them wait for the disk
+
+What is no request is answered with a problem document, and the connection ends. Time for a request's head and between
+requests runs from the end of the last answer and does not start again with every byte, so a head that trickles in is
+bounded too.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from gatehouse.gateways.connections.receiving import Timers
+from gatehouse.gateways.connections.unsent import FLOOR_BYTES
+from gatehouse.gateways.http.column import HTTP
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.response import Handover, Response, encode_response, problem_answer
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import Link, Services
+    from gatehouse.gateways.http.config import HttpConfig
+    from gatehouse.gateways.http.dispatch import Dispatcher
+    from gatehouse.gateways.http.door import KnownLogin
+    from gatehouse.gateways.http.request import RawFields
+
+MAX_LINE_BYTES: Final = 8190
+"""The most bytes of a request line or header field: what common proxies allow."""
+
+MAX_HEADERS: Final = 128
+
+MAX_SILENT_BYTES: Final = 65_536
+"""The most bytes that bring no request any further: of a field whose end does not come, of what stands between chunks.
+"""
+
+MAX_WAITING: Final = 256
+"""Requests of one connection that are not answered yet; with more, nothing further is read."""
+
+PIECE_BYTES: Final = 65_536
+"""So much is parsed before the bound above is looked at."""
+
+MAX_UNREAD_BYTES: Final = 65_536
+"""Of the body of a request that has not begun; with more, nothing further is read."""
+
+END_GRACE_MS: Final = 2_000
+"""What a request is given to finish when somebody in charge closes its connection."""
+
+LINGER_MS: Final = 2_000
+"""How long an unread body is still taken and thrown away, so that the client sees why it was refused."""
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+HTTP_2: Final = "Pause on PRI/Upgrade"
+"""What the parser says where a status of its own is due."""
+
+NO_PLACE: Final = "that door is not open, or has no place"
+
+
+class Streaming(Protocol):
+    """An answer that goes on for as long as its client wants: what it tells of itself, and how it is ended."""
+
+    def describe(self) -> dict[str, Any]: ...
+
+    def on_principal_ended(self, reason: str) -> None:
+        """End it in the words of whatever is streamed."""
+
+
+class HttpExchange:
+    """One request, and its answer once there is one."""
+
+    __slots__ = ("answer", "cancel", "closes", "request", "session", "submitted")
+
+    def __init__(self, session: HttpSession, request: HttpRequest | None) -> None:
+        self.session = session
+        self.request = request
+        self.answer: bytes | None = None
+        self.closes = False
+        """Whether the connection ends behind the answer."""
+
+        self.submitted = False
+        """Whether it waits for nothing but the disk, with its place in the log."""
+
+        self.cancel: Callable[[], None] | None = None
+        """Ends the call, because its client has gone."""
+
+
+class HttpSession:  # decision 131
+    """See `contract.Session`; and what llhttp calls."""
+
+    __slots__ = ("login", "page", "stream", "user", "_begun", "_closing", "_dispatcher", "_end_timer", "_going_on",
+                 "_gone", "_held", "_idle_since_ms", "_idle_timer", "_incoming", "_last", "_length", "_lingers",
+                 "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_progress", "_raw", "_silent_bytes",
+                 "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting")
+
+    def __init__(self, link: Link, services: Services, config: HttpConfig) -> None:
+        dispatcher: Dispatcher = services.shared[HTTP.name]
+        self.login: KnownLogin | None = None
+        """Who has shown himself last, and by what."""
+
+        self.page = ""                       # of the console that it belongs to
+        self.stream: Streaming | None = None
+        """What is being streamed, set by what streams it."""
+
+        self.user = ""
+        """Who asked last."""
+
+        self._link = link
+        self._dispatcher = dispatcher
+        self._now_ms = services.now_ms
+        self._parser = HttpRequestParser(self)
+        self._waiting: deque[HttpExchange] = deque()         # not begun
+        self._begun: deque[HttpExchange] = deque()           # not answered
+        self._on_drained: Callable[[], object] | None = None
+        self._gone = False
+        self._closing = ""                   # why the connection ends once what is begun is answered
+        self._last = False                   # nothing more is parsed
+        self._upgrading = False              # what comes is held until a request is answered that asks for WebSocket
+        self._held = b""                     # not parsed yet
+        self._paused = False
+        self._soon = False                   # whether `_go_on` is going to be called
+        self._going_on = False               # or is running
+        self._idle_since_ms = self._now_ms()
+        self._timers = Timers(link)
+        self._idle_timer = self._timers.add(self._on_idle)
+        self._end_timer = self._timers.add(lambda _: self._close(self._closing))
+        self._lingers = False                # an unread body is thrown away
+
+        # The request that is being parsed.
+        self._target = b""
+        self._raw: list[tuple[bytes, bytes]] = []
+        self._length = -1
+        self._incoming: HttpRequest | None = None            # whose body is not whole
+        self._skips_head = False             # of a request that is parsed once more for its body
+        self._progress = False
+        self._silent_bytes = 0
+        self._idle_timer.at(self._idle_since_ms + dispatcher.idle_ms)
+
+    # --- what the shared connection calls -----------------------------------------------------------------------
+
+    def handle_data(self, data: bytes) -> None:
+        if self._last:
+            return
+        if self._held or self._upgrading:
+            self._held += data
+            self._pause_where_full()
+            return
+        if len(data) <= PIECE_BYTES:
+            self._parse(data)
+        else:
+            self._parse_pieces(data)
+        self._go_on()
+
+    def handle_drained(self) -> None:
+        self._tell_drained()
+        self._go_on()
+
+    def handle_timer(self, now_ms: int) -> None:
+        self._timers.handle_timer(now_ms)
+
+    def _on_idle(self, now_ms: int) -> None:
+        idle = not (self._begun or self._waiting)
+        if idle and self._incoming is None and self._idle_since_ms + self._dispatcher.idle_ms <= now_ms:
+            self._close("")
+        else:
+            self._idle_timer.at((self._idle_since_ms if idle and self._incoming is None else now_ms)
+                                + self._dispatcher.idle_ms)
+
+    def handle_closed(self) -> None:
+        self._gone = self._last = True
+        if self._incoming is not None:
+            self._incoming.drop()
+        for exchange in self._begun:
+            if exchange.cancel is not None:
+                exchange.cancel()
+        self._waiting.clear()
+        self._tell_drained()
+        del self._parser                     # they point at each other
+
+    def handle_stopping(self) -> None:
+        """What is under way is answered, nothing else is begun."""
+        self._end_soon("stopping")
+
+    def on_principal_ended(self, reason: str) -> None:
+        """End a stream in its own words; a request that is under way has a moment to end."""
+        if self.stream is not None:
+            self.stream.on_principal_ended(reason)
+        self._end_timer.at(self._now_ms() + END_GRACE_MS)
+        self._end_soon(f"ended: {reason}")
+
+    def _end_soon(self, reason: str) -> None:
+        self._closing = self._closing or reason
+        self._waiting.clear()
+        if not self._begun:
+            self._close(self._closing)
+
+    def describe(self) -> dict[str, Any]:
+        return {"user": self.user, "client_id": self.page and f"console {self.page}", "busy": bool(self._begun),
+                **({} if self.stream is None else self.stream.describe())}
+
+    # --- what calls use -----------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+        return self._link.peer
+
+    @property
+    def certificate(self) -> str | None:
+        """See `contract.Link`, and its end likewise."""
+        return self._link.certificate
+
+    @property
+    def certificate_ends_ms(self) -> int:
+        return self._link.certificate_ends_ms
+
+    @property
+    def gone(self) -> bool:
+        """See `contract.Link`."""
+        return self._gone or self._link.gone
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing that is written reaches the client."""
+        return self._gone
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the client to take them."""
+        return self._link.unsent_bytes
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of a stream."""
+        self._link.write(data)
+
+    def when_drained(self, on_drained: Callable[[], object]) -> None:
+        """Call this once the client has taken most of what was written, or has gone; one at a time may wait."""
+        if self._gone or self._link.unsent_bytes <= FLOOR_BYTES:
+            on_drained()
+        else:
+            self._on_drained = on_drained
+
+    def _tell_drained(self) -> None:
+        on_drained, self._on_drained = self._on_drained, None
+        if on_drained is not None:
+            on_drained()
+
+    def ask_for_body(self) -> None:
+        """Tell a client that waits for it to send its body (RFC 9110, 10.1.1). Its request is the oldest here."""
+        self._link.write(CONTINUE)
+
+    def date(self) -> bytes:
+        """For the header of an answer."""
+        return self._dispatcher.date()
+
+    # --- bytes to requests --------------------------------------------------------------------------------------
+
+    def _parse_pieces(self, data: bytes) -> None:
+        at = 0
+        while at < len(data) and not self._last:
+            if self._is_full():
+                self._held = data[at:]
+                self._pause()
+                return
+            self._parse(data[at:at + PIECE_BYTES])
+            at += PIECE_BYTES
+            if self._upgrading:
+                self._held += data[at:]
+                return
+            self._go_on()
+
+    def _parse(self, data: bytes) -> None:
+        self._progress = False
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._on_upgrade(data[upgrade.args[0]:])
+        except HttpParserError as error:
+            if not self._last:               # or it has asked to end the connection, and what it sends is nobody's
+                self._refuse(_fault_of(error))
+            return
+        self._silent_bytes = 0 if self._progress else self._silent_bytes + len(data)
+        if self._silent_bytes > MAX_SILENT_BYTES:
+            self._refuse(Refusal("headers_too_large", f"a header field has at most {MAX_LINE_BYTES} bytes")
+                         if self._incoming is None else Refusal("malformed_request", "its chunks say too little"))
+
+    def on_message_begin(self) -> None:
+        if self._last:
+            raise HttpParserError("nothing is read behind the last request")
+        self._target = b""
+        self._raw = []
+        self._length = -1
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+        self._progress = True
+        if len(self._target) > MAX_LINE_BYTES:
+            raise Refusal("target_too_long", f"a path and query have at most {MAX_LINE_BYTES} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        raw = self._raw
+        self._progress = True
+        if len(name) + len(value) > MAX_LINE_BYTES:
+            raise Refusal("headers_too_large", f"a header field has at most {MAX_LINE_BYTES} bytes")
+        if len(raw) >= MAX_HEADERS:
+            raise Refusal("headers_too_large", f"a request has at most {MAX_HEADERS} header fields")
+        if len(name) == 14 and name.lower() == b"content-length":
+            self._length = int(value)
+        else:
+            raw.append((name, value))        # also what stands behind a body in chunks: it is bounded alike
+
+    def on_headers_complete(self) -> None:
+        if self._skips_head:
+            self._skips_head = False
+            return
+        parser, raw = self._parser, cast("RawFields", tuple(self._raw))
+        version, keeps = parser.get_http_version(), parser.should_keep_alive()
+        head = self._dispatcher.heads.read(raw)
+        request = HttpRequest(self, parser.get_method().decode("ascii"), self._target, head, self._length,
+                              version == "1.0", keeps)
+        if version != "1.1" or head.repeated or head.host is None:
+            request.fault = _fault_of_head(request, version)
+            request.keeps = request.keeps and request.fault is None
+        self._incoming = request
+        self._waiting.append(HttpExchange(self, request))
+        self._progress = True
+
+    def on_body(self, data: bytes) -> None:
+        self._progress = True
+        if self._incoming is not None:
+            self._incoming.feed(data)
+
+    def on_message_complete(self) -> None:
+        request, self._incoming = self._incoming, None
+        if request is None:
+            return
+        self._progress = True
+        if request.fault is None or request.answered:
+            request.end()
+        if not request.keeps:
+            self._last = True
+        if self._lingers and request.answered:
+            self._lingers = False
+            if not self._closing:
+                self._end_timer.at(0)
+            self._idle_since_ms = self._now_ms()
+            if not request.keeps or self._closing:
+                self._close(self._closing)
+
+    def _on_upgrade(self, rest: bytes) -> None:
+        """The last request asks for another protocol, so the parser has left its body alone."""
+        request = self._waiting[-1].request if self._waiting else None
+        if request is None or request.method == "CONNECT":
+            self._last = True
+        elif request.head.upgrade == "websocket" and request.method == "GET" and not request.has_body:
+            self._upgrading = True
+            self._held = rest
+        else:                                # RFC 9110, 7.8: it is passed over
+            if request.has_body:
+                self._skips_head, self._incoming, request.complete = True, request, False
+                self._parser = HttpRequestParser(self)
+                self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % (
+                    b"Content-Length: %d" % request.length if request.length >= 0 else b"Transfer-Encoding: chunked"))
+            if rest:
+                self._parse(rest)
+
+    def _refuse(self, fault: Refusal) -> None:
+        """What came is no request, or a broken one: it is the last."""
+        self._last = True
+        self._dispatcher.counts["closed_" + fault.code] += 1
+        incoming, self._incoming = self._incoming, None
+        if incoming is None:
+            refused = HttpExchange(self, None)
+            self._set_answer(refused, problem_answer(fault.code, fault.detail, {"Connection": "close"}))
+            self._waiting.append(refused)
+            return
+        incoming.keeps = False
+        if incoming.answered:
+            self._close("")
+        else:
+            incoming.end(Refusal(fault.code, f"the body cannot be read: {fault.detail}"))
+
+    # --- requests to calls --------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begin what can be begun, and read on if there is room."""
+        if self._going_on:
+            return
+        self._going_on = True
+        self._soon = False
+        waiting, begun, link = self._waiting, self._begun, self._link
+        try:
+            while waiting and not self._closing and link.unsent_bytes <= FLOOR_BYTES:
+                if begun and not self._may_overlap(waiting[0]):
+                    break
+                exchange = waiting.popleft()
+                begun.append(exchange)
+                request = exchange.request
+                if request is None:
+                    self._write_answers()
+                else:
+                    self._dispatcher.begin(exchange, request)
+        finally:
+            self._going_on = False
+        if self._held or self._paused or self._incoming is not None:
+            self._read_on()
+
+    def _may_overlap(self, exchange: HttpExchange) -> bool:  # decision 133
+        """Whether it may begin while others wait: they and it only add to the log, in this order."""
+        request = exchange.request
+        return self._begun[-1].submitted and request is not None and request.complete \
+            and self._dispatcher.is_pipelined(request)
+
+    def _is_full(self) -> bool:
+        if len(self._waiting) + len(self._begun) >= MAX_WAITING:
+            return True
+        incoming = self._incoming
+        return incoming is not None and incoming.received_bytes > MAX_UNREAD_BYTES and bool(self._waiting) \
+            and self._waiting[-1].request is incoming
+
+    def _read_on(self) -> None:
+        if self._is_full():
+            self._pause()
+        elif self._held and not self._upgrading:
+            data, self._held = self._held, b""
+            self._parse_pieces(data)
+            self._go_on()
+        elif self._paused and not self._held:
+            self._paused = False
+            self._link.resume()
+
+    def _pause_where_full(self) -> None:
+        if len(self._held) > PIECE_BYTES:
+            self._pause()
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._link.pause()
+
+    # --- calls to answers ---------------------------------------------------------------------------------------
+
+    def respond(self, exchange: HttpExchange, response: Response) -> None:
+        """A call has its answer."""
+        if not self._gone:
+            self._set_answer(exchange, response)
+            self._on_answer(exchange)
+
+    def end_stream(self, exchange: HttpExchange, closes: bool) -> None:
+        """A call has sent all of its answer by itself."""
+        if not self._gone:
+            exchange.answer, exchange.closes = b"", closes or bool(self._closing)
+            self._on_answer(exchange)
+
+    def hand_over(self, exchange: HttpExchange, handover: Handover) -> None:
+        """A call gives the connection to another session."""
+        if self._gone:
+            return
+        rest, self._held = self._held, b""
+        self._upgrading = False
+        if self._link.hand_over(handover.door, handover.framing, handover.greeting, rest):
+            self._gone = self._last = True
+            self._begun.clear()
+            del self._parser
+        else:
+            self._held = rest
+            self.respond(exchange, problem_answer("busy", NO_PLACE, {"Retry-After": "1"}))
+
+    def break_off(self, reason: str) -> None:
+        """A call has ended without an answer, or within it."""
+        if not self._gone:
+            self._close(reason)
+
+    def _on_answer(self, exchange: HttpExchange) -> None:
+        request = exchange.request
+        if request is not None and not request.complete:
+            request.drop()
+        self._write_answers()
+
+    def _set_answer(self, exchange: HttpExchange, response: Response) -> None:
+        request = exchange.request
+        closes = response.closes or request is None or not request.keeps \
+            or bool(self._closing) and self._begun[-1] is exchange
+        exchange.closes = closes
+        exchange.answer = encode_response(
+            response, self._dispatcher.date(), closes=closes,
+            http_10=request is not None and request.http_10,
+            head_alone=request is not None and request.method == "HEAD")
+
+    def _write_answers(self) -> None:
+        """Send what no longer waits for another."""
+        begun, link = self._begun, self._link
+        while begun and begun[0].answer is not None:
+            exchange = begun.popleft()
+            if exchange.answer:
+                link.write(exchange.answer)
+            if exchange.closes:
+                begun.clear()
+                self._finish(exchange.request)
+                return
+        if begun:
+            return
+        self._idle_since_ms = self._now_ms()
+        if self._closing:
+            self._close(self._closing)
+        elif self._incoming is not None and self._incoming.answered:
+            self._linger()
+        if self._upgrading and not self._waiting:
+            self._upgrading = False          # it was refused: what came behind it is a request
+        if (self._waiting or self._held or self._paused) and not (self._soon or self._going_on):
+            self._soon = True
+            self._dispatcher.soon(self._go_on)
+
+    def _finish(self, request: HttpRequest | None) -> None:
+        """The last answer is written. A body that is still coming is thrown away for a while: closed at once, the
+        client's system would throw away the answer."""
+        self._waiting.clear()
+        self._closing = self._closing or "finished"
+        if request is not None and request is self._incoming:
+            self._linger()
+        else:
+            self._close(self._closing)
+
+    def _linger(self) -> None:
+        if not self._lingers:
+            self._lingers = True
+            self._end_timer.at(self._now_ms() + LINGER_MS)
+
+    def _close(self, reason: str) -> None:
+        self._last = True
+        self._waiting.clear()
+        self._timers.stop()
+        self._link.close("" if reason == "finished" else reason)
+
+
+def _fault_of(error: HttpParserError) -> Refusal:
+    """What is wrong with bytes that the parser refused."""
+    if isinstance(error, HttpParserCallbackError) and isinstance(error.__context__, Refusal):
+        return error.__context__
+    said = str(error).strip().rstrip(":")
+    if said == HTTP_2:
+        return Refusal("version_not_supported", "HTTP/1.1 and HTTP/1.0 are spoken here, HTTP/2 is not")
+    return Refusal("malformed_request", said or "this is no HTTP request")
+
+
+def _fault_of_head(request: HttpRequest, version: str) -> Refusal | None:
+    """What is wrong with a head that the parser takes. Nothing behind it is read."""
+    head = request.head
+    if version not in ("1.0", "1.1"):
+        return Refusal("version_not_supported", "HTTP/1.1 and HTTP/1.0 are spoken here",
+                       headers={"Connection": "close"})
+    if head.repeated:
+        return Refusal("malformed_request", f"{head.repeated!r} is there twice", headers={"Connection": "close"})
+    if head.host is None and version == "1.1":
+        return Refusal("malformed_request", "a request has a Host (RFC 9112, 3.2)", headers={"Connection": "close"})
+    if version == "1.0" and "transfer-encoding" in head.fields:
+        # RFC 9112, 6.1: chunks of a sender that knows HTTP/1.0 only may be understood otherwise by whoever passed
+        # them on.
+        return Refusal("malformed_request", "HTTP/1.0 has no Transfer-Encoding", headers={"Connection": "close"})
+    return None

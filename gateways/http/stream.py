@@ -1,0 +1,75 @@
+"""An answer that is written piece by piece, while its client takes it."""
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import LAST_CHUNK, chunk_of, encode_head
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.http.request import HttpRequest
+    from gatehouse.gateways.http.session import HttpSession
+
+
+class Stream:
+    """An answer whose size nobody knows, or that is too large to be held: `write` it and let the client take it by
+    `drained`. With a `length` in bytes it is sent as it is, otherwise in chunks where the client knows them.
+
+    Its request is the only one that is under way on its connection.
+    """
+
+    __slots__ = ("headers", "length", "request", "status", "_chunked")
+
+    def __init__(self, request: HttpRequest, headers: dict[str, str], status: int = 200, length: int | None = None
+                 ) -> None:
+        self.request = request
+        self.headers = headers
+        self.status = status
+        self.length = length
+        self._chunked = length is None and not request.http_10
+
+    @property
+    def chunked(self) -> bool:
+        """Whether what is written raw has to be a chunk."""
+        return self._chunked
+
+    @property
+    def closes(self) -> bool:
+        """Whether the connection ends behind it, as its size says nobody (RFC 9112, 6.3)."""
+        return not self.request.keeps or self.length is None and not self._chunked
+
+    def start(self) -> None:
+        """Send the head."""
+        self.request.streams = True
+        headers = dict(self.headers)
+        if self.length is not None:
+            headers["Content-Length"] = str(self.length)
+        elif self._chunked:
+            headers["Transfer-Encoding"] = "chunked"
+        session = self.request.session
+        session.write(encode_head(self.status, headers, session.date(), closes=self.closes,
+                                  http_10=self.request.http_10))
+
+    def write(self, data: bytes) -> None:
+        """Send a piece."""
+        if data:
+            self.request.session.write(chunk_of(data) if self._chunked else data)
+
+    async def drained(self) -> None:
+        """Returns once the client has taken most of what was written. Raises ConnectionError where it has gone."""
+        await drained(self.request.session)
+
+    def finish(self) -> None:
+        """Everything was sent."""
+        if self._chunked:
+            self.request.session.write(LAST_CHUNK)
+
+
+async def drained(session: HttpSession) -> None:
+    """Returns once the client has taken most of what was written. Raises ConnectionError where it has gone."""
+    reply: Reply[None] = Reply()
+    session.when_drained(partial(reply.set_result, None))
+    await reply
+    if session.closed:
+        raise ConnectionResetError("the client has gone")

@@ -1,0 +1,124 @@
+"""The HTTP request that becomes a WebSocket (RFC 6455, section 4.2), and what is agreed with it. Pure.
+
+`dispatch.py` has looked at the page's origin. From the answer on the connection belongs to another session: one of this
+door that reads JSON, or one of another door, which counts it, bounds it and lists it as its own.
+"""
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from hashlib import sha1
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.response import SERVER, Handover
+from gatehouse.gateways.websocket.session import WebSocketSession
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import WebSocketRoute
+    from gatehouse.gateways.http.request import HttpRequest
+
+WEBSOCKET: Final = "websocket"
+VERSION: Final = "13"
+UPGRADE: Final = {"Upgrade": WEBSOCKET, "Connection": "Upgrade"}      # RFC 9110, 7.8: never the one without the other
+KEY_BYTES: Final = 16
+ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"      # of section 1.3
+ASCII: Final = ("upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol",
+                "sec-websocket-extensions")
+DEFLATE: Final = "permessage-deflate"
+_WINDOW: Final = re.compile(r"\"?(9|1[0-5])\"?")
+
+
+class Deflate(NamedTuple):
+    """What is agreed of permessage-deflate (RFC 7692, 7): the window of ours, and whether the client keeps its own."""
+
+    window_bits: int
+    client_keeps: bool
+    extension: str
+
+
+def read_key(request: HttpRequest) -> str:
+    """The client's key, whatever it is worth. Refuses `upgrade_required` where the request is no handshake,
+    `invalid_header` where it is not ASCII."""
+    fields = request.headers
+    for name in ASCII:
+        if not fields.get(name, "").isascii():
+            raise Refusal("invalid_header", f"{name} is ASCII (RFC 6455, 4.1)")
+    if request.method != "GET" or request.head.upgrade != WEBSOCKET or request.has_body \
+            or fields.get("sec-websocket-version") != VERSION:
+        raise no_handshake()
+    return fields.get("sec-websocket-key", "")
+
+
+def no_handshake() -> Refusal:
+    """What is said to who asks in another way."""
+    return Refusal("upgrade_required", "this is a WebSocket (RFC 6455): ask with Upgrade: websocket, "
+                   f"Sec-WebSocket-Version: {VERSION} and a Sec-WebSocket-Key",
+                   headers={**UPGRADE, "Sec-WebSocket-Version": VERSION})
+
+
+def is_key(key: str) -> bool:
+    """Whether it is 16 bytes in base64."""
+    try:
+        return len(b64decode(key, validate=True)) == KEY_BYTES
+    except ValueError:
+        return False
+
+
+def choose_protocol(fields: Mapping[str, str], spoken: tuple[str, ...]) -> str:
+    """The first of these that the client offers; "" where there is none."""
+    offered = {word.strip() for word in fields.get("sec-websocket-protocol", "").split(",")}
+    return next((protocol for protocol in spoken if protocol in offered), "")
+
+
+def choose_deflate(fields: Mapping[str, str]) -> Deflate | None:
+    """The first of the client's offers that can be met; None where it offers none."""
+    for offer in fields.get("sec-websocket-extensions", "").split(","):
+        name, *parameters = [part.strip() for part in offer.split(";")]
+        given = {parameter.partition("=")[0].strip(): parameter.partition("=")[2].strip() for parameter in parameters}
+        if name == DEFLATE and len(given) == len(parameters) and (agreed := _agree(given)) is not None:
+            return agreed
+    return None
+
+
+def _agree(given: Mapping[str, str]) -> Deflate | None:
+    bits, agreed = 15, [DEFLATE]
+    for name, value in given.items():
+        if name == "server_max_window_bits":
+            window = _WINDOW.fullmatch(value)
+            if window is None:
+                return None
+            bits = int(window[1])
+            agreed.append(f"{name}={bits}")
+        elif name in ("server_no_context_takeover", "client_no_context_takeover") and not value:
+            agreed.append(name)
+        elif name != "client_max_window_bits":
+            return None
+    return Deflate(bits, "client_no_context_takeover" not in given, "; ".join(agreed))
+
+
+def switching(key: str, protocol: str, extension: str = "") -> bytes:
+    """The whole answer (4.2.2)."""
+    accept = b64encode(sha1(key.encode() + ACCEPT_GUID).digest()).decode()
+    lines = ["HTTP/1.1 101 Switching Protocols", f"Upgrade: {WEBSOCKET}", "Connection: Upgrade",
+             f"Sec-WebSocket-Accept: {accept}"]
+    if protocol:
+        lines.append(f"Sec-WebSocket-Protocol: {protocol}")
+    if extension:
+        lines.append(f"Sec-WebSocket-Extensions: {extension}")
+    return "\r\n".join((*lines, f"Server: {SERVER}", "", "")).encode()
+
+
+def lead_to(request: HttpRequest, door: str, route: WebSocketRoute) -> Handover:  # decision 98
+    """Give the connection to another door's sessions. Refuses what is no handshake for them."""
+    if request.method != "GET":
+        raise Refusal("method_not_allowed", f"{route.path} has no {request.method[:32]}", headers={"Allow": "GET"})
+    key = read_key(request)
+    if not is_key(key):
+        raise Refusal("malformed_request", f"Sec-WebSocket-Key is no base64 of {KEY_BYTES} bytes")
+    protocol = choose_protocol(request.headers, route.subprotocols)
+    if not protocol:
+        raise Refusal("malformed_request", "Sec-WebSocket-Protocol must offer "
+                                           f"{' or '.join(map(repr, route.subprotocols))} [MQTT-6.0.0-3]")
+    return Handover(door, WebSocketSession, switching(key, protocol))
