@@ -24,6 +24,8 @@ PIP    := $(PYTHON) -m pip --quiet --disable-pip-version-check
 # A registry that stalls is waited for; what it builds in between asks as patiently.
 export PIP_RETRIES         ?= 10
 export PIP_DEFAULT_TIMEOUT ?= 60
+# Tests start hundreds of Python processes: what one of them has read, the others need not read again.
+unexport PYTHONDONTWRITEBYTECODE
 # `$(COMPILED) -m pytest` runs on the compiled wheel of these very sources, `$(PYTHON) -m pytest` on the plain files.
 COMPILED := $(PYTHON) scripts/wheel.py python
 CONFIG ?= gateways.toml
