@@ -17,7 +17,7 @@ own: those that every call can answer, or every call with a body, a path that is
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.http.parameters import Parameter
@@ -28,7 +28,8 @@ from gatehouse.gateways.http.target import decode_query
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.decision import Operation
-    from gatehouse.gateways.http.door import Call, Door
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.request import Call
 
 JSON: Final = "application/json"
 
@@ -76,7 +77,7 @@ class Answer(NamedTuple):
     example: Any = None
 
 
-Action = Callable[["Door", "Call"], Awaitable[Answered]]
+Action = Callable[["Door", "Call"], Coroutine[Any, Any, Answered]]
 
 
 class Declared:

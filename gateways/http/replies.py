@@ -9,6 +9,7 @@ whose client has gone is forgotten when its answer comes or its time is up, whic
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator
 from contextvars import Context
 from functools import partial
@@ -18,7 +19,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.kernel.message import Stored
 
 SWEEP_S: Final = 0.25
-"""How late a deadline may be noticed, in seconds."""
+"""How late a deadline may be noticed, in seconds: no clock is asked for each append."""
 
 T = TypeVar("T")
 
@@ -27,14 +28,11 @@ class Reply(Generic[T]):  # decision 132
     """An answer that is waited for by one coroutine; the first one counts. A task takes it for a future of its own
     (`asyncio.isfuture`): that is what `_asyncio_future_blocking` and the methods at the end are for."""
 
-    __slots__ = ("_asyncio_future_blocking", "_done", "_error", "_result", "_wake")
-
-    def __init__(self) -> None:
-        self._asyncio_future_blocking = False
-        self._done = False
-        self._error: BaseException | None = None
-        self._result: T | None = None
-        self._wake: Callable[[], object] | None = None
+    _asyncio_future_blocking = False
+    _done = False
+    _error: BaseException | None = None
+    _result: T | None = None
+    _wake: Callable[[], object] | None = None
 
     def done(self) -> bool:
         """Whether there is an answer."""
@@ -103,8 +101,6 @@ class Reply(Generic[T]):  # decision 132
 class Receipt(Reply[Stored]):
     """What one append ends in: a `Stored` without error, or that error, or `outcome_unknown` at the deadline."""
 
-    __slots__ = ()
-
 
 class Receipts:
     """The owner of everything that this door appends (`kernel.message.Owner`). The token of an append is its receipt.
@@ -112,8 +108,9 @@ class Receipts:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         self._loop = loop
-        self._deadline_s = deadline_s
-        self._pending: dict[Receipt, float] = {}    # when each began to wait, oldest first
+        self._sweeps = math.ceil(deadline_s / SWEEP_S) + 1       # one may come just behind the beginning
+        self._pending: dict[Receipt, int] = {}      # at which sweep each began to wait, oldest first
+        self._sweep_number = 0
         self._sweeping = False
 
     def __len__(self) -> int:
@@ -123,7 +120,7 @@ class Receipts:
     def open(self) -> Receipt:
         """The receipt of one append."""
         receipt = Receipt()
-        self._pending[receipt] = self._loop.time()
+        self._pending[receipt] = self._sweep_number
         if not self._sweeping:
             self._sweeping = True
             self._loop.call_later(SWEEP_S, self._sweep)
@@ -153,7 +150,8 @@ class Receipts:
                 receipt.set_exception(answer.error)
 
     def _sweep(self) -> None:
-        limit = self._loop.time() - self._deadline_s
+        self._sweep_number += 1
+        limit = self._sweep_number - self._sweeps
         late = []
         for receipt, began in self._pending.items():
             if began > limit:

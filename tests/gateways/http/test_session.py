@@ -64,8 +64,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     finish = Running._finish
 
     async def noted(self: Running, call: Any) -> None:
-        assert self._exchange.request is not None
-        paths.append(self._exchange.request.path)
+        paths.append(self._call.path)
         await finish(self, call)
     monkeypatch.setattr(Running, "_finish", noted)
     return paths
