@@ -19,6 +19,7 @@ NOT_BUILT: Final = 3
 CANNOT_LISTEN: Final = 4
 DATA_IN_USE: Final = 5
 DATA_FORMAT: Final = 6
+OWN_FAULT: Final = 70        # EX_SOFTWARE of sysexits.h
 STORAGE: Final = 74          # EX_IOERR of sysexits.h
 INTERRUPTED: Final = 130     # 128 + SIGINT, as shells report it
 
@@ -30,6 +31,7 @@ MEANING: Final = {
     CANNOT_LISTEN: "a door could not listen, most often because its port is in use",
     DATA_IN_USE: "another hub, backup or restore has the folder, or (`reload`) no hub has it",
     DATA_FORMAT: "the data directory or the backup is of a newer Gatehouse, or a restore was cut off",
+    OWN_FAULT: "a mistake of the hub's own, in its kernel; the next start recovers what was acknowledged",
     STORAGE: "the disk failed or is full; the next start recovers what was acknowledged",
     INTERRUPTED: "interrupted by Ctrl-C",
 }

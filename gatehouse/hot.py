@@ -43,8 +43,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.index.watermarks",
     "gatehouse.kernel.groups.group",
     "gatehouse.kernel.groups.cursor",
-    "gatehouse.kernel.groups.pages",
-    "gatehouse.kernel.groups.receipts",
     "gatehouse.kernel.groups.prefetcher",
     "gatehouse.kernel.message",
     "gatehouse.kernel.addresses.murmur2",

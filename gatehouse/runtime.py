@@ -5,6 +5,7 @@ itself is in `gatehouse/clocks.py`.
     ThreadWorker   one thread with a queue of jobs, run in order
     Longest        the longest of some times, lately and since the start, for the metrics
     Stall          how long the loop was kept from running
+    broken_promise what the kernel says must hold, and does not
 
 Rules: nothing here swallows an error. A job's error goes to its `done`; an error raised by a callback is our own fault
 and goes to the loop's exception handler, and the callbacks after it still run.
@@ -21,6 +22,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+STORING: Final = ("gatehouse.kernel.", "gatehouse.transactions.")
+"""Who promises something about what is stored."""
 
 STALL_TICK_S: Final = 0.05       # a stall longer than this is always seen, a shorter one when a tick falls into it
 WINDOW_S: Final = 60.0           # what is called recent covers between one and two of these
@@ -142,6 +146,16 @@ class ThreadWorker:
             else:
                 post(done, result, None)
             del item, job, done    # an idle worker keeps nothing alive
+
+
+def broken_promise(fault: BaseException | None) -> str | None:
+    """What must hold by an assertion of the kernel's, or of transactions, that failed with `fault`; None for any other
+    fault, such as an assertion of a library's that a peer may have brought about."""
+    traceback = fault.__traceback__ if isinstance(fault, AssertionError) else None
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    module = "" if traceback is None else str(traceback.tb_frame.f_globals.get("__name__"))
+    return str(fault) if module.startswith(STORING) else None
 
 
 class Stall:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gatehouse import __version__, exits
 from gatehouse.accounts import AccountStorage
@@ -49,7 +49,7 @@ from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relisten import relisten
-from gatehouse.runtime import Stall
+from gatehouse.runtime import Stall, broken_promise
 from gatehouse.samples import admission_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
@@ -120,6 +120,7 @@ class Hub:
         loop = asyncio.get_running_loop()
         for number, handler in ((signal.SIGTERM, self.stop), (signal.SIGINT, self.stop), (signal.SIGHUP, self.reload)):
             loop.add_signal_handler(number, handler)
+        loop.set_exception_handler(self._on_fault)
         self._reload_asked = bool(self._asked_early)
         try:
             await self._start(self._loop)
@@ -257,11 +258,19 @@ class Hub:
             self._shared.admission.allow_anonymous = True
         log.info("reload: %s changed and is in effect", ALLOW_ANONYMOUS)
 
-    def fatal(self, message: str) -> None:
+    def fatal(self, message: str, exit_code: int = exits.STORAGE) -> None:
         """The kernel can promise nothing more: say so and be gone before anybody is told otherwise."""
         print(f"gatehouse: {message}; ending, the next start recovers what was acknowledged", file=sys.stderr,
               flush=True)
-        self._end(exits.STORAGE)
+        self._end(exit_code)
+
+    def _on_fault(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody caught: it is logged. Where it shows that the kernel's memory is not what it must be, nothing of
+        it can be believed any more; the log can."""
+        loop.default_exception_handler(context)
+        promise = broken_promise(context.get("exception"))
+        if promise is not None:            # decision 162
+            self.fatal(f"what must hold does not: {promise}", exits.OWN_FAULT)
 
     # --- start -------------------------------------------------------------------------------------------------------
 

@@ -115,6 +115,7 @@ class Clock:  # decision 123
         if not self._stretches or abs(wall_ms - self.wall_of(hub_ms)) >= STEP_MS:
             if self._stretches:            # what comes now is not older than what came before
                 self.append_ms = max(self.append_ms, self.wall_of(hub_ms))
+            assert not self._stretches or self._stretches[-1][0] <= hub_ms, "hub time never falls"
             self._stretches = (*self._stretches, (hub_ms, wall_ms))[-MAX_STRETCHES:]
             self.apart_ms = wall_ms - hub_ms
             self._noted = False
@@ -128,6 +129,7 @@ class Clock:  # decision 123
             self._noted = False
         else:
             self.append_ms = wall_ms
+        assert self.append_ms >= wall_ms, "append time stands still, it does not lag"
         return self.append_ms
 
     def records(self) -> list[StateRecord]:

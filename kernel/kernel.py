@@ -30,12 +30,8 @@ from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.needed import NeededByCursors
-from gatehouse.kernel.groups.redriving import Redriving
-from gatehouse.kernel.groups.rewinding import Rewinding
 from gatehouse.kernel.groups.settings import (
     Queue,
-    decode_binding,
     decode_definition,
     definition_key,
 )
@@ -160,9 +156,8 @@ class Kernel:
         self._spill.open()
         self.leasing.open()
         self.assigned.open()
-        parts.holders.append(NeededByCursors(parts, self.leasing))
+        parts.holders.append(self.leasing.cursors)
         self._spill.on_superseded(recovered.superseded)
-        self._bind_again()
         self._checkpoints.note()
         self.leasing.start()
         self._retention.start()
@@ -173,20 +168,17 @@ class Kernel:
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._spill.forget_superseded)
 
-    def _bind_again(self) -> None:
-        tenants = self.leasing.queues.tenants()
-        for key in [key for key, _ in self.parts.state.scan(Kind.BINDING)]:
-            partition_id, chosen, filter_text = decode_binding(key)
-            if partition_id in tenants:
-                self._subscriptions.bind(filter_text, partition_id, chosen, tenants[partition_id])
-
     def _build(self, next_id: int, kept_end: int) -> None:
         parts, settings = self.parts, self.settings
         self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
         self._checkpoints.kept_end = kept_end
         live = LiveGroups()
-        self.leasing = Leasing(parts, lambda: self._committer.open_frame(), lambda: self._committer.pending(),
-                               lambda: self._committer.take_id(), self._selector_names, live)
+        self.leasing = Leasing(
+            loop=self._loop, reader=self._reader, watermarks=self._watermarks, topics=self._topics, views=self._views,
+            state=parts.state, subscriptions=self._subscriptions, places=self._places, secret=parts.secret,
+            open_frame=lambda: self._committer.open_frame(), pending=lambda: self._committer.pending(),
+            new_epoch=lambda: self._committer.take_id(), names=self._selector_names,
+            on_committed=lambda partition_id: self._spill.on_settled(partition_id), on_error=parts.on_error, live=live)
         self._flushing = Flushing(parts, self._checkpoints, self.leasing)
         self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
                                     epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
@@ -199,12 +191,12 @@ class Kernel:
         self._appending = Appending(parts, self._committer)
         self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
         self._appending.require_room = self.leasing.queues.max_lengths.require_room
-        self.assigned = AssignedGroups(loop=self._loop, state=parts.state, definitions=self.leasing.groups, live=live,
-                                       put_state=self._appending.put_state, has_offsets=self.leasing.has_offsets,
-                                       secret=parts.secret, epoch=parts.epoch, on_error=parts.on_error)
-        self.groups = Groups(self.leasing, Rewinding(parts, self.leasing, self._committer.open_frame),
-                             Redriving(parts, self.leasing, self._committer.open_frame, self._appending.refresh),
-                             self._appending, self._subscriptions, self._topics, self._places.routes, self._views)
+        self.assigned = AssignedGroups(loop=self._loop, state=parts.state, definitions=self.leasing.definitions,
+                                       live=live, put_state=self._appending.put_state,
+                                       has_offsets=self.leasing.has_offsets, secret=parts.secret, epoch=parts.epoch,
+                                       on_error=parts.on_error)
+        self.groups = Groups(self.leasing, self._appending, self._subscriptions, self._topics, self._places,
+                             self._views, self._watermarks)
         self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
         self._expiry = ProducerExpiry(parts, self._appending)
         self.scheduling = Scheduling(parts, self._committer, self._appending)
@@ -213,7 +205,6 @@ class Kernel:
         self._spill = Spill(parts, scanner, self._appending.delete_state)
         self._checkpoints.on_superseded = self._spill.on_superseded
         self._flushing.on_deleted = self._spill.forget_partitions
-        self.leasing.on_committed = self._spill.on_settled
         self._compaction = Compaction(parts, self._appending.delete_state)
         self._retention = Retention(parts, RetentionWrites(parts, self._appending, self._checkpoints), scanner,
                                     self._spill)
@@ -250,7 +241,7 @@ class Kernel:
         live = {name: getattr(settings, name) for name in LIVE}
         settings = replace(self.settings, **live)
         self.parts.settings = self._places.settings = self._retention.settings = settings
-        self._topics.version += 1
+        self._topics.touch()
         self._subscriptions.touch()
 
     # ---- where things go
@@ -454,7 +445,7 @@ class Kernel:
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
         changed = self._appending.change_topic(self._topics.require(name, tenant), partitions, settings, owner, token)
-        self.leasing.expire_after(changed.id, changed.settings.message_ttl_ms or 0)
+        self.leasing.configure_topic(changed)
         return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:

@@ -93,6 +93,7 @@ class Access:
 
     def free(self, transaction_id: int, transaction: Transaction | None) -> None:
         """Others may go on with it, as it is now."""
+        assert transaction is None or transaction.id == transaction_id, "it is this one"
         waiting = self._taken.pop(transaction_id)
         while waiting:
             step = waiting.popleft()
@@ -109,6 +110,7 @@ class Access:
 
     def hold(self, transaction_id: int) -> None:
         """Have it to oneself, whoever finds it, until `free_again`."""
+        assert transaction_id not in self._taken, "one thing at a time"
         self._taken[transaction_id] = deque()
 
     # ---- half messages

@@ -52,6 +52,7 @@ class Book:
 
     def load(self, transaction_id: int, name: Name, brief: Brief, earliest_ms: int) -> None:
         """A start has come to this undecided one, and nothing has happened to it since."""
+        assert self.fresh.get(transaction_id) is None, "one that has records of its own is not fresh"
         self.undecided.load(transaction_id, name, brief, earliest_ms)
         self.open_count += 1
         self.open_bytes += brief.size_bytes
@@ -82,18 +83,21 @@ class Book:
 
     def change(self, plan: Plan, before: Transaction, after: Transaction) -> None:
         """A transaction with records of its own is something else with this frame."""
+        assert before.id == after.id and before.state is State.OPEN, "a decision is for ever"
         plan.change(before, after)
         self.settling[after.id] = after
         self._settling_with[after.id] = plan
 
     def decide(self, plan: Plan, begun: Begun, state: State, by: str) -> None:
         """A fresh one ends with this frame."""
+        assert begun.state is State.OPEN and state is not State.OPEN, "a decision is for ever"
         self.fresh.take(begun)
         begun.decide(state, plan.now_ms, by)
         plan.decided[begun.id] = begun
 
     def move(self, plan: Plan, begun: Begun) -> None:
         """A fresh one gets records of its own with this frame."""
+        assert begun.state is State.OPEN, "what is decided stays where it is"
         self.fresh.take(begun)
         plan.move(begun)
 
@@ -134,6 +138,8 @@ class Book:
             plan.told.append(tell)
 
     def _ended(self, plan: Plan, stored: bool) -> None:
+        assert plan in self._plans, "a plan ends once"
+        assert not stored or plan is self._plans[0], "frames are applied in order"
         self._plans.remove(plan)
         for transaction_id, change in plan.changes.items():
             if self.settling.get(transaction_id) is change.after or not stored:
@@ -151,6 +157,7 @@ class Book:
     def _undo(self, plan: Plan) -> None:
         self.open_count -= plan.new_count
         self.open_bytes -= plan.new_bytes
+        assert self.open_count >= 0 and self.open_bytes >= 0, "counts are those of what is open"
         for change in plan.changes.values():
             self.undecided.timers.add(max(change.before.next_ms, self._now_ms() + RETRY_MS), change.before.id)
         for begun in plan.decided.values():
@@ -191,4 +198,5 @@ class Book:
     def _count_ended(self, state: State, count: int, size_bytes: int) -> None:
         self.open_count -= count
         self.open_bytes -= size_bytes
+        assert self.open_count >= 0 and self.open_bytes >= 0, "what ends was open"
         self.ended_totals[state] += count

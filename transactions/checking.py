@@ -217,6 +217,8 @@ class Checking:
             return
         if round_.anew is not None:                   # from here on their members' credit says it
             self._anew[round_.anew] -= len(round_.ids)
+            assert self._anew[round_.anew] >= 0, "what is read was counted"
+        assert len(transactions) <= len(round_.ids), "what was read was asked for"
         plan = self._book.plan_of(pending_frame)
         for transaction_id, (silent, pages) in zip(round_.ids, transactions, strict=False):
             if silent is not None:
@@ -288,6 +290,7 @@ class Checking:
     # ---- afterwards
 
     def _round_ended(self, round_: Round, stored: bool) -> None:
+        assert 0 < self._rounds <= ROUNDS, "a round ends once"
         self._rounds -= 1
         if stored:
             for transaction in round_.checked:

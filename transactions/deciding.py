@@ -91,6 +91,7 @@ class Decisions:
 
     def _decide_fresh(self, asked: Deciding, begun: Begun) -> None:
         """All of it is at hand."""
+        assert begun.id == asked.id and begun.state is State.OPEN, "what is fresh is undecided"
         if asked.guard is not None and not self._may(asked, begun):
             return
         state, effect, _ = COMMITS if asked.decision is Decision.COMMIT else ROLLS_BACK
@@ -126,6 +127,7 @@ class Decisions:
     def _decide_own(self, asked: Deciding, transaction: Transaction, state: State, effect: Effect,
                     held: list[HeldMessage]) -> None:
         """It has records of its own; `held` is what was read of them."""
+        assert effect is not Effect.APPEND or len(held) == transaction.messages, "all of it is committed, or nothing"
         pending_frame = self._begin(asked, effect)
         if pending_frame is None:
             return

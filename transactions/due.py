@@ -72,6 +72,7 @@ class DueTransaction:
         else:
             _, length = CHECK.unpack_from(value, self._checks_at)
             del value[self._checks_at:self._checks_at + CHECK.size + length]
+        assert self._checks_at <= len(value) and self.made <= MAX_LISTED, "checks stand at the end"
         self.value = bytes(value) + CHECK.pack(at_ms, len(name)) + name
 
     def question(self, now_ms: int, page: bytes) -> Check:

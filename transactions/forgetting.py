@@ -64,5 +64,6 @@ class Forgetter:
                 except Stopping:
                     return
                 self._busy = True
+            assert not plan.forgotten or plan.forgotten[-1].decided_ms <= ended.decided_ms, "the oldest first"
             plan.forgotten.append(ended)
             count += len(ended.ids)

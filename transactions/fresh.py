@@ -116,6 +116,7 @@ class Batch:
     __slots__ = ("id", "ones", "left", "due_ms", "earliest_ms")
 
     def __init__(self, first_id: int, transactions: list[Begun], earliest_ms: int = 0) -> None:
+        assert transactions, "a batch goes with the last of it"
         self.id = first_id
         self.ones = transactions
         self.left = len(transactions)                # neither decided nor moved
@@ -142,9 +143,11 @@ def decode_batch(value: bytes) -> list[Begun]:
             origin = origins[template] = Origin(prototype.tenant, prototype.group, prototype.by, prototype.settings)
         mine = rows[at:at + count]
         begun = Begun(origin, begun_ms, mine, size_of(mine), None, [])
+        assert count > 0, "a transaction has messages"
         begun.id = first_id + at
         at += count
         transactions.append(begun)
+    assert at == len(rows), "every message is one transaction's"
     return transactions
 
 
@@ -160,6 +163,7 @@ class Fresh:
         self._bytes = 0
 
     def put(self, batch: Batch) -> None:
+        assert batch.id not in self._batches, "a batch begins once"
         is_older = batch.id < next(reversed(self._batches), 0)       # a start has come to it after others began
         self._batches[batch.id] = batch
         if is_older:
@@ -170,6 +174,7 @@ class Fresh:
 
     def drop(self, batch: Batch) -> None:
         """Its record has gone."""
+        assert not batch.left and self._batches[batch.id] is batch, "nothing of it is undecided"
         del self._batches[batch.id]
         self._timers.discard(batch.due_ms, batch.id)
         batch.ones = []                              # each knows its batch: else all of them are the collector's
@@ -179,10 +184,13 @@ class Fresh:
 
     def take(self, begun: Begun) -> None:
         """It is being decided or moved."""
+        assert self._known[begun.id] is begun, "an id is one transaction's"
         del self._known[begun.id]
         self._bytes -= begun.size_bytes
+        assert self._bytes >= 0 and (self._known or not self._bytes), "bytes are those of what is fresh"
 
     def give_back(self, begun: Begun) -> None:
+        assert begun.id not in self._known and begun.state is State.OPEN, "it comes in once, undecided"
         self._known[begun.id] = begun
         self._bytes += begun.size_bytes
 

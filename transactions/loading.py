@@ -151,6 +151,7 @@ class Loading:
         if more:
             self._worker.submit(self._read_begun, self._begun_read)
             return
+        assert not self.done and not self._book.undecided.is_loading, "a start reads everything once"
         self.done = True
         self.on_done()
         self._tell()

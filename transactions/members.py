@@ -87,6 +87,7 @@ class Members:
         if not self._groups[name]:
             del self._groups[name]
         self.count -= 1
+        assert self.count >= len(self._groups), "every group in here has a member"
 
     def note_room(self, membership: Membership) -> None:
         if membership.has_room and not membership.left:
@@ -105,6 +106,7 @@ class Members:
                 memberships.append(memberships.pop(number))  # last in turn
                 if membership.credit is not None:
                     membership.credit -= 1
+                    assert membership.credit >= 0, "who is asked has room"
                 return membership
         return None
 

@@ -100,6 +100,7 @@ class Moving:
             self._stopped = True
 
     def _ended(self, stored: bool) -> None:
+        assert self._round, "a round ends once"
         self._round = False
         if not stored:
             self._not_before_ms = self._loop.now_ms() + RETRY_MS

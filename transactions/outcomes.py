@@ -38,6 +38,7 @@ class Row:
         self._by_thousand: dict[int, array[int]] = {}        # numbers of entries, those of `_gone` counted
 
     def add(self, ended: Ended) -> None:
+        assert ended.ids and ended.tenant == self._tenant, "an entry has ids, of its row's tenant"
         number = self._gone + len(self._ends)
         for thousand in {transaction_id >> THOUSAND for transaction_id in ended.ids}:
             entries = self._by_thousand.get(thousand)
@@ -102,6 +103,7 @@ class Outcomes:
         self._met = set()
 
     def loaded(self) -> None:
+        assert self._met is not None, "reading ends once"
         self._met = None
 
     @property
@@ -133,8 +135,10 @@ class Outcomes:
     def drop(self, ended: Ended) -> None:
         """One of the first."""
         rows = self._old if ended.tenant in self._old and self._old[ended.tenant].has(ended) else self._new
+        assert rows[ended.tenant].has(ended), "the first is dropped"
         rows[ended.tenant].drop_first()
         self.count -= len(ended.ids)
+        assert self.count >= 0, "what is dropped was remembered"
 
     def find(self, transaction_id: int) -> Ended | None:
         """What it was decided with, as far as that is known."""

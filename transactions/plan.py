@@ -51,6 +51,7 @@ class Plan:
         self.told: list[Callable[[bool], None]] = []     # called at the end with whether it is durable
         self.ended: list[Ended] = []                     # known once sealed
         self.forgotten: list[Ended] = []
+        self._is_sealed = self._is_over = False
         self.count = 0
         self.new_count = 0                               # transactions that begin with this frame,
         self.new_bytes = 0                               # and half messages of any
@@ -59,12 +60,14 @@ class Plan:
 
     def begin(self, begun: Begun) -> None:
         """It shares a record with others."""
+        assert begun.rows and not begun.id, "its messages get their ids with this frame"
         self._begins.append(begun)
         self.count += len(begun.rows)
         self.new_bytes += begun.size_bytes
         self.new_count += 1
 
     def hold(self, hold: Hold, size_bytes: int) -> None:
+        assert len(hold.runs) == sum([len(page) for page in hold.pages]), "each message is told its id"
         self._holds.append(hold)
         self.count += len(hold.runs)
         self.new_bytes += size_bytes
@@ -72,6 +75,7 @@ class Plan:
 
     def change(self, before: Transaction, after: Transaction) -> None:
         change = self.changes.get(after.id)
+        assert change is None or change.after == before, "each change begins where the one before ended"
         self.changes[after.id] = Change(before if change is None else change.before, after)
 
     def move(self, begun: Begun) -> Transaction:
@@ -84,7 +88,10 @@ class Plan:
 
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
+        assert not self._is_sealed, "a plan is sealed once"
+        self._is_sealed = True
         records: list[StateRecord] = []
+        behind = first_id + self.count
         for transactions in self._together():
             records.append(self._record_of_batch(transactions, first_id))
             for transaction in transactions:
@@ -92,6 +99,7 @@ class Plan:
         for hold in self._holds:
             records += self._records_of_hold(hold, first_id)
             first_id += len(hold.runs)
+        assert first_id == behind, "as many ids are used as were asked for"
         for begun, after in self.moved:
             records.append(StateRecord(Kind.TRANSACTION, open_key(after.id), encode(after)))
             records += _pages(after.id, 0, after.id, cut_pages(begun.rows))
@@ -150,6 +158,7 @@ class Plan:
             batch = transaction.batch
             assert batch is not None, "it has been stored"
             batch.left -= 1
+            assert batch.left >= 0, "a transaction leaves its batch once"
             if not batch.left:
                 self.emptied.append(batch)
 
@@ -175,9 +184,13 @@ class Plan:
         return records
 
     def applied(self) -> None:
+        assert self._is_sealed and not self._is_over, "a frame ends once, after it was sealed"
+        self._is_over = True
         self._on_end(self, True)
 
     def failed(self) -> None:
+        assert not self._is_over, "a frame ends once"
+        self._is_over = True
         for begun in self._left:
             if begun.batch is not None:
                 begun.batch.left += 1

@@ -127,6 +127,7 @@ def encode_ended(decided_ms: int, tenant: str, endings: list[Ending]) -> tuple[E
         messages.append(count)
         templates.append(numbers.setdefault(template, len(numbers)))
         addresses.append(address.encode())
+    assert ids and len(ids) == len(set(ids)), "a transaction is decided once"
     ended = Ended(decided_ms, tenant, array("Q", ids))
     texts = tenant.encode()
     columns = _columns(len(endings)).pack(*ids, *begun, *sizes, *messages, *templates, *map(len, addresses))

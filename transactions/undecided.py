@@ -37,6 +37,7 @@ class Undecided:
 
     def begin_loading(self, new_from: int) -> None:
         """Nothing is known of ids below this one."""
+        assert not self.of_tenant, "a start reads before anything happens"
         self.known_below, self.new_from = 0, new_from
 
     def load(self, transaction_id: int, name: Name, brief: Brief, earliest_ms: int) -> None:
@@ -45,6 +46,7 @@ class Undecided:
 
     def loaded(self, below: int) -> None:
         """All ids below this one are known."""
+        assert below >= self.known_below, "what is known stays known"
         self.known_below = below
         if below == ALL_IDS:
             self.met = IdSet()
@@ -64,6 +66,7 @@ class Undecided:
 
     def meet(self, transaction: Transaction) -> None:
         """A start has not come to it yet, and it is about to change."""
+        assert not self.knows(transaction.id), "it is met once"
         self.met.add(transaction.id)
         self.put(transaction)
 
@@ -75,6 +78,7 @@ class Undecided:
 
     def move(self, before: Transaction, after: Transaction) -> None:
         """It stays undecided."""
+        assert before.id == after.id, "it is the same"
         self.timers.discard(before.next_ms, before.id, before.wait_ms)
         self.timers.add(after.next_ms, after.id, after.wait_ms)
 

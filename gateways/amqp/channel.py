@@ -22,7 +22,7 @@ from gatehouse.gateways.amqp.rights import READ
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.unacked import Unacked
 from gatehouse.gateways.amqp.vhost import RESERVED
-from gatehouse.kernel.groups.members import Budget
+from gatehouse.kernel.groups.group import Budget
 from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Channel:
 
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
-        self.budget.left = (self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count
+        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count)
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.methods import encode_method
-from gatehouse.kernel.groups.members import HoldLimit
+from gatehouse.kernel.groups.group import HoldLimit
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel

@@ -21,9 +21,8 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, es
 from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
-from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.members import Membership
-from gatehouse.kernel.groups.pages import MAX_ATTEMPT
+from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
+from gatehouse.kernel.groups.group import LeasedGroup, Membership
 from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
@@ -93,8 +92,7 @@ class KernelQueues:
 
     def ready(self, queue: AmqpQueue) -> int:
         group = self._group(queue)
-        entering = [self._kernel.groups.entering(partition_id) for partition_id in group.prefetchers]
-        return group.counts().ready + sum(entering)
+        return group.ready + group.entering
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""

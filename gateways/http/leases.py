@@ -19,7 +19,7 @@ from gatehouse.gateways.http.schemas import (
     properties_of,
 )
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.members import Counts
+from gatehouse.kernel.groups.group import Counts
 from gatehouse.kernel.groups.settings import (
     ASSIGNED,
     LEASED,

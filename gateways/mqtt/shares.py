@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
-from gatehouse.kernel.groups.members import HoldLimit
+from gatehouse.kernel.groups.group import HoldLimit
 from gatehouse.kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
 
 if TYPE_CHECKING:

@@ -201,11 +201,12 @@ class AssignedGroups:
 
     # ---- offsets
 
-    def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes]], owner: Owner | None, token: object,
-                       member_id: str = "", instance_id: str | None = None, generation: int = -1, tenant: str = "/"
-                       ) -> None:
-        """Per partition id the group's next offset and some bytes of its own (at most 4096), for a member; without a
-        generation, for somebody who assigns for itself. Of no offsets only whether they might be committed.
+    def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
+                       token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,
+                       tenant: str = "/") -> None:
+        """Per partition id the group's next offset and some bytes of its own (at most 4096), None forgets them; for a
+        member, or without a generation for somebody who assigns for itself. Of no offsets only whether they might be
+        committed.
 
         Raises InvalidGroup, GroupIsLeased, UnknownMember, FencedMember, StaleGeneration, Rebalancing, Stopping.
         """

@@ -66,9 +66,11 @@ class Audience:
     def _count(self, first: str, by: int) -> None:
         if first in (ONE, MANY):
             self._wild += by
+            assert self._wild >= 0, "a filter goes once"
             self.touch()
             return
         left = self._by_first.get(first, 0) + by
+        assert left >= 0, "a filter goes once"
         if left:
             self._by_first[first] = left
         else:
@@ -161,6 +163,7 @@ class Subscriptions:
     def bind(self, filter_text: str, partition_id: int, chosen: bool, tenant: str) -> None:
         """What matches enters this queue of the tenant. Raises InvalidFilter."""
         target = self._queue_targets.get((partition_id, chosen)) or QueueTarget(partition_id, chosen, tenant)
+        assert target.tenant == tenant, "a partition id is one queue's, of one tenant"
         self.subscribe(filter_text, target, 0, tenant)
         self._queue_targets[partition_id, chosen] = target
         target.filters[filter_text] = None

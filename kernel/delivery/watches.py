@@ -44,6 +44,7 @@ class Watches:
     def add(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         watch = Watch(self, partition_ids if isinstance(partition_ids, (AbstractSet, range)) else set(partition_ids),
                       wake)
+        assert not isinstance(watch.partition_ids, range) or watch.partition_ids.step == 1, "neighbours"
         for page in watch.pages:
             self._by_page.setdefault(page, {})[watch] = None
         return watch

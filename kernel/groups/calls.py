@@ -1,51 +1,56 @@
 """What doors ask about groups and queues: `Kernel.groups`."""
 from __future__ import annotations
 
+import struct
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
-from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.delivery.subscriptions import Subscriptions
-from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.dead_lettering import Route
-from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.handles import Handles
+from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownReceipt
+from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
+from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.members import HoldLimit, Member
-from gatehouse.kernel.groups.redriving import Gaps, Redriving
-from gatehouse.kernel.groups.rewinding import Rewinding
-from gatehouse.kernel.groups.settings import (
-    GroupSettings,
-    Queue,
-    QueueSettings,
-    binding_key,
-    check_name,
-)
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
+from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Leased, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.views import Views, offset_record
 from gatehouse.kernel.write.appending import Appending
+
+UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
+"""A group that only commits offsets needs no definition."""
+
+HANDLE_CHARACTERS: Final = 48
+_HANDLE = struct.Struct(">QQHQ")
+_MAC_BYTES: Final = 10
 
 
 class Groups:
     """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
-    def __init__(self, leasing: Leasing, rewinding: Rewinding, redriving: Redriving, appending: Appending,
-                 subscriptions: Subscriptions, topics: Topics, routes: Routes, views: Views) -> None:
+    def __init__(self, leasing: Leasing, appending: Appending, subscriptions: Subscriptions, topics: Topics,
+                 places: Places, views: Views, watermarks: Watermarks) -> None:
         self._leasing = leasing
-        self._rewinding = rewinding
-        self._redriving = redriving
+        self._core = leasing.core
+        self._queues = leasing.queues
         self._appending = appending
         self._subscriptions = subscriptions
         self._topics = topics
-        self._routes = routes
+        self._routes = places.routes
         self._views = views
-        self._sharing = Sharing(self, topics, routes)
+        self._watermarks = watermarks
+        self._sharing = Sharing(self, topics, places.routes)
+        self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.secret, appending.refresh)
 
     # ---- groups
 
@@ -67,41 +72,79 @@ class Groups:
                token: object = None) -> None:
         """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""
         self._leasing.define(tenant, name, settings)
-        self._leasing.answer(owner, token)
+        self._core.answer(owner, token)
 
     def settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
         """None where nobody has defined or used a group of this name."""
-        return self._rewinding.settings(tenant, name)
+        settings = self._leasing.definitions.get(tenant, name)
+        return UNDEFINED if settings is None and self.topics(name, tenant) else settings
 
     def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
         """Every group, leased or assigned, sorted by name."""
-        return self._rewinding.all(tenant)
+        groups = dict(self._leasing.definitions.all(tenant))
+        for name in self._views.offsets:
+            if name not in groups and self.topics(name, tenant):
+                groups[name] = UNDEFINED
+        return sorted(groups.items())
 
     def topics(self, name: str, tenant: str = "/") -> list[Topic]:
         """What a group has progress in, sorted by name."""
-        return self._rewinding.topics(tenant, name)
+        partition_ids = set(self._views.offsets.get(name, ()))
+        for group in self._leasing.active(tenant, name):
+            partition_ids.update(group.prefetchers)
+        topic_partitions = [self._topics.of_partition(partition_id) for partition_id in partition_ids]
+        topics = {of[0].id: of[0] for of in topic_partitions if of is not None and of[0].tenant == tenant}
+        return sorted(topics.values(), key=lambda topic: topic.name)
 
     def offsets(self, name: str, topic: Topic) -> dict[int, int]:
         """Per partition id that the group has met, the first offset that is not settled."""
-        return self._rewinding.offsets(topic.tenant, name, topic)
+        offsets = {partition_id: offset
+                   for partition_id, (offset, _) in self._views.offsets.get(name, {}).items()}
+        for group in self._leasing.active(topic.tenant, name):
+            offsets.update({partition_id: group.committed(partition_id) for partition_id in group.prefetchers})
+        return {partition_id: offsets[partition_id] for partition_id in topic.partition_ids()
+                if partition_id in offsets}
 
     def behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
-        """(topic id, messages that are not settled) for every group that reads one of these topics, one by one."""
-        return self._rewinding.behind(topics)
+        """(topic id, messages that are not settled) for every group that reads one of these topics, one by one; as far
+        as is durable."""
+        of_partition = {partition_id: topic.id for topic in topics for partition_id in topic.partition_ids()}
+        for offsets in list(self._views.offsets.values()):
+            lags: dict[int, int] = {}
+            for partition_id in offsets.keys() & of_partition.keys():
+                begin = max(offsets[partition_id][0], self._watermarks.log_start(partition_id))
+                topic_id = of_partition[partition_id]
+                lags[topic_id] = lags.get(topic_id, 0) + max(self._watermarks.next_offset(partition_id) - begin, 0)
+            yield from lags.items()
 
     def rewind(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
                token: object = None) -> None:
-        """Go on from these offsets, by partition id; leases that run there are void.
+        """Go on from these offsets, by partition id, forward or back; what is leased or settled from there on counts no
+        more.
 
         Raises UnknownPartition, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
         """
-        self._rewinding.rewind(self.over(name, topic), topic, offsets)
-        self._leasing.answer(owner, token)
+        group = self.over(name, topic)
+        partition_ids = set(topic.partition_ids())
+        for partition_id, offset in offsets.items():
+            if partition_id not in partition_ids:
+                raise UnknownPartition(f"the topic {topic.name} has no partition of the id {partition_id}")
+            start, end = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
+            if not start <= offset <= end:
+                raise OffsetOutOfRange(f"the partition holds the offsets {start} to {end}, the next, not {offset}")
+        for partition_id, offset in offsets.items():
+            self._leasing.cursors.rewind(group, partition_id, offset)
+        self._core.answer(owner, token)
 
     def delete(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """Its settings, progress and leases; its dead letters stay. Raises UnknownGroup, GroupHasMembers, Stopping."""
-        self._rewinding.delete(tenant, name)
-        self._leasing.answer(owner, token)
+        if self.settings(name, tenant) is None:
+            raise UnknownGroup(f"there is no group {name!r}")
+        self._leasing.live.require_no_members(tenant, name)
+        self._core.store([offset_record(name, partition_id, None) for topic in self.topics(name, tenant)
+                          for partition_id in self.offsets(name, topic)])
+        self._leasing.delete(tenant, name)
+        self._core.answer(owner, token)
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
               hold: HoldLimit | None = None) -> Shared:
@@ -132,12 +175,16 @@ class Groups:
 
     def handles(self, tenant: str, name: str) -> Handles:
         """Makes and reads the receipt handles of a tenant's group or queue."""
-        return self._leasing.handles(tenant, name)
+        return Handles(self._leasing.secret, tenant, name)
 
     def find(self, tenant: str, name: str, partition_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:
         """The group and handle that a decoded receipt handle means; None where there is no such cursor any more."""
-        return self._leasing.find(tenant, name, partition_id, offset, attempt, epoch)
+        for group, prefetcher in self._leasing.cursors.readers.get(partition_id, ()):
+            if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
+                    and prefetcher.cursor.epoch == epoch:
+                return group, (prefetcher.cursor, offset, attempt)
+        return None
 
     # ---- what metrics show
 
@@ -147,38 +194,38 @@ class Groups:
 
     def entering(self, partition_id: int) -> int:
         """How many messages are on their way into a partition: behind its end, and not durable yet."""
-        return self._leasing.entering(partition_id)
+        return self._core.entering(partition_id)
 
     # ---- queues
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
                       owner: Owner | None = None, token: object = None) -> Queue:
         """The queue of this name; made where it is missing. Raises QueueExists, InvalidQueue, Stopping."""
-        queue = self._leasing.queues.declare(name, settings or QueueSettings(), tenant)
-        self._leasing.answer(owner, token)
+        queue = self._queues.declare(name, settings or QueueSettings(), tenant)
+        self._core.answer(owner, token)
         return queue
 
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
-        self._leasing.queues.delete(queue)
-        self._leasing.answer(owner, token)
+        self._queues.delete(queue)
+        self._core.answer(owner, token)
 
     def purge(self, queue: Queue, owner: Owner | None = None, token: object = None) -> int:
         """Settle what is ready in a queue, and what is on its way in; how many messages that was. Raises Stopping."""
-        count = self._leasing.queues.group_of(queue).purge()
-        self._leasing.answer(owner, token)
+        count = self._queues.group_of(queue).purge()
+        self._core.answer(owner, token)
         return count
 
     def queue(self, name: str, tenant: str = "/") -> Queue | None:
-        return self._leasing.queues.definitions.get(tenant, name)
+        return self._queues.definitions.get(tenant, name)
 
     def queues(self, tenant: str = "/") -> list[Queue]:
         """Sorted by name."""
-        return [queue for _, queue in self._leasing.queues.definitions.all(tenant)]
+        return [queue for _, queue in self._queues.definitions.all(tenant)]
 
     def queue_group(self, queue: Queue) -> LeasedGroup:
         """The group that a queue is of itself: who takes from the queue takes from it."""
-        return self._leasing.queues.group_of(queue)
+        return self._queues.group_of(queue)
 
     def redrive(self, queue: Queue, letters: list[Record], owner: Owner | None = None, token: object = None, *,
                 gaps: Gaps = ()) -> list[KernelError | None]:
@@ -186,7 +233,7 @@ class Groups:
         when the rest is durable. `gaps` are where whoever read the queue up to the last of them found nothing: however
         wide, they are passed over at once. Raises Stopping."""
         results = self._redriving.redrive(queue, letters, gaps)
-        self._leasing.answer(owner, token)
+        self._core.answer(owner, token)
         return results
 
     def bind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
@@ -208,12 +255,12 @@ class Groups:
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None:
         """Tell `listener` of every queue that is not there any more, whoever deleted it."""
-        self._leasing.queues.on_gone(listener)
+        self._queues.on_gone(listener)
 
     def route_dead_letters(self, route: Route) -> None:
         """Ask `route` what becomes of dead letters of queues whose settings say so in a door's own words. What it gives
         None for is another door's."""
-        self._leasing.dead_lettering.add_route(route)
+        self._leasing.letters.add_route(route)
 
     # ---- offsets of assigned groups
 
@@ -236,3 +283,39 @@ class Groups:
         return {partition_id: offset for partition_id, offset in self._views.offsets.get(group, {}).items()
                 for topic_partition in [self._topics.of_partition(partition_id)] if topic_partition is not None
                 and topic_partition[0].tenant == tenant}
+
+
+class Handles:
+    """Makes and reads the receipt handles of one group: which lease of which of its messages, signed so that nobody
+    makes one up.
+
+        partition_id u64 | offset u64 | attempt u16 | epoch u64 | mac 10 B        in URL-safe base64: 48 characters
+
+    The MAC covers tenant and group too. The key lies in the log: a handle is good for as long as its lease is, however
+    often the hub starts in between. The epoch is the cursor's: after a rewind attempts are counted anew, and a handle
+    from before it must not end somebody else's lease.
+    """
+
+    def __init__(self, secret: bytes, tenant: str, group: str) -> None:
+        self._key = blake2b(tenant.encode() + b"\0" + group.encode(), key=secret, digest_size=32).digest()
+
+    def encode(self, handle: Handle) -> str:  # decision 31
+        """The text of a handle."""
+        cursor, offset, attempt = handle
+        named = _HANDLE.pack(cursor.partition_id, offset, min(attempt, 0xFFFF), cursor.epoch)
+        return urlsafe_b64encode(named + self._mac(named)).decode()
+
+    def decode(self, text: str) -> tuple[int, int, int, int]:
+        """Partition id, offset, attempt, epoch. Raises UnknownReceipt."""
+        try:
+            raw = urlsafe_b64decode(text) if len(text) == HANDLE_CHARACTERS else b""
+        except ValueError:
+            raw = b""
+        named = raw[:_HANDLE.size]
+        if len(raw) != _HANDLE.size + _MAC_BYTES or not compare_digest(self._mac(named), raw[_HANDLE.size:]):
+            raise UnknownReceipt("this is no receipt handle of this group")
+        partition_id, offset, attempt, epoch = _HANDLE.unpack(named)
+        return partition_id, offset, attempt, epoch
+
+    def _mac(self, named: bytes) -> bytes:
+        return blake2b(named, key=self._key, digest_size=_MAC_BYTES).digest()

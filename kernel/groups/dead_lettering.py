@@ -7,29 +7,37 @@ queue for them, `$dead-letters/GROUP`; any other queue says itself where they go
 
 A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
 only this hub can make, for this message alone; what sends letters back along their history looks at it.
+
+On request they go back to where they came from: settled in their queue and stored there again in one frame. The copy
+has the message's id, key, value and headers, with its history: should it die again, it is a dead letter with one death
+more. Its attempts begin anew. It enters the queue that its way to the dead letters began in, behind what is there;
+every reader of a topic sees it again.
 """
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
-from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
-from gatehouse.kernel.errors import KernelError, Stopping
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping, UnknownPartition, UnknownTopic
+from gatehouse.kernel.groups.core import Core
+from gatehouse.kernel.groups.definitions import QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
-from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement, Record
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
-from gatehouse.kernel.records.record import encode_headers, encode_key, read_headers
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.write.batch_builder import check
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.leasing import Leasing
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
+    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
+    from gatehouse.kernel.groups.queues import Queues
 
 PREFIX: Final = "$dead-letters/"
 HEADER: Final = b"dead-letter"
@@ -44,34 +52,39 @@ NESTED_MAX: Final = 4                   # a death, its transaction, that one's c
 _DEATH: Final = {"reason": str, "topic": str, "partition": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
 
+Gaps = Sequence[tuple[int, int]]
+"""Where a queue was read and nothing is: first offset and the one behind, in order."""
+
 Route = Callable[["Queue", Leased, str], "list[Message] | None"]
 """A door's own: the messages that a dead letter of a queue becomes, for this reason; none to drop it. None: the
 queue is not of this door."""
 
 
-class DeadLettering:
-    """Of every group. Queues whose dead letters go where only a door can tell are asked of the doors' routes."""
+class DeadLetters:
+    """Makes the dead letters of every group. Doors' routes say where those of a queue go where only a door can
+    tell. `secret` signs deaths."""
 
-    def __init__(self, parts: Parts, leasing: Leasing, open_frame: Callable[[], PendingFrame]) -> None:
-        self._parts = parts
-        self._leasing = leasing
-        self._open_frame = open_frame
+    def __init__(self, core: Core, places: Places, topics: Topics, subscriptions: Subscriptions,
+                 definitions: QueueDefinitions, secret: bytes) -> None:
+        self._core = core
+        self._places = places
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._definitions = definitions
+        self._secret = secret
         self._routes: list[Route] = []
 
     def add_route(self, route: Route) -> None:
         """Ask this one too."""
         self._routes.append(route)
 
-    def dead_letter(self, group: LeasedGroup, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
-        """Settle these, with their copies in the same frame. Raises Stopping, with nothing done."""
-        pending_frame = self._open_frame()
+    def keep(self, group: LeasedGroup, messages: list[Leased], reason: str) -> None:
+        """Copies of these go into the pending frame. Raises Stopping, with nothing done."""
+        pending_frame = self._core.open_frame()
         for message in messages:
             copies = self._copies(group, message, reason)
             if copies:
                 pending_frame.builder.add_copies(copies, [message[3]] * len(copies), None)
-        group.count_ended(reason, len(messages))
-        offsets = [message[1] for message in messages]
-        group.settle_unleased(prefetcher, offsets)
 
     def _copies(self, group: LeasedGroup, message: Leased, reason: str) -> list[Message]:
         if group.queue is not None and group.queue.settings.dead_letter and self._routes \
@@ -92,22 +105,24 @@ class DeadLettering:
 
     def own_queue(self, name: str, tenant: str) -> Queue:
         """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
-        queues = self._leasing.queues
-        return queues.definitions.get(tenant, PREFIX + name) or queues.declare(PREFIX + name, QueueSettings(), tenant)
+        existing = self._definitions.get(tenant, PREFIX + name)
+        return existing or self._definitions.add(tenant, PREFIX + name, QueueSettings())
 
     def place(self, queue: Queue, key: bytes | None) -> Placement:
         """There, for a dead letter with this key."""
-        return self._parts.places.place_queue(queue, 0, key)
+        return self._places.place_queue(queue, 0, key)
 
     def _of_queue(self, queue: Queue, message: Leased, reason: str) -> Placement | None:  # decision 35
         """Where a queue's settings say; None to drop it: nowhere, a place that is not there, or in a circle."""
-        to, places = queue.settings.dead_letter, self._parts.places
+        to, places = queue.settings.dead_letter, self._places
         try:
             if to.startswith(TO_QUEUE):
-                placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, None)
+                placement = places.place_again(queue.tenant, to.removeprefix(TO_QUEUE), 0, message[5])
             elif to.startswith(TO_ADDRESS):
                 placement = places.place(to.removeprefix(TO_ADDRESS), queue.tenant, True)
-                self._parts.subscriptions.refresh(placement)
+                if isinstance(placement.queue, Queue):                # which keeps the key that the message has
+                    placement = self.place(placement.queue, message[5])
+                self._subscriptions.refresh(placement)
             elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
                 placement = self.place(self.own_queue(queue.name, queue.tenant), message[5])
             else:
@@ -117,19 +132,42 @@ class DeadLettering:
         except KernelError:
             return None
         circles = placement.address in _passed(message, QUEUE_PREFIX + queue.name, reason)
-        return None if circles else with_key(placement, message[5])
+        return None if circles else placement
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
-        topic_partition = self._parts.topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0].partition_id)
         topic = topic_partition[0].name if topic_partition is not None else ""
         headers, _ = read_headers(message[7], 0)
         address = QUEUE_PREFIX + group.queue.name if group.queue is not None \
-            else self._parts.places.routes.address_of(topic, message[5], headers)
+            else self._places.routes.address_of(topic, message[5], headers)
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
                  "partition": topic_partition[1] if topic_partition else 0, "offset": message[1],
-                 "attempts": message[2], "at_ms": self._leasing.wall_ms(), "address": address}
-        return {**death, SEAL: seal_of(self._parts.secret, message[3], death)}
+                 "attempts": message[2], "at_ms": self._core.wall_ms(), "address": address}
+        return {**death, SEAL: seal_of(self._secret, message[3], death)}
+
+
+class DeadLettering(Policy):
+    """A group's: what was handed out too often is given up, and what is given up is kept as a dead letter."""
+
+    def __init__(self, letters: DeadLetters, group: LeasedGroup) -> None:
+        self._letters = letters
+        self._group = group
+
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
+        most = self._group.settings.max_attempts
+        if not most or not prefetcher.cursor.may_have_tries:
+            return messages
+        again: list[Leased] = []
+        for message in messages:
+            if message[2] > most:
+                verdict.give_up(message, ATTEMPTS)
+            else:
+                again.append(message)
+        return again
+
+    def on_given_up(self, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
+        self._letters.keep(self._group, messages, reason)
 
 
 def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # decision 36
@@ -137,13 +175,6 @@ def seal_of(secret: bytes, message_id: int, death: dict[str, Any]) -> str:  # de
     secret."""
     content = json.dumps([message_id, *[death[name] for name in _DEATH]]).encode()
     return blake2b(content, key=secret, digest_size=SEAL_BYTES, person=b"death").hexdigest()
-
-
-def with_key(placement: Placement, key: bytes | None) -> Placement:
-    """A queue keeps the key that the message has."""
-    if placement.queue is not None:
-        placement.key, placement.key_part = key, encode_key(key)
-    return placement
 
 
 def _passed(message: Leased, address: str, reason: str) -> set[str]:
@@ -220,3 +251,84 @@ def with_history(headers: list[tuple[bytes, bytes | None]], deaths: list[dict[st
     deaths = [*deaths[:1], *deaths[1:][1 - MAX_HISTORY:]]
     others = [header for header in headers if header[0] != HEADER]
     return encode_headers([*others, (HEADER, json.dumps(deaths).encode())])
+
+
+class Redriving:
+    """`refresh` finds who hears of a placement's messages; see `kernel.write.appending`."""
+
+    def __init__(self, core: Core, queues: Queues, places: Places, topics: Topics, secret: bytes,
+                 refresh: Callable[[Placement], None]) -> None:
+        self._core = core
+        self._queues = queues
+        self._places = places
+        self._topics = topics
+        self._secret = secret
+        self._refresh = refresh
+
+    def redrive(self, queue: Queue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:  # decision 30
+        """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
+        group = self._queues.group_of(queue)
+        prefetcher = group.prefetchers[queue.first_partition_id]
+        pending_frame = self._core.open_frame()
+        results: list[KernelError | None] = []
+        gone: list[int] = []
+        for letter in letters:
+            try:
+                self._check_free(prefetcher, letter[0])
+                message = self._message(queue.tenant, letter)
+                if check([message], self._refresh):
+                    self._queues.max_lengths.refuse_full([message])
+            except KernelError as error:
+                results.append(error)
+                continue
+            pending_frame.builder.add_copies([message], [letter[6]], None)
+            gone.append(letter[0])
+            results.append(None)
+        if gone:
+            group.settle_anywhere(prefetcher, gone, gaps)
+        return results
+
+    @staticmethod
+    def _check_free(prefetcher: Prefetcher, offset: int) -> None:
+        if prefetcher.cursor.is_settled(offset):
+            raise ExpiredReceipt("this dead letter is gone already")
+        if prefetcher.cursor.is_leased(offset):
+            raise ExpiredReceipt("somebody has this dead letter leased")
+
+    def _message(self, tenant: str, letter: Record) -> Message:
+        offset, timestamp_ms, key, value, headers, attributes, message_id = letter
+        deaths = read_deaths(headers)
+        if not deaths or not deaths[-1]["address"]:
+            raise UnknownTopic(f"the dead letter at {offset} does not say where it came from")
+        placement = self._place(tenant, self._origin(tenant, message_id, deaths), key)
+        if placement.address_header:                 # it is added anew
+            headers = tuple(header for header in headers if header[0] != ADDRESS_HEADER)
+        return placement, value, encode_headers(headers), attributes, timestamp_ms
+
+    # decision 64: only as far as queues say today
+    def _origin(self, tenant: str, message_id: int, deaths: list[dict[str, Any]]) -> dict[str, Any]:  # decision 36
+        """The death that the letter's way began with: the last, or one that led to it by what queues say of their dead
+        letters. Earlier ones without a seal are its sender's making, who perhaps may not publish where they say."""
+        definitions = self._queues.definitions
+        origin = deaths[-1]
+        for earlier in reversed(deaths[:-1]):
+            queue = definitions.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
+            to = origin["address"]
+            leads = TO_QUEUE + to.removeprefix(QUEUE_PREFIX) if to.startswith(QUEUE_PREFIX) else TO_ADDRESS + to
+            if earlier.get(SEAL) != seal_of(self._secret, message_id, earlier):
+                break
+            if queue is None or not earlier["address"].startswith(QUEUE_PREFIX) or queue.settings.dead_letter != leads:
+                break
+            origin = earlier
+        return origin
+
+    def _place(self, tenant: str, death: dict[str, Any], key: bytes | None) -> Placement:
+        places = self._places
+        if death["address"].startswith(QUEUE_PREFIX):
+            return places.place_again(tenant, death["address"].removeprefix(QUEUE_PREFIX), 0, key)
+        self._topics.require(death["topic"], tenant)
+        partition = death["partition"] if death["partition"] >= 0 else None         # it never was in one: its key's
+        try:
+            return places.place_in(death["topic"], key, partition, tenant, False)
+        except UnknownPartition:                # the topic was made anew, with fewer partitions
+            return places.place_in(death["topic"], key, None, tenant, False)

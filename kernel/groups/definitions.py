@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
 from gatehouse.kernel.errors import GroupHasMembers
+from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.settings import (
     GroupSettings,
     Queue,
+    QueueSettings,
     decode_group,
     decode_queue,
     encode_group,
@@ -22,6 +24,7 @@ from gatehouse.kernel.groups.settings import (
 )
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topics
 
 CACHED: Final = 10_000             # definitions of each kind
 
@@ -54,10 +57,6 @@ class Definitions(Generic[T]):
         if len(self._cached) > CACHED:
             self._cached.popitem(last=False)
         return definition
-
-    def read(self, key: bytes, value: bytes) -> T:
-        """A record of this kind."""
-        return self._decode(key, value)
 
     def put(self, tenant: str, name: str, definition: T | None) -> StateRecord:
         """Define or forget; the record goes into the pending frame."""
@@ -118,9 +117,35 @@ class LiveGroups:  # decision 169
             raise GroupHasMembers(f"the assigned group {name!r} has members")
 
 
-def queue_definitions(state: StateTable) -> Definitions[Queue]:
-    return Definitions(state, Kind.QUEUE, decode_queue, encode_queue)
+class QueueDefinitions(Definitions[Queue]):
+    """Of queues; a new one gets partition ids of its own."""
+
+    def __init__(self, state: StateTable, topics: Topics, core: Core) -> None:
+        super().__init__(state, Kind.QUEUE, decode_queue, encode_queue)
+        self._topics = topics
+        self._core = core
+
+    def add(self, tenant: str, name: str, settings: QueueSettings) -> Queue:
+        """A queue that is not there yet. Raises Stopping."""
+        pending_frame = self._core.open_frame()
+        first = self._topics.new_partition_ids(settings.priorities)
+        queue = Queue(tenant, name, first, settings, pending_frame.builder.now_ms, pending_frame.now_ms)
+        pending_frame.state.extend([self.put(tenant, name, queue),
+                                    StateRecord(Kind.COUNTERS, b"", self._topics.counters())])
+        return queue
+
+    def every(self) -> Iterator[Queue]:
+        """Every tenant's queues, as far as they are durable; in no order."""
+        for key, value in self._state.scan(Kind.QUEUE):
+            yield decode_queue(key, value)
+
+    def tenants(self) -> dict[int, str]:
+        """The tenant of every queue, by its first partition id."""
+        return {queue.first_partition_id: queue.tenant for queue in self.every()}
 
 
-def group_definitions(state: StateTable) -> Definitions[GroupSettings]:
-    return Definitions(state, Kind.GROUP, lambda _, value: decode_group(value), encode_group)
+class GroupDefinitions(Definitions[GroupSettings]):
+    """Of groups, leased and assigned."""
+
+    def __init__(self, state: StateTable) -> None:
+        super().__init__(state, Kind.GROUP, lambda _, value: decode_group(value), encode_group)

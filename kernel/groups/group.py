@@ -1,7 +1,8 @@
 """A leased group: any number of members take messages of its cursors, each message leased to one of them at a time.
 
 A *member* is pushed messages as far as its credit goes and holds them until it leaves; a *pop* takes messages once and
-holds them for a time. Whoever comes first is served first, cursors in turn, partitions by priority.
+holds them for a time. Whoever comes first is served first, cursors in turn, partitions by priority. What else happens
+to messages its policies say (see `kernel.groups.policy`).
 
 Memory changes at once; the pages of the cursors travel in the pending frame. A pop is answered once its leases
 are durable, since they outlive the hub. A member is handed its messages at once: its leases end with its connection.
@@ -11,54 +12,295 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from gatehouse.kernel.errors import InvalidGroup, KernelError, UnknownGroup
-from gatehouse.kernel.groups.cursor import Cursor, Lease
-from gatehouse.kernel.groups.dead_letter_answer import DeadLetterAnswer
-from gatehouse.kernel.groups.keys import KeysFreed
-from gatehouse.kernel.groups.members import Budget, Core, Counts, HoldLimit, Member, Membership, Pop
-from gatehouse.kernel.groups.prefetcher import Prefetcher, Rules, Taken
-from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from gatehouse.kernel.groups.receipts import good_handles
+from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from gatehouse.kernel.groups.cursor import Cursor, Lease, Stretch
+from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
+from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.message import Handle, Leased, Owner
+from gatehouse.kernel.message import Handle, Leased, Owner, Stored
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.expiry import Expiry
-    from gatehouse.kernel.groups.max_length import MaxLength
+    from gatehouse.kernel.groups.core import Core
 
 SHARE: Final = 1_000                 # taken from one cursor before the next has its turn
 MAX_POP: Final = 10_000              # messages of one pop
 READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after this
 
+PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
+
+ByCursor = list[tuple[Prefetcher, list[int]]]
+"""Offsets of a group's messages, cursor by cursor."""
+
+
+class Counts(NamedTuple):
+    """A group at this second."""
+
+    ready: int
+    leased: int
+    waiting: int
+    settled: int           # since the hub's start
+    dead: int              # likewise
+    expired: int           # likewise
+    lost: int              # likewise: overtaken by retention, or damaged
+    dropped: int           # likewise: gave way at the queue's limit
+    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
+
+
+class Member(Protocol):
+    """Who is pushed messages."""
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """New messages, in order per cursor; at most the credit. Must not block or raise."""
+
+    def on_gone(self) -> None:
+        """The queue or topic was deleted; the membership is over."""
+
+
+class HoldLimit(NamedTuple):  # decision 126
+    """How long a member may hold a message without a word about it."""
+
+    after_ms: int
+
+    on_overdue: Callable[[], None]
+    """Told when it has held one for longer: what it is on its door is to be ended, and what it holds to be given back.
+    Until that happens the messages stay with it."""
+
+
+class Budget:
+    """How many messages several memberships may be handed together, whatever their own credits are."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, count: int) -> None:
+        """So many were handed out."""
+        self.left -= count
+
+    def set_left(self, left: int) -> None:
+        """So many may be handed out from now on."""
+        self.left = left
+
+
+class Membership:
+    """One member's place in a group; ended by `leave`.
+
+    `is_once`: it is told, with nothing, when there is nothing to be had just now. `is_lazy`: what it is handed is noted
+    with the next frame, whoever's that is. Without `keeps` what it gets counts as acked at once.
+    """
+
+    def __init__(self, group: LeasedGroup, member: Member, credit: int, *, keeps: bool = True,
+                 budget: Budget | None = None, hold: HoldLimit | None = None, is_lazy: bool = False,
+                 is_once: bool = False) -> None:
+        self._group = group
+        self._hold = hold
+        self._member = member
+        self._budget = budget
+        self.credit = credit
+        self.is_once = is_once
+        self.is_lazy = is_lazy
+        self.keeps = keeps
+        self._leases: dict[Lease, Prefetcher] = {}
+        self._prune_at = PRUNE_LEASES
+        self._outbox: list[Leased] = []
+
+    def note(self, prefetcher: Prefetcher, lease: Lease, core: Core) -> None:
+        """It holds this too. Leases that are over are let go of now and then."""
+        self._leases[lease] = prefetcher
+        if self._hold is not None:
+            core.deadlines.hold_for(self._group, prefetcher, lease, self._hold.after_ms)
+        if len(self._leases) > self._prune_at:
+            self._leases = {held_lease: of for held_lease, of in self._leases.items() if held_lease.left}
+            self._prune_at = max(PRUNE_LEASES, 2 * len(self._leases))
+
+    def let_go(self) -> list[tuple[Lease, Prefetcher]]:
+        """It holds nothing any more; what it held."""
+        leases, self._leases = self._leases, {}
+        return list(leases.items())
+
+    @property
+    def room(self) -> int:
+        """How many messages it may be handed now."""
+        return self.credit if self._budget is None else min(self.credit, self._budget.left)
+
+    def hand(self, messages: list[Leased]) -> None:
+        """These are its own; `send` tells it."""
+        self.credit -= len(messages)
+        if self._budget is not None:
+            self._budget.spend(len(messages))
+        self._outbox += messages
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it was handed messages of which it has not been told."""
+        return bool(self._outbox)
+
+    def send(self) -> None:
+        """Tell the member what it was handed."""
+        messages, self._outbox = self._outbox, []
+        self._member.on_leased(messages)
+
+    def end(self) -> None:
+        """The group is not there any more."""
+        self._member.on_gone()
+
+    def add_credit(self, count: int) -> None:
+        """It takes so many more messages, or fewer."""
+        self.credit += count
+        if self.room > 0:
+            self._group.wake()
+
+    def retire(self) -> None:
+        """It is handed nothing more, and keeps what it holds until it settles that or leaves."""
+        self._group.retire(self)
+
+    def leave(self, delay_ms: int | None = 0) -> None:
+        """What it holds is ready again after `delay_ms`; None: as the group's retry says."""
+        self._group.leave(self, delay_ms)
+
+    def on_overdue(self) -> None:
+        """It has held something for too long."""
+        if self._hold is not None:
+            self._hold.on_overdue()
+
+
+class Pop:
+    """One request for messages; `cancel` it when nobody waits for the answer any more."""
+
+    def __init__(self, group: LeasedGroup, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]
+                 ) -> None:
+        self._group = group
+        self._on_popped = on_popped
+        self.count = count
+        self.invisible_ms = invisible_ms
+        self.leased: list[Leased] = []
+        self.done = False
+        self.error: KernelError | None = None
+
+    @property
+    def room(self) -> int:
+        """How many messages more it takes."""
+        return self.count - len(self.leased)
+
+    def hand(self, messages: list[Leased]) -> None:
+        """These are leased for it."""
+        self.leased += messages
+
+    def drop(self, cursor: Cursor) -> None:
+        """What it has of this cursor is not its own any more."""
+        self.leased = [message for message in self.leased if message[0] is not cursor]
+
+    def finish(self) -> None:
+        """It gets no more; its answer waits for the frame of its leases."""
+        self.done = True
+
+    def cancel(self) -> None:
+        """Nothing is leased for it any more; what was found meanwhile is ready again."""
+        if not self.done:
+            self.done = True
+            self._group.drop_pop(self)
+
+    def on_time(self) -> None:
+        """It has waited long enough: answered with nothing."""
+        if not self.done:
+            self.cancel()
+            self._on_popped([])
+
+    def fail(self, error: KernelError) -> None:
+        """It is answered with nothing, for this reason."""
+        self.done = True
+        self.error = error
+        self._on_popped([])
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Its leases are durable, or were refused."""
+        error = stored[0].error
+        self.error = error if isinstance(error, KernelError) else None
+        self._on_popped([] if error is not None else self.leased)
+
+
+class DeadLetterAnswer:
+    """Stands for an owner that waits for several frames: the one that ends the leases, and after it that in which the
+    messages of each cursor are given up, or come again. What is given up is read before. The owner is answered once,
+    when all of them are durable."""
+
+    def __init__(self, core: Core, owner: Owner, token: object, cursors: int) -> None:
+        self._core = core
+        self._owner = owner
+        self._token = token
+        self._left = cursors + 1
+        self._error: Exception | None = None
+
+    def on_given_up(self) -> None:
+        """One cursor's are in the pending frame. Raises Stopping."""
+        self._core.answer(self, None)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel for each of the frames."""
+        for answer in stored:
+            self._left -= 1
+            self._error = self._error or answer.error
+            if not self._left:
+                self._owner.on_stored([Stored(self._token, self._error, answer.append_ms, [])])
+
 
 class LeasedGroup:
-    """See the module's text. `topic_id` is 0 for a queue's own group, which is called \"\"."""
+    """See the module's text. `queue` is whose own group it is: then its name is "" and its `topic_id` 0. `shared` is
+    the name of the group that such a queue stands for, see `sharing`."""
 
-    def __init__(self, core: Core, tenant: str, name: str, topic_id: int, settings: GroupSettings) -> None:
+    def __init__(self, core: Core, tenant: str, name: str, topic_id: int, settings: GroupSettings,
+                 queue: Queue | None = None, shared: str = "") -> None:
         self._core = core
         self.tenant = tenant
         self.name = name
         self.topic_id = topic_id
         self.settings = settings
-        self.queue: Queue | None = None               # whose own group this is
-        self.shared = ""                                   # of such a queue: the group's name, see `sharing`
-        self.limit: MaxLength | None = None                    # of such a queue
-        self.expiry: Expiry | None = None                  # likewise
-        self.ttl_ms = 0                                    # of a queue; a topic says itself
+        self.queue: Queue | None = queue
+        self.shared = shared
         self.prefetchers: dict[int, Prefetcher] = {}              # by partition id
-        self.by_priority = False                           # else cursors take turns
-        self.members: list[Membership] = []
-        self.wants: Callable[[Leased], bool] | None = None
-        self._turn: deque[Prefetcher] = deque()
+        self.gone = False
+        self.used_ms = 0                  # of a queue's: when somebody came or went last, by hub time; 0: never
+        self._by_priority = queue is not None and queue.settings.priorities > 1      # else cursors take turns
+        self._policies: list[Policy] = []
+        self._judges: list[Policy] = []                        # of them, those that have something to say at a moment
+        self._on_settled: list[Policy] = []
+        self._on_ready: list[Policy] = []
+        self._on_idle: list[Policy] = []
+        self._judges_plain = False
+        self._members: list[Membership] = []
         self._pops: deque[Pop] = deque()
+        self._turn: deque[Prefetcher] = deque()
+        self._queued: set[Prefetcher] = set()                  # those in `_turn`, and the one that has it
         self._reading: set[Prefetcher] = set()
         self._refused: dict[Prefetcher, None] = {}             # a full disk did not take what they gave: they rest
         self._next_member = 0
         self._serving = False
-        self.settled = self.dead = self.expired = self.dropped = 0
-        self.gone = False
+        self._started = False
+        self._settled = self._dead = self._expired = self._dropped = 0
+
+    def follow(self, policies: list[Policy]) -> None:
+        """Its policies, in the order in which they judge. Called once."""
+        self._policies = policies
+        self._judges = speakers(policies, "judge")
+        self._on_settled = speakers(policies, "on_settled")
+        self._on_ready = speakers(policies, "on_ready")
+        self._on_idle = speakers(policies, "on_idle")
+        self._judges_plain = any(policy.judges_plain for policy in policies)
+
+    @property
+    def policies(self) -> Sequence[Policy]:
+        return self._policies
+
+    def start(self) -> None:
+        """What happens to its messages without anybody's doing begins."""
+        self._started = True
+        for policy in self._policies:
+            policy.on_start()
+
+    def add(self, prefetcher: Prefetcher) -> None:
+        """It reads this partition too."""
+        self.prefetchers[prefetcher.cursor.partition_id] = prefetcher
 
     # ---- members and pops
 
@@ -69,32 +311,29 @@ class LeasedGroup:
         `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
         before hands that out again as if for the first time. `hold`: what becomes of a member that never acks.
         """
-        membership = Membership(self, member, credit, keeps, budget, hold)
-        membership.lazily = lazily
-        self.members.append(membership)
+        membership = Membership(self, member, credit, keeps=keeps, budget=budget, hold=hold, is_lazy=lazily)
+        self._members.append(membership)
         self._note_use()
         self.wake()
         return membership
 
     def _note_use(self) -> None:
         if self.queue is not None:
-            self._core.used(self.queue)
+            self.used_ms = self._core.now_ms()
 
     def leave(self, membership: Membership, delay_ms: int | None) -> None:
         """See `Membership.leave`."""
-        for lease, prefetcher in membership.leases.items():
+        for lease, prefetcher in membership.let_go():
             held = prefetcher.cursor.held(lease)
             if held:
                 self._end_leases(prefetcher, held, delay_ms)
-        membership.leases = {}
         self.retire(membership)
 
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> Membership:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
-        membership = Membership(self, member, 1, True, None, hold)
-        membership.once = membership.lazily = True
-        self.members.insert(0, membership)
+        membership = Membership(self, member, 1, hold=hold, is_lazy=True, is_once=True)
+        self._members.insert(0, membership)
         self._ask_again()
         if self._serving:
             self._core.soon(self)
@@ -104,13 +343,13 @@ class LeasedGroup:
 
     def retire(self, membership: Membership) -> None:
         """See `Membership.retire`."""
-        if membership not in self.members:
+        if membership not in self._members:
             return
-        self.members.remove(membership)
+        self._members.remove(membership)
         self._note_use()
-        if not self.members and not self._pops:
+        if not self.taken_from:
             for prefetcher in self.prefetchers.values():
-                prefetcher.forget()
+                self.put_back(prefetcher)
                 if prefetcher.has_more:
                     self.cursor_ready(prefetcher)
         self.wake()
@@ -135,6 +374,11 @@ class LeasedGroup:
             self._pops.remove(pop)
             self.wake()
 
+    @property
+    def taken_from(self) -> bool:
+        """Whether anybody is there to take."""
+        return bool(self._pops or self._members)
+
     # ---- ending leases
 
     def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
@@ -143,7 +387,7 @@ class LeasedGroup:
 
         `lazily`: they become durable with whatever is stored next, and soon in any case; for who asks no answer.
         """
-        refused, by_cursor = good_handles(handles, self.prefetchers, self.name)
+        refused, by_cursor = self.good_handles(handles)
         for prefetcher, offsets in by_cursor:
             self._settle(prefetcher, offsets, lazily=lazily)
         self._core.answer(owner, token)
@@ -155,7 +399,7 @@ class LeasedGroup:
         says. Answers as `ack`. Raises InvalidGroup, Stopping."""
         if delay_ms is not None and not 0 <= delay_ms <= MAX_DELAY_MS:
             raise InvalidGroup(f"a delay is 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
-        refused, by_cursor = good_handles(handles, self.prefetchers, self.name)
+        refused, by_cursor = self.good_handles(handles)
         for prefetcher, offsets in by_cursor:
             self._end_leases(prefetcher, offsets, delay_ms)
         self._core.answer(owner, token)
@@ -167,35 +411,83 @@ class LeasedGroup:
         """Keep these for `invisible_ms` from now on. Answers as `ack`. Raises InvalidGroup, Stopping."""
         if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
-        refused, by_cursor = good_handles(handles, self.prefetchers, self.name)
+        refused, by_cursor = self.good_handles(handles)
         until_ms = self._core.now_ms() + invisible_ms
         for prefetcher, offsets in by_cursor:
             for lease in prefetcher.cursor.extend(offsets, until_ms):
-                self._core.lease_until(self, prefetcher, lease)
+                self._core.deadlines.lease_until(self, prefetcher, lease)
             self._core.touch(prefetcher.cursor)
         self._core.answer(owner, token)
         return refused
 
     def reject(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
                ) -> list[KernelError | None]:
-        """These will not be tried again: dead letters. Answers as `ack`, once they are dead-lettered."""
-        refused, by_cursor = good_handles(handles, self.prefetchers, self.name)
-        dead_letter_answer = None if owner is None else DeadLetterAnswer(self._core, owner, token, len(by_cursor))
+        """These will not be tried again: dead letters. Answers as `ack`, once they are given up."""
+        refused, by_cursor = self.good_handles(handles)
+        answer = None if owner is None else DeadLetterAnswer(self._core, owner, token, len(by_cursor))
         for prefetcher, offsets in by_cursor:
-            self._doom(prefetcher, offsets, REJECTED, dead_letter_answer)
-        self._core.answer(dead_letter_answer, None)
+            self._doom(prefetcher, offsets, REJECTED, None if answer is None else answer.on_given_up)
+        self._core.answer(answer, None)
         return refused
 
-    def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
-        self.settled += len(offsets)
-        self.settle_unleased(prefetcher, offsets, lazily=lazily)
+    def good_handles(self, handles: Sequence[Handle]) -> tuple[list[KernelError | None], ByCursor]:
+        """Per handle why it is not good; and the offsets of those that are: their leases run, in cursors of this very
+        group. One that comes twice is good once."""
+        refused: list[KernelError | None] = [None] * len(handles)
+        by_cursor: dict[Cursor, list[int]] = {}
+        cursor: Cursor | None = None
+        offsets: list[int] = []
+        for i, handle in enumerate(handles):
+            if handle[0] is not cursor:
+                cursor = handle[0]
+                prefetcher = self.prefetchers.get(cursor.partition_id) if isinstance(cursor, Cursor) else None
+                if cursor is None or prefetcher is None or prefetcher.cursor is not cursor:
+                    rewound = cursor is not None and prefetcher is not None and cursor.group == self.name
+                    cursor = None
+                    refused[i] = ExpiredReceipt("the group was rewound") if rewound \
+                        else UnknownReceipt("this receipt handle is not of this group")
+                    continue
+                offsets = by_cursor.setdefault(cursor, [])
+            if not cursor.holds(handle[1], handle[2]):
+                refused[i] = ExpiredReceipt("the lease has ended")
+                continue
+            offsets.append(handle[1])
+        if len(handles) > 1:
+            by_cursor = {of: list(dict.fromkeys(good_offsets)) for of, good_offsets in by_cursor.items()}
+        return refused, [(self.prefetchers[of.partition_id], good_offsets) for of, good_offsets in by_cursor.items()
+                         if good_offsets]
 
-    def settle_unleased(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool = False) -> None:
+    def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
+        self._settled += len(offsets)
+        self._settle_uncounted(prefetcher, offsets, lazily=lazily)
+
+    def _settle_uncounted(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool = False) -> None:
         """These are done with, in hand or leased, and do not count as settled."""
         (self._core.touch_lazily if lazily else self._core.touch)(prefetcher.cursor)
         prefetcher.cursor.settle(offsets)
-        if prefetcher.key_of:
-            self._core.when_stored(KeysFreed(self, prefetcher, offsets))
+        for policy in self._on_settled:
+            policy.on_settled(prefetcher, offsets)
+
+    def settle_anywhere(self, prefetcher: Prefetcher, offsets: list[int], gaps: Sequence[Stretch]) -> None:
+        """These are done with, wherever in their cursor they are; none of them is leased. There is nothing in `gaps`.
+        Raises Stopping."""
+        self.put_back(prefetcher)
+        prefetcher.take_back(offsets, gaps)
+        self._settle_uncounted(prefetcher, offsets)
+        self.cursor_ready(prefetcher)
+
+    def give_up(self, prefetcher: Prefetcher, messages: list[Leased], reason: str) -> None:
+        """These end without an ack: settled, with what policies keep of them in the same frame. Raises Stopping, with
+        nothing done."""
+        for policy in self._policies:
+            policy.on_given_up(prefetcher, messages, reason)
+        if reason == EXPIRED:
+            self._expired += len(messages)
+        elif reason == OVERFLOW:
+            self._dropped += len(messages)
+        else:
+            self._dead += len(messages)
+        self._settle_uncounted(prefetcher, [message[1] for message in messages])
 
     def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None) -> None:  # decision 126
         """These are not leased any more: ready again, waiting for their retry, or dead."""
@@ -204,7 +496,7 @@ class LeasedGroup:
         now_ms = core.now_ms()
         doomed = cursor.leased_as_often(offsets, most) if most else []
         if doomed:
-            self._doom(prefetcher, doomed, ATTEMPTS)
+            self._doom(prefetcher, doomed, ATTEMPTS, None)
             offsets = [offset for offset in offsets if cursor.is_leased(offset)]
         if delay_ms == 0:
             cursor.release(offsets, 0)
@@ -214,16 +506,15 @@ class LeasedGroup:
                                                                                core.chance())
                 cursor.release([offset], now_ms + wait_ms if wait_ms else 0)
                 if wait_ms:
-                    core.wait_until(self, prefetcher, offset, now_ms + wait_ms)
+                    core.deadlines.wait_until(self, prefetcher, offset, now_ms + wait_ms)
         self.cursor_ready(prefetcher)
 
-    def _doom(self, prefetcher: Prefetcher, offsets: list[int], reason: str,
-              dead_letter_answer: DeadLetterAnswer | None = None) -> None:
-        """End these leases and dead_letter the messages. Until that they count as ready, should the hub end."""
+    def _doom(self, prefetcher: Prefetcher, offsets: list[int], reason: str, on_done: Callable[[], None] | None
+              ) -> None:
+        """End these leases and give the messages up. Until that they count as ready, should the hub end."""
         self._core.touch(prefetcher.cursor)
         prefetcher.cursor.doom(offsets)
-        prefetcher.read_doomed(offsets, lambda messages: self._core.dead_letter(self, prefetcher, messages, reason),
-                               dead_letter_answer)
+        prefetcher.read_doomed(offsets, lambda messages: self.give_up(prefetcher, messages, reason), on_done)
 
     # ---- time
 
@@ -245,41 +536,65 @@ class LeasedGroup:
             self._core.touch(prefetcher.cursor)
             self.cursor_ready(prefetcher)
 
-    def on_refused(self, prefetcher: Prefetcher) -> None:
-        """The cursor was put back to what is stored: what pops have found of it is not theirs. It is not served before
-        somebody asks again, or a while has passed, whatever has been read of it or of another cursor meanwhile."""
-        prefetcher.failed = True
+    # ---- a cursor that goes on elsewhere
+
+    def rewind(self, prefetcher: Prefetcher, offset: int, epoch: int) -> None:
+        """Go on from this offset, forward or back; leases that run there are void. Raises Stopping."""
+        self._drop_found(prefetcher)
+        prefetcher.begin_anew(offset, epoch)
+        self._core.touch(prefetcher.cursor)
+        for policy in self._policies:
+            policy.on_reset(prefetcher)
+        self.cursor_ready(prefetcher)
+
+    def on_loaded(self, prefetcher: Prefetcher, leases: list[Lease]) -> None:
+        """A cursor was read from the state: these leases run on until their time, and what waits comes again then."""
+        for lease in leases:
+            self._core.deadlines.lease_until(self, prefetcher, lease)
+        for offset, when_ms in prefetcher.cursor.waits():
+            self._core.deadlines.wait_until(self, prefetcher, offset, when_ms)
+        for policy in self._policies:
+            policy.on_loaded(prefetcher)
+
+    def restore(self, prefetcher: Prefetcher, committed: int, pages: Sequence[tuple[int, bytes]], again_ms: int
+                ) -> None:
+        """Put a cursor back to what is stored: members keep what they hold, what pops have found is not theirs. It is
+        not served before somebody asks again, or this time has come, whatever has been read of it or of another
+        cursor meanwhile."""
+        leases, held = prefetcher.restore(committed, pages)
+        for policy in self._policies:
+            policy.on_reset(prefetcher)
+        for lease in held:
+            lease.holder.note(prefetcher, lease, self._core)
+        self.on_loaded(prefetcher, leases)
+        prefetcher.pause()
         self._refused[prefetcher] = None
-        self.drop_found(prefetcher.cursor)
+        self._drop_found(prefetcher)
+        self._core.deadlines.wait_until(self, prefetcher, -1, again_ms)
+
+    def _drop_found(self, prefetcher: Prefetcher) -> None:
+        for pop in self._pops:
+            pop.drop(prefetcher.cursor)
 
     def _ask_again(self) -> None:
         while self._refused:
-            self.queue_up(self._refused.popitem()[0])
-
-    def drop_found(self, cursor: Cursor) -> None:
-        """What waiting pops have of this cursor is not theirs any more."""
-        for pop in self._pops:
-            pop.leased = [message for message in pop.leased if message[0] is not cursor]
+            self._queue_up(self._refused.popitem()[0])
 
     # ---- serving
 
     def cursor_ready(self, prefetcher: Prefetcher) -> None:
         """Serve the members: there may be something to take from this cursor."""
-        self.queue_up(prefetcher)
-        if self.limit is not None:
-            self.limit.enforce()
+        self._queue_up(prefetcher)
+        if self._started:
+            for policy in self._on_ready:
+                policy.on_ready()
         self.wake()
 
-    @property
-    def taken_from(self) -> bool:
-        """Whether anybody is there to take."""
-        return bool(self._pops or self.members)
-
-    def queue_up(self, prefetcher: Prefetcher) -> None:
+    def _queue_up(self, prefetcher: Prefetcher) -> None:
         """Look at this cursor when somebody asks next."""
-        prefetcher.failed = False
-        if not prefetcher.queued:
-            prefetcher.queued = True
+        prefetcher.try_again()
+        if prefetcher not in self._queued:
+            self._queued.add(prefetcher)
             self._turn.append(prefetcher)
 
     def wake(self) -> None:
@@ -287,8 +602,14 @@ class LeasedGroup:
         if not self._serving and self._turn:
             if self.taken_from:
                 self._core.soon(self)
-            elif self.expiry is not None:
-                self.expiry.look()
+            else:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Something is ready, and nobody takes."""
+        if self._started:
+            for policy in self._on_idle:
+                policy.on_idle()
 
     def serve(self) -> None:
         """Hand out what there is to whoever wants it."""
@@ -299,51 +620,54 @@ class LeasedGroup:
             self._serve()
         finally:
             self._serving = False
-        reads_first = self.by_priority and self._reading       # which serves again when it is done
+        reads_first = self._by_priority and self._reading       # which serves again when it is done
         if self._turn and self._wanted() and not reads_first:  # a member asked for more while it was handed some
             self._core.soon(self)
 
     def _serve(self) -> None:
-        ttl_ms = self._core.message_ttl_ms(self.topic_id) if self.topic_id else self.ttl_ms
-        rules = Rules(self.wants, ttl_ms, self.settings.ordered, self.settings.max_attempts)
         now_ms, wall_ms = self._core.now_ms(), self._core.wall_ms()
         while self._turn:
             wanted = self._wanted()
             if not wanted:
                 break
-            prefetcher = self._next_supply()
-            if self.by_priority and any(other.cursor.partition_id > prefetcher.cursor.partition_id
-                                        for other in self._reading):
+            prefetcher = self._next_cursor()
+            if self._by_priority and any(other.cursor.partition_id > prefetcher.cursor.partition_id
+                                         for other in self._reading):
                 self._turn.append(prefetcher)            # what is being read goes first
                 break
-            taken = prefetcher.take(min(wanted, SHARE), wall_ms, rules)
-            self._take_out(prefetcher, taken)
-            if taken.leased:
-                self._hand_out(prefetcher, taken.leased, now_ms)
+            verdict = Verdict(self._judges, wall_ms, self._judges_plain)
+            messages = prefetcher.take(min(wanted, SHARE), verdict)
+            self.carry_out(prefetcher, verdict)
+            if messages:
+                self._hand_out(prefetcher, messages, now_ms)
             elif prefetcher.has_more and not prefetcher.fetching:
-                prefetcher.read(partial(self.on_read, prefetcher))
+                self.read(prefetcher)
                 if prefetcher.fetching:
                     self._reading.add(prefetcher)
             if prefetcher.fetching or not prefetcher.has_more:
-                prefetcher.queued = False                # a read brings it back, or something new
+                self._queued.discard(prefetcher)         # a read brings it back, or something new
             else:
                 self._turn.append(prefetcher)
         self._send()
-        if self._turn and self.expiry is not None:         # nobody takes any more
-            self.expiry.look()
+        if self._turn:                                   # nobody takes any more
+            self._rest()
+
+    def read(self, prefetcher: Prefetcher) -> None:
+        """Read what there is to take of a cursor; it has its turn when something is there."""
+        prefetcher.read(partial(self.on_read, prefetcher))
 
     def on_read(self, prefetcher: Prefetcher) -> None:
         """Something of the cursor is in memory now; or it could not be read, and rests."""
         self._reading.discard(prefetcher)
         if prefetcher.failed:
-            self._core.wait_until(self, prefetcher, -1, self._core.now_ms() + READ_AGAIN_MS)
+            self._core.deadlines.wait_until(self, prefetcher, -1, self._core.now_ms() + READ_AGAIN_MS)
             self._core.soon(self)
         else:
             self.cursor_ready(prefetcher)
 
-    def _next_supply(self) -> Prefetcher:
+    def _next_cursor(self) -> Prefetcher:
         """The cursor whose turn it is: the highest priority, or the one that waits longest."""
-        if not self.by_priority:
+        if not self._by_priority:
             return self._turn.popleft()
         prefetcher = max(self._turn, key=lambda candidate: candidate.cursor.partition_id)
         self._turn.remove(prefetcher)
@@ -351,44 +675,42 @@ class LeasedGroup:
 
     def _wanted(self) -> int:
         """How many messages somebody waits for."""
-        wanted = sum([pop.count - len(pop.leased) for pop in self._pops])
-        members = self.members[:1] if self.settings.single_active else self.members
+        wanted = sum([pop.room for pop in self._pops])
+        members = self._members[:1] if self.settings.single_active else self._members
         return wanted + sum([member.room for member in members if member.room > 0])
 
-    def _take_out(self, prefetcher: Prefetcher, taken: Taken) -> None:
-        """What is not handed out: expired, or not what the group wants."""
-        if taken.unwanted:
-            self.settle_unleased(prefetcher, taken.unwanted)
-        if taken.expired:
-            self.expire(prefetcher, taken.expired)
-        if taken.doomed:
-            self._core.dead_letter(self, prefetcher, taken.doomed, ATTEMPTS)
+    def verdict_of_all(self) -> Verdict:
+        """Of those policies that judge whatever leaves a cursor, for one that takes on its own."""
+        return Verdict([policy for policy in self._judges if policy.judges_all], self._core.wall_ms(), True)
 
-    def expire(self, prefetcher: Prefetcher, messages: list[Leased]) -> None:
-        """These were in hand, and it is too late for them."""
-        self._core.dead_letter(self, prefetcher, messages, EXPIRED)
+    def carry_out(self, prefetcher: Prefetcher, verdict: Verdict) -> None:
+        """What a verdict says of messages that are not handed out. Raises Stopping."""
+        if verdict.unwanted:
+            self._settle_uncounted(prefetcher, verdict.unwanted)
+        for reason, messages in verdict.given_up.items():
+            self.give_up(prefetcher, messages, reason)
 
     def _hand_out(self, prefetcher: Prefetcher, messages: list[Leased], now_ms: int) -> None:
         at = 0
         while self._pops and at < len(messages):
             pop = self._pops[0]
-            mine = messages[at:at + pop.count - len(pop.leased)]
+            mine = messages[at:at + pop.room]
             at += len(mine)
-            pop.leased += mine
+            pop.hand(mine)
             self._lease(prefetcher, mine, None, now_ms + pop.invisible_ms)
-            if len(pop.leased) == pop.count:
+            if not pop.room:
                 self._finish(self._pops.popleft())
         if at < len(messages):
             self._hand_to_members(prefetcher, messages[at:])
 
     def _hand_to_members(self, prefetcher: Prefetcher, messages: list[Leased]) -> None:
-        members = self.members[:1] if self.settings.single_active else self.members
+        members = self._members[:1] if self.settings.single_active else self._members
         hungry = [candidate for candidate in members if candidate.room > 0]
         share = max(1, len(messages) // max(1, len(hungry)))
         at = idle = 0
         while at < len(messages):
             if idle == len(members):                       # a budget they share is spent
-                prefetcher.front[:0] = messages[at:]
+                prefetcher.give_back(messages[at:])
                 break
             self._next_member = (self._next_member + 1) % len(members)
             member = members[self._next_member]
@@ -398,12 +720,11 @@ class LeasedGroup:
             idle = 0
             mine = messages[at:at + min(share, member.room)]
             at += len(mine)
-            member.spend(len(mine))
-            member.outbox += mine
+            member.hand(mine)
             if member.keeps:
                 self._lease(prefetcher, mine, member, 0)
             else:
-                self._settle(prefetcher, [message[1] for message in mine], lazily=member.lazily)
+                self._settle(prefetcher, [message[1] for message in mine], lazily=member.is_lazy)
 
     def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
@@ -416,59 +737,61 @@ class LeasedGroup:
                 stop += 1
             lease = Lease(member, until_ms, attempt, [message[1] for message in messages[at:stop]])
             prefetcher.cursor.lease(lease)
-            if member is not None and member.lazily:
+            if member is not None and member.is_lazy:
                 self._core.touch_lazily(prefetcher.cursor)
             else:
                 self._core.touch(prefetcher.cursor)
             if member is not None:
                 member.note(prefetcher, lease, self._core)
             else:
-                self._core.lease_until(self, prefetcher, lease)
+                self._core.deadlines.lease_until(self, prefetcher, lease)
             at = stop
 
     def _finish(self, pop: Pop) -> None:
-        pop.done = True
+        pop.finish()
         self._core.answer(pop, None)
 
     def _send(self) -> None:
         while self._pops and self._pops[0].leased and not self._reading:      # else there is more to come at once
             self._finish(self._pops.popleft())
-        for member in [*self.members]:
-            if member.once and (member.outbox or not self._reading):
+        for member in [*self._members]:
+            if member.is_once and (member.has_news or not self._reading):
                 self.retire(member)
-            elif not member.outbox:
+            elif not member.has_news:
                 continue
-            messages, member.outbox = member.outbox, []
             try:
-                member.member.on_leased(messages)
+                member.send()
             except Exception as fault:       # one member's bug must not cost the others their messages
                 self._core.on_error(fault)
+
+    def put_back(self, prefetcher: Prefetcher) -> None:
+        """What was read of a cursor and is not leased is ready again."""
+        prefetcher.forget()
+        for policy in self._policies:
+            policy.on_put_back(prefetcher)
 
     def purge(self) -> int:
         """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""
         count = 0
         for prefetcher in self.prefetchers.values():
             self._core.touch(prefetcher.cursor)
+            self.put_back(prefetcher)
             count += prefetcher.purge(prefetcher.end() + self._core.entering(prefetcher.cursor.partition_id))
-        self.settled += count
+        self._settled += count
         return count
 
     # ---- looking
-
-    def count_ended(self, reason: str, count: int) -> None:
-        """So many came to an end without an ack."""
-        if reason == EXPIRED:
-            self.expired += count
-        elif reason == OVERFLOW:
-            self.dropped += count
-        else:
-            self.dead += count
 
     @property
     def ready(self) -> int:
         """Messages that could be handed out now."""
         return sum([prefetcher.cursor.ready(prefetcher.end()) + prefetcher.in_hand
                     for prefetcher in self.prefetchers.values()])
+
+    @property
+    def entering(self) -> int:
+        """Messages that are on their way in."""
+        return sum([self._core.entering(partition_id) for partition_id in self.prefetchers])
 
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""
@@ -478,23 +801,47 @@ class LeasedGroup:
         lost = sum([prefetcher.lost for prefetcher in prefetchers])
         oldest = [prefetcher.oldest_ms(self._core.append_ms) for prefetcher in prefetchers
                   if prefetcher.cursor.committed < prefetcher.end()]
-        return Counts(self.ready, leased, waiting, self.settled, self.dead, self.expired, lost, self.dropped,
+        return Counts(self.ready, leased, waiting, self._settled, self._dead, self._expired, lost, self._dropped,
                       min(oldest, default=0))
 
-    def end(self) -> None:
-        """Its queue, its topic or itself is deleted."""
-        self.gone = True
-        members, self.members = self.members, []
-        pops, self._pops = self._pops, deque()
-        self._turn.clear()
-        for pop in pops:
-            pop.done = True
-            pop.error = UnknownGroup(f"group {self.name!r} was deleted")
-            pop.on_popped([])
-        for member in members:
-            member.member.on_gone()
+    def committed(self, partition_id: int) -> int:
+        """The first offset of a partition that is not settled."""
+        return self.prefetchers[partition_id].cursor.committed
+
+    def is_settled(self, partition_id: int, offset: int) -> bool:
+        """Whether a message of a partition that it reads is done with."""
+        return self.prefetchers[partition_id].cursor.is_settled(offset)
+
+    def unsettled(self) -> list[tuple[int, int]]:
+        """(partition id, committed offset) of every partition in which something is not settled."""
+        return [(partition_id, prefetcher.cursor.committed) for partition_id, prefetcher in self.prefetchers.items()
+                if prefetcher.cursor.committed < prefetcher.end()]
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody takes, nothing is outstanding, and nothing is to happen by itself."""
+        return not self.taken_from and not any(policy.is_watching for policy in self._policies) \
+            and all(prefetcher.rests for prefetcher in self.prefetchers.values())
+
+    # ---- the group as a whole
 
     def configure(self, settings: GroupSettings) -> None:
         """Other settings from now on; leases that run go on as they are."""
         self.settings = settings
+        for policy in self._policies:
+            policy.on_configured()
+        self._judges_plain = any(policy.judges_plain for policy in self._policies)
         self.wake()
+
+    def end(self) -> None:
+        """Its queue, its topic or itself is deleted."""
+        self.gone = True
+        members, self._members = self._members, []
+        pops, self._pops = self._pops, deque()
+        self._turn.clear()
+        for prefetcher in self.prefetchers.values():
+            prefetcher.cursor.clear()
+        for pop in pops:
+            pop.fail(UnknownGroup(f"group {self.name!r} was deleted"))
+        for member in members:
+            member.end()

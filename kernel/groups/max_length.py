@@ -5,29 +5,30 @@ drops its head does so when messages have entered it, before anybody is served; 
 of a call is taken. What the hub itself moves (dead letters, deliveries that fall due) enters a queue that refuses all
 the same: it has nowhere else to be.
 
-After a start a queue is held to its bytes once its messages have been looked at, see `kernel.groups.byte_count`.
+After a start a queue is held to its bytes once its messages have been looked at, see `ByteCount`.
 """
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import QueueFull
-from gatehouse.kernel.groups.byte_count import ByteCount
-from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.prefetcher import Prefetcher, Rules
-from gatehouse.kernel.groups.reasons import OVERFLOW
+from gatehouse.kernel.groups.policy import EXPIRED, OVERFLOW, Policy
+from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
 from gatehouse.kernel.groups.settings import Queue
-from gatehouse.kernel.message import Message
+from gatehouse.kernel.message import Fetched, Message
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.core import Core
+    from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.write.pending_frame import PendingFrame
 
 UNLIMITED: Final = 1 << 62
-ANYTHING: Final = Rules(None, 0, False, 0)
 DROPPED_AT_ONCE: Final = 1_000
+FORGOTTEN_AT_ONCE: Final = 1_000
 REJECT: Final = "reject"
 
 Room = list[int]
@@ -39,27 +40,36 @@ def most(limit: int) -> int:
     return UNLIMITED if limit == 0 else max(limit, 0)
 
 
-class MaxLength:
+class MaxLength(Policy):
     """One queue's."""
 
-    def __init__(self, leasing: Leasing, group: LeasedGroup, queue: Queue) -> None:
-        self._leasing = leasing
+    def __init__(self, core: Core, group: LeasedGroup, queue: Queue) -> None:
+        self._core = core
         self._group = group
         self.queue = queue
         self._max_length = most(queue.settings.max_length)
         self._max_bytes = most(queue.settings.max_bytes)
-        weighs = self._max_bytes != UNLIMITED
-        self._weights = [ByteCount(prefetcher) for prefetcher in group.prefetchers.values()] if weighs else []
+        self._byte_counts: list[ByteCount] = []
         self._enforcing = False
 
     @property
     def rejects(self) -> bool:
         return self.queue.settings.overflow == REJECT
 
+    @property
+    def is_watching(self) -> bool:
+        return True
+
+    def on_start(self) -> None:
+        if self._max_bytes != UNLIMITED:
+            self._byte_counts = [ByteCount(prefetcher) for prefetcher in self._group.prefetchers.values()]
+        self.room()                                    # begins to learn what its messages weigh
+        self.on_ready()
+
     def room(self) -> Room:
         """What has room now; less than nothing where there is too much already."""
         waiting = sum([prefetcher.cursor.waiting_count for prefetcher in self._group.prefetchers.values()])
-        held = sum([byte_count.free_bytes(self.enforce) for byte_count in self._weights])
+        held = sum([byte_count.free_bytes(self.on_ready) for byte_count in self._byte_counts])
         return [self._max_length - self._group.ready - waiting, self._max_bytes - held]
 
     def room_behind(self, pending: list[PendingFrame]) -> Room:
@@ -71,13 +81,13 @@ class MaxLength:
             size -= pending_frame.entering_bytes.get(self.queue.first_partition_id, 0)
         return [messages, size]
 
-    def enforce(self) -> None:
+    def on_ready(self) -> None:
         """Let the oldest go that are too much."""
         if self._enforcing or self._group.gone or self.rejects:
             return
         self._enforcing = True
         try:
-            self._leasing.deadlines.act(self._drop)
+            self._core.deadlines.act(self._drop)
         finally:
             self._enforcing = False
 
@@ -89,41 +99,136 @@ class MaxLength:
             if prefetcher is None:
                 return
             count = min(-messages, DROPPED_AT_ONCE) if messages < 0 else 1
-            taken = prefetcher.take(count, self._leasing.wall_ms(), ANYTHING)
-            if taken.expired:
-                self._group.expire(prefetcher, taken.expired)
-            if taken.leased:
-                self._leasing.dead_letter(self._group, prefetcher, taken.leased, OVERFLOW)
-            for message in taken.leased + taken.expired:
+            verdict = self._group.verdict_of_all()
+            dropped = prefetcher.take(count, verdict)
+            expired = verdict.given_up.get(EXPIRED, [])
+            self._group.carry_out(prefetcher, verdict)
+            if dropped:
+                self._group.give_up(prefetcher, dropped, OVERFLOW)
+            for message in dropped + expired:
                 messages += 1
                 size += len(message[6] or b"")
-            if not taken.leased and not taken.expired and not self._read(prefetcher):
+            if not dropped and not expired and not self._read(prefetcher):
                 return
 
     def _read(self, prefetcher: Prefetcher) -> bool:
-        """True where there is something to take now. A read that takes its time comes back to `enforce`."""
+        """True where there is something to take now. A read that takes its time comes back to `on_ready`."""
         if not prefetcher.fetching and prefetcher.has_more:
-            prefetcher.read(partial(self._group.on_read, prefetcher))
+            self._group.read(prefetcher)
         return not prefetcher.fetching and prefetcher.has_more
 
 
-class MaxLengths:
-    """The limits of all queues that have one. They are in memory for as long as they are there."""
+class ByteCount:
+    """The bytes of what one cursor of a queue holds: the sizes of its values, in runs of consecutive offsets. A gap
+    between two runs costs nothing, however wide it is.
 
-    def __init__(self, leasing: Leasing, refusing: set[int], pending: Callable[[], list[PendingFrame]]) -> None:
-        self._leasing = leasing
+    Learns sizes by looking at every message once, on entering or after a start.
+    """
+
+    def __init__(self, prefetcher: Prefetcher) -> None:
+        self._prefetcher = prefetcher
+        self._cursor = prefetcher.cursor
+        self._reading = False
+        self._at_once = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._moved = self._cursor.moved
+        self._end = self._cursor.committed                  # everything below it is settled, or has been looked at
+        self._runs: list[tuple[int, list[int]]] = []  # first offset, and the sizes from there on
+        self._done = 0                                # sizes below the committed, at the beginning of the first run
+        self._total = 0                               # of the others
+
+    def free_bytes(self, on_more: Callable[[], None]) -> int:
+        """The bytes of what nobody has leased, as far as they are known; `on_more` is called later where more gets
+        known."""
+        if self._moved != self._cursor.moved:           # the cursor was read back
+            self._begin()
+        self._learn(on_more)
+        self._forget_settled()
+        out = sum([self._size_within(offset, offset + 1) for offset in self._cursor.leased_offsets()])
+        return self._total - out - self._settled_ahead()
+
+    def _learn(self, on_more: Callable[[], None]) -> None:
+        end, before = self._prefetcher.end(), -1
+        while not self._reading and before < self._end < end:
+            before = self._end
+            self._reading = self._at_once = True
+            wants = [(self._cursor.partition_id, self._end, FETCH_BYTES)]
+            self._prefetcher.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
+            self._at_once = False
+
+    def _read(self, moved: int, on_more: Callable[[], None], answers: list[Fetched]) -> None:
+        self._reading = False
+        if moved != self._moved or not answers[0].pieces:
+            return
+        for piece in answers[0].pieces:
+            for message in self._prefetcher.open(piece):
+                if message[1] >= self._end:
+                    self._add(message[1], len(message[6] or b""))
+            self._end = max(self._end, piece.first_offset + piece.count)
+        if not self._at_once:
+            on_more()
+
+    def _add(self, offset: int, size: int) -> None:
+        runs = self._runs
+        if not runs or runs[-1][0] + len(runs[-1][1]) != offset:
+            runs.append((offset, []))
+        runs[-1][1].append(size)
+        self._total += size
+
+    def _forget_settled(self) -> None:
+        committed, runs = self._cursor.committed, self._runs
+        while runs:
+            first, sizes = runs[0]
+            below = max(self._done, min(committed - first, len(sizes)))
+            self._total -= sum(sizes[self._done:below])
+            self._done = below
+            if below == len(sizes):
+                del runs[0]
+                self._done = 0
+                continue
+            if below > FORGOTTEN_AT_ONCE and 2 * below > len(sizes):
+                runs[0] = (first + below, sizes[below:])
+                self._done = 0
+            break
+
+    def _size_within(self, start: int, stop: int) -> int:
+        """The bytes known of all offsets from one until before another."""
+        at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
+        total = 0
+        while at < len(self._runs) and self._runs[at][0] < stop:
+            first, sizes = self._runs[at]
+            total += sum(sizes[max(0, start - first):stop - first])
+            at += 1
+        return total
+
+    def _settled_ahead(self) -> int:
+        """Bytes of what is settled above the committed."""
+        if not self._cursor.settled_ahead:
+            return 0
+        return sum([self._size_within(first, behind) for first, behind in self._cursor.settled_stretches()])
+
+
+class MaxLengths:
+    """The limits of all queues that refuse what is too much, while these are there. `refusing` has their partition
+    ids."""
+
+    def __init__(self, refusing: set[int], pending: Callable[[], list[PendingFrame]]) -> None:
         self._refusing = refusing
         self._pending = pending
-        self._by_partition: dict[int, MaxLength] = {}          # those that refuse, by each of their partition ids
+        self._by_partition: dict[int, MaxLength] = {}          # by each of their partition ids
 
-    def add(self, group: LeasedGroup, queue: Queue) -> MaxLength:
-        limit = MaxLength(self._leasing, group, queue)
-        if limit.rejects:
-            self._by_partition.update(dict.fromkeys(queue.partition_ids(), limit))
+    def limit(self, core: Core, group: LeasedGroup, queue: Queue) -> MaxLength:
+        """The limits of one more queue."""
+        max_length = MaxLength(core, group, queue)
+        if max_length.rejects:
+            self._by_partition.update(dict.fromkeys(queue.partition_ids(), max_length))
             self._refusing.update(queue.partition_ids())
-        return limit
+        return max_length
 
     def forget(self, queue: Queue) -> None:
+        """The queue is not there any more."""
         for partition_id in queue.partition_ids():
             self._by_partition.pop(partition_id, None)
             self._refusing.discard(partition_id)

@@ -1,63 +1,65 @@
 """The messages of one cursor, read ahead of its members: what is ready again first, then what nobody has had.
 
     again ──fetch──► front ─┐
-                            ├─ take ─► screened (expired, not wanted, key busy) ─► leased by the group
-    fresh ──fetch──► ahead ─┘
+                            ├─ take ─► judged by the group's policies ─► leased by the group
+    fresh ──fetch──► ahead ─┘                         └─► set aside ─► brought back: to the front
 
-At most one fetch of a cursor is under way. What is in `front` is in hand: below the cursor's `next` and not leased.
+At most one fetch of a cursor is under way. What is in front or aside is in hand: below the cursor's `next` and not
+leased. A group works with a prefetcher and its cursor by their methods; what `front`, `ahead` and the rest are is
+nobody else's business.
 """
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import OffsetOutOfRange
-from gatehouse.kernel.groups.cursor import Cursor, Stretch
-from gatehouse.kernel.groups.dead_letter_answer import DeadLetterAnswer
+from gatehouse.kernel.groups.cursor import Cursor, Lease, Stretch
 from gatehouse.kernel.message import Fetched, Leased, Piece
 from gatehouse.kernel.records.batch import leased_of, missing
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.unreadable import Unreadable
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.groups.policy import Policy
 
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
 NEAR: Final = 32                       # offsets that lie so near each other are read together
 AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most
-EXPIRES: Final = b"expires-at"         # the envelope's header: milliseconds since 1970, as text
 ENTERED_KEPT: Final = 1_000            # before those of settled messages are forgotten
-MAX_PARKED: Final = 10_000             # messages of a cursor that wait for their key
+MAX_ASIDE: Final = 10_000              # messages of a cursor that a policy holds back
 
 Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
 
 
-class Rules(NamedTuple):
-    """What decides whether a message may be handed out."""
+class Verdict:
+    """What becomes of messages of one cursor that were taken and are not handed out. Without `on_plain` plain messages
+    need none."""
 
-    wants: Callable[[Leased], bool] | None     # None: everything
-    ttl_ms: int                                # after its timestamp, 0: never
-    ordered: bool
-    max_attempts: int                          # 0: any number
+    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool) -> None:
+        self._policies = policies
+        self.wall_ms = wall_ms
+        self.on_plain = on_plain
+        self.unwanted: list[int] = []                  # offsets
+        self.given_up: dict[str, list[Leased]] = {}    # by reason
 
+    def judge(self, prefetcher: Prefetcher, messages: list[Leased]) -> list[Leased]:
+        """Those of these messages that every policy lets pass."""
+        for policy in self._policies:
+            if messages:
+                messages = policy.judge(prefetcher, messages, self)
+        return messages
 
-class Taken(NamedTuple):
-    """What `take` found: to be leased, and to be settled without."""
+    def settle(self, message: Leased) -> None:
+        """It is done with, as nobody wants it."""
+        self.unwanted.append(message[1])
 
-    leased: list[Leased]
-    expired: list[Leased]
-    unwanted: list[int]
-    doomed: list[Leased]
-
-
-def expires_at(headers_encoded: bytes) -> int:
-    """When a message expires by its own word, in ms since 1970; 0: never, or no number."""
-    if EXPIRES not in headers_encoded:
-        return 0
-    for name, value in read_headers(headers_encoded, 0)[0]:
-        if name == EXPIRES and value is not None and value.isdigit():
-            return int(value)
-    return 0
+    def give_up(self, message: Leased, reason: str) -> None:
+        """It ends without an ack."""
+        self.given_up.setdefault(reason, []).append(message)
 
 
 def stretches_of(offsets: list[int]) -> list[list[int]]:
@@ -76,109 +78,113 @@ def _is_left_out(answer: Fetched, offset: int) -> bool:
     return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
 
 
-class Prefetcher:
-    """One cursor with what was read of it. `end()` is the partition's next offset, `start()` its first."""
+class Prefetcher:  # decision 144
+    """One cursor with what was read of it.
+
+    `end()` is the partition's next offset, `start()` its first. `notes_entry`: it remembers when messages entered the
+    partition, which is not when they were sent.
+    """
 
     def __init__(self, cursor: Cursor, fetch: Fetch, end: Callable[[], int], start: Callable[[], int],
-                 unreadable: Unreadable) -> None:
+                 unreadable: Unreadable, notes_entry: bool = False) -> None:
         self.cursor = cursor
         self.end = end
         self.start = start
         self.fetch = fetch
-        self._unreadable = unreadable
-        self.front: list[Leased] = []
-        self.ahead: list[Leased] = []
-        self._at = 0                                    # index of the next one in `ahead`
-        self._read_to = 0                               # nothing but what is in `ahead` lies below this offset
-        self._plain = True                              # nothing in `ahead` expires or is settled
         self.fetching = False
-        self.queued = False                             # among those its group will look at
-        self.failed = False                             # the last read failed: not tried again before something comes
+        self.failed = False                             # the last read failed: it rests
         self.lost = 0
-        self.dated = False                              # what the cursor holds expires so long after it entered it
+        self._unreadable = unreadable
+        self._front: list[Leased] = []
+        self._ahead: list[Leased] = []
+        self._at = 0                                    # index of the next one in `_ahead`
+        self._read_to = 0                               # nothing but what is in `_ahead` lies below this offset
+        self._aside: dict[int, Leased] = {}             # by offset
+        self._mentions_expiry = False
+        self._skips_settled = False                     # something in `_ahead` may be settled
+        self._notes_entry = notes_entry
         self._entered: list[tuple[int, int]] = []       # first offset of what was read, and when it entered
         self._oldest = (-1, 0)                           # an offset, and when it was appended
-        self.busy: dict[bytes, int] = {}                # key: the offset that has it
-        self.key_of: dict[int, bytes] = {}
-        self.parked: dict[bytes, list[Leased]] = {}
-        self._parked_count = 0
         self._coming = -1                               # the lowest offset that is being read again; -1: none
         self._doomed = 0                                # being read to be dead-lettered
-        self.being_read: list[int] = []                 # ready again, and in hand until the read is done
-        self._keys_wanted: list[int] = []               # outstanding at a start: their keys are read first
+        self._being_read: list[int] = []                # ready again, and in hand until the read is done
+        self._first: list[int] = []                     # read before anything is taken
+        self._on_first: Callable[[list[Leased]], None] | None = None
 
     # ---- taking
 
-    def take(self, count: int, wall_ms: int, rules: Rules) -> Taken:
-        """Up to `count` messages that are in memory and may be leased now."""
-        taken = Taken([], [], [], [])
-        if self._keys_wanted or self._is_overtaken():
+    def take(self, count: int, verdict: Verdict) -> list[Leased]:
+        """Up to `count` messages that are in memory and that the verdict lets pass; they are in hand now."""
+        taken: list[Leased] = []
+        if self._first or self._is_overtaken():
             return taken
-        while self.front and len(taken.leased) < count:
-            messages = self.front[:count - len(taken.leased)]
-            del self.front[:len(messages)]
-            self._screen(messages, wall_ms, rules, taken)
+        is_due = verdict.on_plain or self._mentions_expiry or self.cursor.may_have_tries
+        while self._front and len(taken) < count:
+            messages = self._front[:count - len(taken)]
+            del self._front[:len(messages)]
+            taken += verdict.judge(self, messages) if is_due else messages
         if self.cursor.first_again < 0 and not self.fetching:
-            self._take_ahead(count, wall_ms, rules, taken)
+            self._take_ahead(count, verdict if is_due else None, taken)
         return taken
 
     def _is_overtaken(self) -> bool:
         """Something came back meanwhile that lies before what is in hand: it is read first."""
-        if not self.front:
+        if not self._front:
             return False
-        last = self.front[-1][1]
+        last = self._front[-1][1]
         return 0 <= self.cursor.first_again < last or 0 <= self._coming < last
 
-    def _take_ahead(self, count: int, wall_ms: int, rules: Rules, taken: Taken) -> None:
+    def _take_ahead(self, count: int, verdict: Verdict | None, taken: list[Leased]) -> None:
         cursor = self.cursor
-        while self._at < len(self.ahead) and len(taken.leased) < count and self._parked_count < MAX_PARKED:
-            messages = self.ahead[self._at:self._at + count - len(taken.leased)]
+        while self._at < len(self._ahead) and len(taken) < count and len(self._aside) < MAX_ASIDE:
+            messages = self._ahead[self._at:self._at + count - len(taken)]
             self._at += len(messages)
             if messages[-1][1] - cursor.next >= len(messages):
                 self._pass_gaps(messages)
             cursor.take_to(messages[-1][1] + 1)
-            if self._plain and not rules.ttl_ms and rules.wants is None and not rules.ordered:
-                taken.leased.extend(messages)
-            else:
-                self._screen([message for message in messages if not cursor.is_settled(message[1])], wall_ms, rules,
-                             taken)
-        if self._at >= len(self.ahead):
-            self.ahead, self._at = [], 0
-            self.lose(self._read_to)
+            if self._skips_settled:
+                messages = [message for message in messages if not cursor.is_settled(message[1])]
+            taken += messages if verdict is None else verdict.judge(self, messages)
+        if self._at >= len(self._ahead):
+            self._ahead, self._at = [], 0
+            self._lose(self._read_to)
 
     def _pass_gaps(self, messages: list[Leased]) -> None:
         """Offsets between these that are not there (damaged, gone, claimed, or control records) are done with."""
         for message in messages:
-            self.lose(message[1])
+            self._lose(message[1])
             self.cursor.take_to(message[1] + 1)
 
-    def lose(self, stop: int) -> None:
+    def _lose(self, stop: int) -> None:
         """There is nothing from the cursor's `next` until before this offset."""
         if self.cursor.next < stop:
             self.lost += stop - self.cursor.next
             self.cursor.skip_to(stop)
 
-    def _screen(self, messages: list[Leased], wall_ms: int, rules: Rules, taken: Taken) -> None:
-        for message in messages:
-            expires_ms = self.due_ms(message, rules.ttl_ms)
-            if expires_ms and expires_ms <= wall_ms:
-                taken.expired.append(message)
-            elif 0 < rules.max_attempts < message[2]:
-                taken.doomed.append(message)
-            elif rules.wants is not None and not rules.wants(message):
-                taken.unwanted.append(message[1])
-            elif not rules.ordered or message[5] is None or self._claim_key(message[5], message):
-                taken.leased.append(message)
+    def give_back(self, messages: list[Leased]) -> None:
+        """These were taken last, and are the next to be taken."""
+        self._front[:0] = messages
 
-    def due_ms(self, message: Leased, ttl_ms: int) -> int:
-        """When a message expires, 0 for never: by its own word, and so long after its timestamp, or after it entered
-        a cursor that is `dated`."""
-        expires_ms = expires_at(message[7])
-        if not ttl_ms:
-            return expires_ms
-        at = bisect_right(self._entered, message[1], key=itemgetter(0)) - 1 if self.dated else -1
-        by_cursor = (message[4] if at < 0 else self._entered[at][1]) + ttl_ms
-        return min(expires_ms, by_cursor) if expires_ms else by_cursor
+    def set_aside(self, message: Leased) -> None:
+        """It stays in hand until it is brought back."""
+        self._aside[message[1]] = message
+
+    def bring_back(self, offsets: list[int]) -> None:
+        """These were set aside: they can be taken again, behind what is in front."""
+        for offset in offsets:
+            message = self._aside.pop(offset, None)
+            if message is not None:
+                self._front.append(message)
+
+    @property
+    def mentions_expiry(self) -> bool:
+        """Whether a message in memory may say when it expires."""
+        return self._mentions_expiry
+
+    def entered_ms(self, message: Leased) -> int:
+        """When a message entered the partition, where that is noted; else its timestamp."""
+        at = bisect_right(self._entered, message[1], key=itemgetter(0)) - 1 if self._notes_entry else -1
+        return message[4] if at < 0 else self._entered[at][1]
 
     def _note_entered(self, piece: Piece) -> None:
         entered = self._entered
@@ -189,35 +195,6 @@ class Prefetcher:
             first = bisect_right(entered, self.cursor.committed, key=itemgetter(0)) - 1
             del entered[:max(0, first)]
 
-    def _claim_key(self, key: bytes, message: Leased) -> bool:  # decision 27
-        """Whether the message has its key to itself now; else it is parked behind the one that has it."""
-        offset = message[1]
-        if self.busy.setdefault(key, offset) == offset:
-            self.key_of[offset] = key
-            return True
-        self.parked.setdefault(key, []).append(message)
-        self._parked_count += 1
-        return False
-
-    def free_keys(self, offsets: list[int]) -> bool:
-        """These are settled: whoever waits for their keys comes next. True where somebody does."""
-        woken = False
-        for offset in offsets:
-            key = self.key_of.pop(offset, None)
-            if key is None or self.busy.get(key) != offset:
-                continue
-            del self.busy[key]
-            waiting = self.parked.get(key)
-            if waiting:                    # the key is its own at once: it may be settled without ever being leased
-                self.front.append(waiting.pop(0))
-                self.busy[key] = self.front[-1][1]
-                self.key_of[self.front[-1][1]] = key
-                self._parked_count -= 1
-                woken = True
-                if not waiting:
-                    del self.parked[key]
-        return woken
-
     # ---- reading
 
     @property
@@ -226,24 +203,24 @@ class Prefetcher:
         cursor = self.cursor
         if self.failed:
             return False
-        if self.front or cursor.first_again >= 0 or self._keys_wanted:
+        if self._front or cursor.first_again >= 0 or self._first:
             return True
-        return (self._at < len(self.ahead) or cursor.next < self.end()) and self._parked_count < MAX_PARKED
+        return (self._at < len(self._ahead) or cursor.next < self.end()) and len(self._aside) < MAX_ASIDE
 
     @property
     def head(self) -> int:
         """The oldest offset that is ready; -1 where none is."""
         cursor = self.cursor
-        if self._at < len(self.ahead):
-            fresh = self.ahead[self._at][1]
+        if self._at < len(self._ahead):
+            fresh = self._ahead[self._at][1]
         else:
             fresh = cursor.next if cursor.next < self.end() else -1
-        ready = [message[1] for message in self.front[:1]] + [cursor.first_again]
+        ready = [message[1] for message in self._front[:1]] + [cursor.first_again]
         return min([offset for offset in ready if offset >= 0], default=fresh)
 
     def peek(self, offset: int) -> Leased | None:
         """The message at the head, where it is in memory."""
-        for message in self.front[:1] + self.ahead[self._at:self._at + 1]:
+        for message in self._front[:1] + self._ahead[self._at:self._at + 1]:
             if message[1] == offset:
                 return message
         return None
@@ -251,7 +228,7 @@ class Prefetcher:
     @property
     def in_hand(self) -> int:
         """Messages below the cursor's `next` that are neither leased nor settled, and may be."""
-        return len(self.front) + self._parked_count + self._doomed
+        return len(self._front) + len(self._aside) + self._doomed
 
     def oldest_ms(self, append_ms: Callable[[int, int], int]) -> int:
         """When the first message that is not settled was appended; `append_ms` is asked once for each."""
@@ -270,14 +247,14 @@ class Prefetcher:
         cursor = self.cursor
         if self.fetching:
             return
-        if self._keys_wanted:
-            self._read_offsets(self._keys_wanted, self._keys_read, on_done)
+        if self._first:
+            self._read_offsets(self._first, self._first_read, on_done)
         elif cursor.first_again >= 0:
             offsets = cursor.take_again(AGAIN_AT_ONCE)
-            self.being_read = offsets
+            self._being_read = offsets
             self._coming = offsets[0]
             self._read_offsets(offsets, self._again_read, on_done)
-        elif self._at >= len(self.ahead) and cursor.next < self.end():
+        elif self._at >= len(self._ahead) and cursor.next < self.end():
             if cursor.group:
                 self._skip_lost()
             wanted, moved = cursor.next, cursor.moved
@@ -292,8 +269,8 @@ class Prefetcher:
     def overtake(self, start: int) -> None:
         """What nobody has had yet below `start` is lost to the group."""
         if self.cursor.next < start:
-            self.lose(start)
-            self.ahead, self._at = [message for message in self.ahead[self._at:] if message[1] >= start], 0
+            self._lose(start)
+            self._ahead, self._at = [message for message in self._ahead[self._at:] if message[1] >= start], 0
 
     def _fresh_read(self, answer: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
@@ -302,17 +279,24 @@ class Prefetcher:
             if not answer.pieces:
                 self._nothing_read(answer)
             for piece in answer.pieces:
-                self.ahead += self.open(piece)
+                self._ahead += self.open(piece)
                 self._read_to = piece.first_offset + piece.count
-            if self.ahead and self.ahead[0][1] < wanted:
-                self.ahead = [message for message in self.ahead if message[1] >= wanted]
-            if not self.ahead:
-                self.lose(self._read_to)
+            if self._ahead and self._ahead[0][1] < wanted:
+                self._ahead = [message for message in self._ahead if message[1] >= wanted]
+            if not self._ahead:
+                self._lose(self._read_to)
             # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
-            headers = [message[7] for message in self.ahead] if any(piece.whole for piece in answer.pieces) \
+            headers = [message[7] for message in self._ahead] if any(piece.whole for piece in answer.pieces) \
                 else [piece.data for piece in answer.pieces]
-            self._plain = not self.cursor.settled_ahead and not any(EXPIRES in encoded for encoded in headers)
+            if not self._front and not self._aside:
+                self._mentions_expiry = False
+            self._note_expiry(headers)
+            self._skips_settled = self.cursor.settled_ahead > 0
         on_done()
+
+    def _note_expiry(self, encoded: list[bytes]) -> None:
+        if not self._mentions_expiry:
+            self._mentions_expiry = any(part.find(EXPIRES_HEADER) >= 0 for part in encoded)
 
     def _nothing_read(self, answer: Fetched) -> None:
         if isinstance(answer.error, OffsetOutOfRange):
@@ -324,7 +308,7 @@ class Prefetcher:
 
     def open(self, piece: Piece) -> list[Leased]:
         """Its messages, as nobody has had them before."""
-        if self.dated:
+        if self._notes_entry:
             self._note_entered(piece)
         messages = leased_of(piece, self.cursor)
         if len(messages) < piece.count:
@@ -369,7 +353,7 @@ class Prefetcher:
     def _offsets_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
                       then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:
         self.fetching = False
-        self.being_read = []
+        self._being_read = []
         if moved == self.cursor.moved:
             if messages is not None:
                 then(offsets, sorted(messages, key=itemgetter(1)))
@@ -381,15 +365,16 @@ class Prefetcher:
         """Nothing is known of them: they are where they were."""
         self.failed = True
         self._coming = -1
-        if not self._keys_wanted:
+        if not self._first:
             self.cursor.put_back(offsets)
 
     def _again_read(self, offsets: list[int], messages: list[Leased]) -> None:
         self._coming = -1
         cursor = self.cursor
-        self.front += [(message[0], message[1], cursor.attempt_of(message[1]) + 1, *message[3:])
+        self._front += [(message[0], message[1], cursor.attempt_of(message[1]) + 1, *message[3:])
                        for message in messages if not cursor.is_settled(message[1])]
-        self.front.sort(key=itemgetter(1))
+        self._front.sort(key=itemgetter(1))
+        self._note_expiry([message[7] for message in messages])
         if len(messages) < len(offsets):
             there = {message[1] for message in messages}
             missing = [offset for offset in offsets if offset not in there]
@@ -397,16 +382,16 @@ class Prefetcher:
             self.cursor.settle(missing)
 
     def read_doomed(self, offsets: list[int], then: Callable[[list[Leased]], None],
-                    dead_letter_answer: DeadLetterAnswer | None) -> None:
-        """Read these to dead_letter them, beside whatever else is being read; `dead_letter_answer` is told whatever has
-        come of it."""
+                    on_done: Callable[[], None] | None) -> None:
+        """Read these to give them up, beside whatever else is being read; `on_done` is called whatever has come of
+        it."""
         moved = self.cursor.moved
         self._doomed += len(offsets)
         self._read_stretches(stretches_of(sorted(offsets)), [],
-                             lambda messages: self._doomed_read(offsets, messages, moved, then, dead_letter_answer))
+                             lambda messages: self._doomed_read(offsets, messages, moved, then, on_done))
 
     def _doomed_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
-                     then: Callable[[list[Leased]], None], dead_letter_answer: DeadLetterAnswer | None) -> None:
+                     then: Callable[[list[Leased]], None], on_done: Callable[[], None] | None) -> None:
         self._doomed -= len(offsets)
         if moved == self.cursor.moved:
             if messages is None:           # they come again, and may be given up again
@@ -419,45 +404,46 @@ class Prefetcher:
                 if missing:
                     self.lost += len(missing)
                     self.cursor.settle(sorted(missing))
-        if dead_letter_answer is not None:
-            dead_letter_answer.on_dead_lettered()
+        if on_done is not None:
+            on_done()
 
-    # ---- keys at a start
+    def read_first(self, offsets: list[int], on_read: Callable[[list[Leased]], None]) -> None:
+        """Nothing is taken before `on_read` has been given what is there of these."""
+        self._first = sorted(offsets)
+        self._on_first = on_read
 
-    def want_keys(self, offsets: list[int]) -> None:
-        """These were leased or waiting when the hub ended: nothing of an ordered cursor goes out before their keys are
-        known."""
-        self._keys_wanted = sorted(offsets)
+    def _first_read(self, offsets: list[int], messages: list[Leased]) -> None:
+        on_read, self._on_first = self._on_first, None
+        self._first = []
+        if on_read is not None:
+            on_read(messages)
 
-    def _keys_read(self, offsets: list[int], messages: list[Leased]) -> None:
-        self._keys_wanted = []
-        for message in messages:
-            key = message[5]
-            if key is not None and not self.cursor.is_settled(message[1]):
-                self.busy.setdefault(key, message[1])
-                self.key_of[message[1]] = key
+    def try_again(self) -> None:
+        """What could not be read may be there now."""
+        self.failed = False
+
+    def pause(self) -> None:
+        """Nothing more is read until somebody asks again."""
+        self.failed = True
 
     # ---- letting go
 
     def forget(self) -> None:
         """Nobody takes any more, or the cursor starts anew: what is in hand is ready again."""
-        in_hand = [message[1] for message in self.front] \
-            + [message[1] for waiting in self.parked.values() for message in waiting]
-        self.cursor.put_back(in_hand)
-        self.front = []
+        self.cursor.put_back([message[1] for message in self._front] + list(self._aside))
+        self._front = []
+        self._aside.clear()
         self._drop_ahead()
-        self.parked.clear()
-        self._parked_count = 0
 
     def _drop_ahead(self) -> None:
         """What was read ahead is read again when it is wanted."""
-        self.ahead, self._at, self._read_to = [], 0, 0
+        self._ahead, self._at, self._read_to = [], 0, 0
 
     def purge(self, end: int) -> int:
         """Settle everything before `end` that is ready; how many messages that was."""
         self.forget()
         cursor = self.cursor
-        ready = [*cursor.take_again(cursor.again_count), *self.being_read]
+        ready = [*cursor.take_again(cursor.again_count), *self._being_read]
         cursor.settle(ready)
         fresh = max(0, end - cursor.next)
         if fresh:
@@ -475,13 +461,17 @@ class Prefetcher:
         self.cursor = self.cursor.anew(offset, epoch)
         self.reset()
 
+    def restore(self, committed: int, pages: Iterable[tuple[int, bytes]]) -> tuple[list[Lease], list[Lease]]:
+        """The cursor as it is stored; see `Cursor.restore`."""
+        leases = self.cursor.restore(committed, pages, self.end())
+        self.reset()
+        return leases
+
     def reset(self) -> None:
         """The cursor was reset: nothing of what was read counts."""
-        self.front = []
+        self._front = []
+        self._aside.clear()
         self._drop_ahead()
         self._coming = -1
-        self.parked.clear()
-        self._parked_count = 0
-        self.busy.clear()
-        self.key_of.clear()
-        self._keys_wanted = []
+        self._first = []
+        self._on_first = None

@@ -2,106 +2,111 @@
 
 A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
 which something is to happen by itself, are in memory from the start on.
+
+Queues that nobody uses for so long (`QueueSettings.expires_ms`) are deleted. Use is a member, a pop, or a declaration.
+When a queue was last used is kept with its definition, coarsely: a quarter of the time may pass before it is written
+down again. A start gives whoever uses a queue the time to come back.
 """
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.errors import QueueExists
+from gatehouse.kernel.groups.core import Core
+from gatehouse.kernel.groups.cursors import Cursors
 from gatehouse.kernel.groups.dead_lettering import PREFIX
-from gatehouse.kernel.groups.definitions import queue_definitions
-from gatehouse.kernel.groups.expiry import Expiry, Sweep
+from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
+from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.idle import Idle
 from gatehouse.kernel.groups.max_length import MaxLengths
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
+from gatehouse.kernel.groups.prefetcher import Fetch
+from gatehouse.kernel.groups.settings import (
+    ASSIGNED,
+    GroupSettings,
+    Queue,
+    QueueSettings,
+    binding_key,
+    check_name,
+    decode_binding,
+)
 from gatehouse.kernel.groups.sharing import shared_name
+from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.state.views import decode_offset, offset_record
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.views import offset_record
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.leasing import Leasing
+    from gatehouse.kernel.groups.leasing import Policies
 
 REST_MS: Final = 15_000
 """A queue's group that rests at two looks in a row leaves memory; this lies between looks."""
 
-_QUEUE = struct.Struct(">Q")
+USE_PARTS: Final = 4                   # of the time of an unused queue, before a use is written down again
+SHORTEST_MS: Final = 100               # between two looks at a queue in use
+COME_BACK_MS: Final = 60_000           # after a start, or the whole time where that is less
+TRY_AGAIN_MS: Final = 1_000            # where the disk did not take the deletion
 
 
 class Queues:
-    def __init__(self, parts: Parts, leasing: Leasing, open_frame: Callable[[], PendingFrame],
-                 pending: Callable[[], list[PendingFrame]]) -> None:
-        self._parts = parts
-        self._leasing = leasing
-        self._open_frame = open_frame
-        self.definitions = queue_definitions(parts.state)
-        self.max_lengths = MaxLengths(leasing, parts.subscriptions.limited, pending)
-        self.idle = Idle(leasing)
+    """`definitions` are those of queues, `groups` those of groups: behind a shared filter a group says how its queue
+    hands out messages. `fetch` reads partitions, and what is kept of them."""
+
+    def __init__(self, core: Core, cursors: Cursors, policies: Policies, max_lengths: MaxLengths,
+                 definitions: QueueDefinitions, groups: GroupDefinitions, subscriptions: Subscriptions, topics: Topics,
+                 state: StateTable, loop: Loop, watermarks: Watermarks, fetch: Fetch) -> None:
+        self.definitions = definitions
+        self.max_lengths = max_lengths
+        self._core = core
+        self._cursors = cursors
+        self._policies = policies
+        self._group_definitions = groups
+        self._subscriptions = subscriptions
+        self._topics = topics
+        self._state = state
+        self._sweep = Sweep(core, loop, watermarks, fetch, definitions.get, self.group_of)
+        self._unused = Unused(core, self)
         self._listeners: list[Callable[[Queue], None]] = []      # see `on_gone`
         self._groups: dict[int, LeasedGroup] = {}      # by first partition id
-        self._pending = pending
         self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
 
     def start(self) -> None:
         """What happens to queues without anybody's doing begins."""
         self._started = True
-        queues = [self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE)]
+        queues = list(self.definitions.every())
         for queue in queues:
             if queue.settings.watched:
                 self.group_of(queue)
             if queue.settings.expires_ms:
-                self.idle.watch_again(queue)
+                self._unused.watch_again(queue)
         for group in self.in_memory():
-            self._leasing.deadlines.act(partial(self._begin, group))
-        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
-        Sweep(self._parts, self._leasing).begin([queue for queue in queues
-                                                 if queue.first_partition_id not in self._groups])
-
-    @staticmethod
-    def _begin(group: LeasedGroup) -> None:
-        if group.limit is not None:
-            group.limit.room()                         # begins to learn what its messages weigh
-            group.limit.enforce()
-        if group.expiry is not None:
-            group.expiry.look()
-
-    def tenants(self) -> dict[int, str]:
-        """The tenant of every queue, by its first partition id."""
-        queues = (self.definitions.read(key, value) for key, value in self._parts.state.scan(Kind.QUEUE))
-        return {queue.first_partition_id: queue.tenant for queue in queues}
+            self._core.deadlines.act(group.start)
+        self._core.deadlines.at(self._core.now_ms() + REST_MS, self._let_go)
+        self._sweep.begin([queue for queue in queues if queue.first_partition_id not in self._groups])
 
     def in_memory(self) -> list[LeasedGroup]:
         """The groups of queues that somebody uses."""
         return list(self._groups.values())
 
-    def is_taken_from(self, queue: Queue) -> bool:
-        """Whether anybody is there to take."""
-        group = self._groups.get(queue.first_partition_id)
-        return group is not None and group.taken_from
-
-    def committed(self, partition_id: int) -> int:
-        """Everything below is settled, as far as is stored."""
-        stored = self._parts.state.get(Kind.OFFSET, _QUEUE.pack(partition_id))
-        return 0 if stored is None else decode_offset(stored)[0]
-
     def _let_go(self) -> None:
         """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
-        pending = {cursor for pending_frame in self._pending() for cursor in pending_frame.cursors}
-        resting = {group for group in self._groups.values() if rests(group)
+        pending = {cursor for pending_frame in self._core.pending() for cursor in pending_frame.cursors}
+        resting = {group for group in self._groups.values() if _may_go(group)
                    and pending.isdisjoint([prefetcher.cursor for prefetcher in group.prefetchers.values()])}
         for group in resting & self._resting:
             assert group.queue is not None
+            self._unused.note_use(group.queue, group.used_ms)
             del self._groups[group.queue.first_partition_id]
-            self._leasing.end(group)
+            self._cursors.end(group)
         self._resting = resting - self._resting
-        self._leasing.deadlines.at(self._leasing.now_ms() + REST_MS, self._let_go)
+        self._core.deadlines.at(self._core.now_ms() + REST_MS, self._let_go)
 
     # ---- definitions
 
@@ -111,50 +116,44 @@ class Queues:
         if existing is not None:
             if existing.settings != settings:
                 raise QueueExists(f"queue {name!r} exists with other settings")
-            self.idle.use(existing)
+            self._unused.note_use(existing, self._core.now_ms())
             return existing
         check_name(name.removeprefix(PREFIX), "queue")
         settings.check()
-        pending_frame = self._open_frame()
-        first = self._parts.topics.new_partition_ids(settings.priorities)
-        queue = Queue(tenant, name, first, settings, pending_frame.builder.now_ms, pending_frame.now_ms)
-        pending_frame.state += [self.definitions.put(tenant, name, queue),
-                            StateRecord(Kind.COUNTERS, b"", self._parts.topics.counters())]
+        queue = self.definitions.add(tenant, name, settings)
         if settings.watched:
             self.group_of(queue)
         if settings.expires_ms:
-            self.idle.watch(queue, queue.used_ms)
+            self._unused.watch(queue, queue.used_ms)
         return queue
 
     def redefine(self, queue: Queue) -> None:
         """Write down what has changed of a queue. Raises Stopping."""
-        self._open_frame().state.append(self.definitions.put(queue.tenant, queue.name, queue))
+        self._core.store([self.definitions.put(queue.tenant, queue.name, queue)])
 
     def delete(self, queue: Queue) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
-        pending_frame = self._open_frame()
+        pending_frame = self._core.open_frame()
         pending_frame.state.append(self.definitions.put(queue.tenant, queue.name, None))
-        for partition_id in queue.partition_ids():
-            pending_frame.state.append(offset_record("", partition_id, None))
+        pending_frame.state.extend([offset_record("", partition_id, None) for partition_id in queue.partition_ids()])
         if queue.first_partition_id in self._groups:
-            pending_frame.state += self._leasing.page_deletions(pending_frame, self._groups[queue.first_partition_id])
-        pending_frame.deleted += ((queue.first_partition_id, queue.settings.priorities),)
-        subscriptions = self._parts.subscriptions
-        for chosen, filter_text in subscriptions.bindings_of(queue.first_partition_id):
-            subscriptions.unbind(filter_text, queue.first_partition_id, chosen)
+            self._cursors.delete_pages(self._groups[queue.first_partition_id])
+        pending_frame.delete_partitions(queue.first_partition_id, queue.settings.priorities)
+        for chosen, filter_text in self._subscriptions.bindings_of(queue.first_partition_id):
+            self._subscriptions.unbind(filter_text, queue.first_partition_id, chosen)
             key = binding_key(queue.first_partition_id, chosen, filter_text)
             pending_frame.state.append(StateRecord(Kind.BINDING, key, None))
-        self.forget(queue)
-        self._parts.topics.version += 1                # placements that lead to it are looked at again
-        subscriptions.touch()
+        self._forget(queue)
+        self._topics.touch()                     # placements that lead to it are looked at again
+        self._subscriptions.touch()
 
-    def forget(self, queue: Queue) -> None:
+    def _forget(self, queue: Queue) -> None:
         """It is not there any more."""
         self.max_lengths.forget(queue)
-        self.idle.forget(queue)
+        self._unused.forget(queue)
         group = self._groups.pop(queue.first_partition_id, None)
         if group is not None:
-            self._leasing.end(group)
+            self._cursors.end(group)
         for listener in self._listeners:
             listener(queue)
 
@@ -162,26 +161,62 @@ class Queues:
         """Tell `listener` of every queue that is not there any more, whoever deleted it."""
         self._listeners.append(listener)
 
+    # ---- as the state says
+
+    def bind_again(self) -> None:
+        """Every binding that is stored, at a start."""
+        tenants = self.definitions.tenants()
+        for key, _ in self._state.scan(Kind.BINDING):
+            partition_id, chosen, filter_text = decode_binding(key)
+            if partition_id in tenants:
+                self._subscriptions.bind(filter_text, partition_id, chosen, tenants[partition_id])
+
+    def undo(self, pending_frames: list[PendingFrame]) -> None:
+        """None of these was stored: definitions and bindings are as they were."""
+        self.definitions.undo()
+        tenants = self.definitions.tenants()
+        for record in (record for pending_frame in pending_frames for record in pending_frame.state):
+            if record.kind == Kind.BINDING:
+                partition_id, chosen, filter_text = decode_binding(record.key)
+                if self._state.get(Kind.BINDING, record.key) is None:
+                    self._subscriptions.unbind(filter_text, partition_id, chosen)
+                elif partition_id in tenants:
+                    self._subscriptions.bind(filter_text, partition_id, chosen, tenants[partition_id])
+
+    def forget_undefined(self) -> None:
+        """Queues that were to be made are not there."""
+        for group in self.in_memory():
+            assert group.queue is not None
+            defined = self.definitions.get(group.tenant, group.queue.name)
+            if defined is None or defined.first_partition_id != group.queue.first_partition_id:
+                self._forget(group.queue)
+
+    def add_groups_of(self, partition_ids: set[int]) -> None:
+        """The groups of the queues of these partitions come into memory."""
+        if partition_ids:
+            for queue in self.definitions.every():
+                if not partition_ids.isdisjoint(queue.partition_ids()):
+                    self.group_of(queue)
+
     # ---- groups
 
     def group_of(self, queue: Queue) -> LeasedGroup:
         """The group that a queue is of itself."""
         return self._groups.get(queue.first_partition_id) or self._make(queue)
 
+    def group_in_memory(self, queue: Queue) -> LeasedGroup | None:
+        """The group of a queue, if somebody uses it."""
+        return self._groups.get(queue.first_partition_id)
+
     def _make(self, queue: Queue) -> LeasedGroup:
-        of_queue, shared = queue.settings, shared_name(queue)
-        group = LeasedGroup(self._leasing, queue.tenant, "", 0, self._group_settings(queue, shared))
-        group.queue, group.shared = queue, shared
-        group.by_priority = of_queue.priorities > 1
-        group.ttl_ms = of_queue.ttl_ms
+        shared = shared_name(queue)
+        group = LeasedGroup(self._core, queue.tenant, "", 0, self._group_settings(queue, shared), queue, shared)
+        group.follow(self._policies.of_queue(group, queue))
         self._groups[queue.first_partition_id] = group
         for partition_id in queue.partition_ids():
-            self._leasing.add_line(group, partition_id, self.committed(partition_id)).dated = of_queue.ttl_ms > 0
-        group.expiry = Expiry(self._leasing, group)
-        if of_queue.limited:
-            group.limit = self.max_lengths.add(group, queue)
+            self._cursors.add(group, partition_id)
         if self._started:
-            self._begin(group)
+            group.start()
         return group
 
     def _group_settings(self, queue: Queue, shared: str) -> GroupSettings:
@@ -190,7 +225,7 @@ class Queues:
         of_queue = queue.settings
         if not shared:
             return GroupSettings(max_attempts=of_queue.max_attempts, single_active=of_queue.single_active)
-        settings = self._leasing.groups.get(queue.tenant, shared)
+        settings = self._group_definitions.get(queue.tenant, shared)
         if settings is None or settings.kind == ASSIGNED:
             settings = GroupSettings()
         return GroupSettings(max_attempts=settings.max_attempts, dead_letters=settings.dead_letters,
@@ -203,7 +238,60 @@ class Queues:
                 group.configure(self._group_settings(group.queue, name))
 
 
-def rests(group: LeasedGroup) -> bool:
-    """Whether nobody takes from a queue, nothing is outstanding, and nothing is to happen in it by itself."""
-    watched = group.queue is None or group.queue.settings.watched or group.expiry is None or group.expiry.watches
-    return not group.taken_from and not watched and all(prefetcher.rests for prefetcher in group.prefetchers.values())
+def _may_go(group: LeasedGroup) -> bool:
+    """Whether a queue's group need not be in memory."""
+    return group.queue is not None and not group.queue.settings.watched and group.rests
+
+
+class Unused:
+    """Deletes queues that nobody uses."""
+
+    def __init__(self, core: Core, queues: Queues) -> None:
+        self._core = core
+        self._queues = queues
+        self._used: dict[int, int] = {}                # by first partition id
+
+    def watch(self, queue: Queue, used_ms: int) -> None:
+        """From now on; it was used last at this time."""
+        if queue.first_partition_id not in self._used:
+            self._used[queue.first_partition_id] = used_ms
+            self._wake(queue, self._core.now_ms() + max(1, queue.settings.expires_ms // USE_PARTS))
+
+    def watch_again(self, queue: Queue) -> None:
+        """Watch a queue after a start: whoever uses it gets the time to come back."""
+        expires_ms = queue.settings.expires_ms
+        grace_ms = min(expires_ms, COME_BACK_MS)
+        self.watch(queue, max(queue.used_ms, self._core.now_ms() + grace_ms - expires_ms))
+
+    def note_use(self, queue: Queue, used_ms: int) -> None:
+        """Somebody used a queue then."""
+        if queue.first_partition_id in self._used:
+            self._used[queue.first_partition_id] = max(used_ms, self._used[queue.first_partition_id])
+
+    def forget(self, queue: Queue) -> None:
+        """It is deleted."""
+        self._used.pop(queue.first_partition_id, None)
+
+    def _wake(self, queue: Queue, when_ms: int) -> None:
+        self._core.deadlines.at(when_ms, partial(self._look, queue.tenant, queue.name, queue.first_partition_id))
+
+    def _look(self, tenant: str, name: str, first_partition_id: int) -> None:
+        queue = self._queues.definitions.get(tenant, name)
+        if queue is None or queue.first_partition_id != first_partition_id:
+            self._used.pop(first_partition_id, None)
+            return
+        now_ms, expires_ms = self._core.now_ms(), queue.settings.expires_ms
+        group = self._queues.group_in_memory(queue)
+        taken_from = group is not None and group.taken_from
+        if group is not None:
+            self.note_use(queue, group.used_ms)
+        used_ms = now_ms if taken_from else self._used.get(first_partition_id, queue.used_ms)
+        if now_ms - used_ms >= expires_ms:
+            self._queues.delete(queue)
+            self._wake(queue, now_ms + TRY_AGAIN_MS)
+            return
+        self._used[first_partition_id] = used_ms
+        step_ms = max(expires_ms // USE_PARTS, SHORTEST_MS)
+        if used_ms - queue.used_ms >= step_ms:
+            self._queues.redefine(replace(queue, used_ms=used_ms))
+        self._wake(queue, now_ms + step_ms if taken_from else min(used_ms + expires_ms, now_ms + step_ms))

@@ -13,8 +13,7 @@ from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
-from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
+from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member, Membership
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
 from gatehouse.kernel.state.topics import Topic, Topics
 
@@ -62,8 +61,9 @@ class Sharing:
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
-            shared.awaited = text.rpartition("/")[0].rpartition("/")[2]
-            self._waiting.setdefault((tenant, shared.awaited), []).append(shared)
+            topic = text.rpartition("/")[0].rpartition("/")[2]
+            shared.wait_for(topic)
+            self._waiting.setdefault((tenant, topic), []).append(shared)
         return shared
 
     def group(self, text: str, tenant: str) -> LeasedGroup:
@@ -119,6 +119,10 @@ class Shared:
         self._credit = credit
         self._keeps = keeps
         self._membership: Membership | None = None
+
+    def wait_for(self, topic: str) -> None:
+        """The group is there when this topic is."""
+        self.awaited = topic
 
     def take_place(self, group: LeasedGroup) -> None:
         """The group is there."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 from gatehouse.kernel.errors import InvalidDelay, KeptFull, KernelError, OffsetOutOfRange
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.receipts import good_handles
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.halves.letters import Letters
 from gatehouse.kernel.halves.records import Half, HeldMessage, Row, decode_rows, half_key
@@ -138,7 +137,7 @@ class Halves:
         """Raises ExpiredReceipt or UnknownReceipt for the first lease that has ended, GroupIsLeased, InvalidGroup,
         OffsetOutOfRange: whatever `settle` cannot carry out, since the messages are in the frame already then."""
         for group, handles in acks:
-            refused, _ = good_handles(handles, group.prefetchers, group.name)
+            refused, _ = group.good_handles(handles)
             error = next((error for error in refused if error is not None), None)
             if error is not None:
                 raise error
@@ -159,6 +158,7 @@ class Halves:
     # decision 39: written a second time, under the ids they were promised
     def release(self, pending_frame: PendingFrame, halves: list[HeldMessage]) -> None:
         """Into their partitions under their ids, or to their time."""
+        assert not halves or halves[0].id > 0, "a half message was promised its id"
         messages: list[Message] = []
         ids: list[int] = []
         for message_id, delay_ms, what in halves:
@@ -201,7 +201,7 @@ class Halves:
                     death: dict[str, Any]) -> None:
         """All of these pages into the group's dead-letter queue, with what `death` says beside where each message was
         to go. Raises Stopping, with nothing done."""
-        letters = Letters(self._leasing.dead_lettering, group, tenant, death)
+        letters = Letters(self._leasing.letters, group, tenant, death)
         messages: list[Message] = []
         ids: list[int] = []
         for page in pages:

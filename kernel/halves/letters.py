@@ -8,7 +8,7 @@ import json
 from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
-from gatehouse.kernel.groups.dead_lettering import HEADER, DeadLettering, deaths_of, with_history
+from gatehouse.kernel.groups.dead_lettering import HEADER, DeadLetters, deaths_of, with_history
 from gatehouse.kernel.halves.records import Row, pending_in
 from gatehouse.kernel.message import RETAIN, Message, Placement
 from gatehouse.kernel.records.record import add_header, encode_header, read_headers
@@ -23,10 +23,10 @@ Way = tuple[Placement, bytes, int]
 class Letters:
     """Makes dead letters of one transaction's half messages: `death` says how it ended. Raises Stopping."""
 
-    def __init__(self, dead_lettering: DeadLettering, group: str, tenant: str, death: dict[str, Any]) -> None:
-        self._dead_lettering = dead_lettering
+    def __init__(self, dead_letters: DeadLetters, group: str, tenant: str, death: dict[str, Any]) -> None:
+        self._dead_letters = dead_letters
         self._group = group
-        self._queue = dead_lettering.own_queue(group, tenant)
+        self._queue = dead_letters.own_queue(group, tenant)
         self._death = death
         self._ways: dict[bytes, Way] = {}
 
@@ -47,7 +47,7 @@ class Letters:
 
     def _way(self, what: Pending) -> Way:
         extra = encode_header(HEADER, json.dumps([{**self._where(what), **self._death}]).encode())
-        to = self._dead_lettering.place(self._queue, what.key)
+        to = self._dead_letters.place(self._queue, what.key)
         if what.to_queue:
             return to, extra, 1
         return to, encode_header(ADDRESS_HEADER, what.address.encode()) + extra, 2

@@ -101,10 +101,12 @@ def cut_pages(rows: list[Row]) -> list[list[Row]]:
             size_bytes = 0
         pages[-1].append(row)
         size_bytes += size_of([row])
+    assert sum([len(page) for page in pages]) == len(rows), "every message is on one page"
     return pages
 
 
 def encode_page(first_id: int, rows: list[Row]) -> bytes:
+    assert rows, "a page has messages"
     numbers: dict[bytes, int] = {}
     places: list[int] = []
     stamps: list[int] = []
@@ -153,6 +155,7 @@ def decode_rows(value: bytes) -> tuple[int, list[Row]]:
         own = None if value_length == NO_VALUE else value[at:at + value_length]
         at += len(own or b"")
         rows.append((places[numbers[i]], own, headers, numbers[2 * count + i], numbers[count + i]))
+    assert at == len(value) and len(rows) == count, "a page is as long as its columns say"
     return first_id, rows
 
 

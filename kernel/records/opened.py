@@ -122,5 +122,6 @@ def parts_of(piece: Piece, max_record_bytes: int = UNLIMITED) -> Iterator[Piece]
     offset, end = piece.first_offset, piece.first_offset + piece.count
     while offset < end:
         part = opened.part(offset, MAX_OPENED_BYTES, max_record_bytes)
+        assert part.count > 0 and part.first_offset >= piece.first_offset, "each part goes on in its batch"
         yield part
         offset = part.first_offset + part.count

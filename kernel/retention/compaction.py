@@ -32,6 +32,7 @@ def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> lis
     for message, run, at in noted:
         placement, value = message[0], message[1]
         if placement.compact:
+            assert 0 <= at < run.count and run.first_offset >= 0, "it is sealed: its offset is known"
             newest[latest_key(run.partition_id, placement.key)] = encode_latest(
                 Latest(run.first_offset + at, append_ms, DELETES if value is None else 0))
     return [StateRecord(Kind.LATEST, key, value) for key, value in newest.items()]

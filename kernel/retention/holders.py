@@ -17,6 +17,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterable
 from hashlib import sha256
+from itertools import pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
@@ -62,6 +63,7 @@ def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
             union[-1] = (union[-1][0], max(union[-1][1], stop))
         elif start < stop:
             union.append((start, stop))
+    assert all(before[1] < after[0] for before, after in pairwise(union)), "stretches do not touch"
     return union
 
 

@@ -22,6 +22,7 @@ def kept_pieces(index: Index, changed: Changed, partition_id: int, start: int, s
 
     And the offset up to which nothing is left out: `stop`, or less where there is more than was asked for.
     """
+    assert start <= stop, "a stretch begins before it ends"
     lowest, below = kept_key(partition_id, start), kept_key(partition_id, stop)
     records: dict[bytes, bytes | None] = {key: None for key in changed.keys() if lowest <= key < below}
     count = size_bytes = 0
@@ -41,7 +42,10 @@ def kept_pieces(index: Index, changed: Changed, partition_id: int, start: int, s
     living = [(key, value) for key, value in sorted(records.items()) if value is not None and key < below]
     count = _count_within([len(value) for _, value in living], max_bytes)
     pieces = [inline.piece_of(value, split_kept_key(key)[1]) for key, value in living[:count]]
-    return pieces, split_kept_key(living[count][0])[1] if count < len(living) else stop
+    reached = split_kept_key(living[count][0])[1] if count < len(living) else stop
+    assert not pieces or start <= pieces[0].first_offset <= pieces[-1].first_offset < reached <= stop, \
+        "what is kept lies where it was asked for"
+    return pieces, reached
 
 
 def _count_within(sizes: list[int], max_bytes: int) -> int:

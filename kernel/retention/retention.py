@@ -133,6 +133,7 @@ class Retention:
     def release(self) -> None:
         """What `hold` began has ended."""
         self._holders -= 1
+        assert self._holders >= 0, "what was held is let go of once"
         if not self._holders:
             self.check()
 
@@ -244,6 +245,7 @@ class Retention:
 
     def _keep(self, departure: Departure) -> Kept:
         """On the checkpoint's thread: one step."""
+        assert self.busy, "one pass at a time"
         newest = departure.scan.newest
         frames: list[tuple[int, list[StateRecord]]] = []
         full: LogFull | None = None
@@ -260,6 +262,8 @@ class Retention:
                 full = error
             size_bytes += frame_bytes
         self._log.sync_kept()
+        positions = [position for position, _ in frames]
+        assert positions == sorted(set(positions)), "positions rise"
         gone = [] if more else [name for name in departure.gone if self._index.order(*name) == newest[name]]
         starts = {} if more else self._starts_behind(departure.scan)
         return Kept(frames, self._log.kept_end(), more, starts, gone, full)
@@ -317,6 +321,7 @@ class Retention:
 
     def _drop(self, scan: SegmentScan, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
+        assert scan.spans.keys() == starts.keys(), "where each partition of a segment goes on is known when it goes"
         if scan.segment.base >= KEPT_BASE:
             # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
             # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
@@ -328,6 +333,7 @@ class Retention:
             self._log.drop(scan.segment)
 
     def _dropped(self, _: None, error: BaseException | None) -> None:
+        assert self.busy, "a pass ends once"
         self.busy = False
         if error is not None:
             self._fatal(f"a segment cannot be dropped: {error}")

@@ -43,6 +43,7 @@ class RetentionWrites:
             on_done(False)
 
     def absorb_kept(self, kept: Kept) -> None:
+        assert kept.end >= self._checkpoints.kept_end, "the kept chain grows"
         for position, records in kept.frames:
             self._parts.state.absorb_kept(position, records)
         self._checkpoints.kept_end = kept.end

@@ -113,6 +113,7 @@ class SegmentScanner:
             if name not in unneeded:
                 held = self._index.held(*name)
                 if held is not None and held.order == order:
+                    assert order < KEPT_BASE, "what is moved was first in the main chain"
                     yield StateRecord(name[0], name[1], held.value, order)
         if scan.segment.base < KEPT_BASE and needed:
             for frame in self._log.heads(scan.segment):
@@ -125,6 +126,7 @@ class SegmentScanner:
             first, count = entries.first_offset[i], entries.count[i]
             here = within(stretches, first, first + count) if stretches is not None else []
             for record in self._open(position, append_ms, entries, i) if here else ():
+                assert first <= record[0] < first + count, "a record has an offset of its entry"
                 key = kept_key(partition_id, record[0])
                 if within(here, record[0], record[0] + 1) and self._index.held(Kind.KEPT, key) is None:
                     yield StateRecord(Kind.KEPT, key, inline.of_record(record, append_ms), position)

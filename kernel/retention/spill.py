@@ -69,6 +69,7 @@ class Spill:
         offset = min([holder.first_needed(partition_id) for holder in self._parts.holders], default=NONE_NEEDED)
         if offset < below and offset - done < SETTLED_AT_ONCE:
             return
+        assert offset >= done, "what is needed first never falls"
         self._done[partition_id] = offset
         self._forget_span((kept_key(partition_id, done), kept_key(partition_id, min(offset, below))))
         if offset >= below:

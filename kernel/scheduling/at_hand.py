@@ -44,6 +44,7 @@ class AtHand:
     def pop(self, key: bytes) -> bytes:
         value = self.values.pop(key, b"")
         self.size_bytes -= len(value)
+        assert self.size_bytes >= 0 and (self.values or not self.size_bytes), "bytes are those of the values"
         return value
 
     def wake_ms(self) -> int | None:
@@ -106,5 +107,6 @@ class AtHand:
         self._on_read()
 
     def _keep(self, key: bytes, value: bytes) -> None:
+        assert key not in self.values, "a message comes to hand once"
         self.values[key] = value
         self.size_bytes += len(value)

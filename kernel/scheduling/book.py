@@ -87,6 +87,7 @@ class Book:
         changes, frozen = self._state.changes, self._state.frozen
         for key in (*plan.taken, *plan.recalled):
             self.settling.pop(id_of(key), None)
+        assert stored or not plan.open, "a frame that was refused takes nothing more"
         if stored:
             self.counts = plan.counts()
             self.delivered += plan.delivered

@@ -62,6 +62,7 @@ class Lane:
 
     def taken(self) -> None:
         """All that were taken leave the timers."""
+        assert 0 <= self._taken <= len(self.timers.keys), "what is taken is among the timers"
         del self.timers.keys[:self._taken]
         self._taken = 0
 

@@ -37,6 +37,7 @@ class Plan:
         self._accepted: list[tuple[Run, Pending]] = []           # where its id goes, what waits
         self._state: list[StateRecord] = []
         self.open = True                                         # until it is sealed, or given up before that
+        self._ended = False                                      # it is known whether it is durable
         self.begun: list[bytes] = []                             # timers this frame adds
         self.taken: list[bytes] = []                             # timers it takes off: their messages are in it
         self.recalled: list[bytes] = []                          # timers it takes off for good
@@ -54,12 +55,14 @@ class Plan:
 
     def accept(self, pending: Pending) -> Run:
         """A message to deliver later; its id stands in what is returned once this is sealed."""
+        assert self.open, "its frame is not sealed"
         run = Run(0, self._append_ms)
         self._accepted.append((run, pending))
         return run
 
     def keep(self, message_id: int, pending: Pending) -> None:
         """Store a message for later that has its id already."""
+        assert self.open, "its frame is not sealed"
         key = id_key(message_id)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(pending)))
         self._begin(pending, key)
@@ -67,6 +70,7 @@ class Plan:
 
     def deliver(self, timer: bytes, pending: Pending, next_ms: int | None) -> None:
         """The message of a timer goes out with this frame, and again at `next_ms`."""
+        assert self.open and (next_ms is None or next_ms > pending.due_ms), "time goes on"
         self.taken.append(timer)
         self.delivered += 1
         key, times = id_of(timer), pending.times + 1
@@ -79,6 +83,7 @@ class Plan:
         self._begin(after, key)
 
     def recall(self, timer: bytes, pending: Pending) -> None:
+        assert self.open, "its frame is not sealed"
         self.recalled.append(timer)
         self._state.append(StateRecord(Kind.TIMER, timer, None))
         self._settle(id_of(timer), pending, Fate.RECALLED, pending.times)
@@ -91,6 +96,7 @@ class Plan:
 
     def forget(self, record: bytes, ids: list[bytes]) -> None:
         """What became of these; `record` is the key of the record that lists them."""
+        assert record >= self.swept_to, "what is oldest is forgotten first"
         self._state += [StateRecord(Kind.SCHEDULED, key, None) for key in ids]
         self._state.append(StateRecord(Kind.TIMER, record, None))
         self._forgotten += len(ids)
@@ -105,6 +111,7 @@ class Plan:
 
     def records(self, first_id: int) -> list[StateRecord]:
         """See `Reserved.records`."""
+        assert self.open, "a plan is sealed once"
         self.open = False
         for run, pending in self._accepted:
             run.first_id = first_id
@@ -114,7 +121,9 @@ class Plan:
             self._begin(pending, key)
         if self._settled:
             self._state.append(forget_record(self._now_ms + REMEMBERED_MS, self._settled))
-        self._state.append(counts_record(self.counts()))
+        counts = self.counts()
+        assert counts.pending >= 0, "what is settled was waiting"
+        self._state.append(counts_record(counts))
         return self._state
 
     def counts(self) -> ScheduleCounts:
@@ -124,8 +133,11 @@ class Plan:
                       max(0, settled + len(self._settled) - self._forgotten))
 
     def applied(self) -> None:
+        assert not self.open and not self._ended, "a frame ends once, after it was sealed"
+        self._ended = True
         self._on_end(self, True)
 
     def failed(self) -> None:
-        self.open = False
+        assert not self._ended, "a frame ends once"
+        self.open, self._ended = False, True
         self._on_end(self, False)

@@ -53,6 +53,7 @@ class Timers:
             self.keys.sort()
         if len(self.keys) > self._max_keys:
             half = self._max_keys // 2
+            assert self.keys[half - 1] <= self.keys[half] < self.horizon, "timers are in order, before the horizon"
             self.horizon = self.keys[half]
             self._add_beyond(self.keys[half:])
             del self.keys[half:]
@@ -87,6 +88,7 @@ class Timers:
 
     def begin_extension(self, changes: object, frozen: object) -> None:
         """A scan of the store for the first `quarter` keys from the horizon on is about to begin."""
+        assert self._during is None, "one scan at a time"
         self._roll(changes, frozen)
         self._older.sort()
         self._newer.sort()
@@ -101,7 +103,9 @@ class Timers:
         ends = [part[-1] + b"\0" for part in (keys, unseen) if len(part) >= self.quarter]
         horizon = min([self.beyond, *ends])
         fresh = {key for part in (keys, unseen, self._during or ()) for key in part if self.horizon <= key < horizon}
+        assert horizon >= self.horizon, "the horizon moves on"
         self.keys += sorted(fresh)
+        assert len(self.keys) == len(fresh) or self.keys[-len(fresh) - 1] < self.horizon, "all before it is in memory"
         self.horizon = horizon
         self._unseen, self._during = [], None
 

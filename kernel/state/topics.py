@@ -224,6 +224,10 @@ class Topics:
             raise InvalidTopic(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
         return ((self.new_partition_ids(partitions), partitions),)
 
+    def touch(self) -> None:
+        """Placements are looked at again, though no topic has changed."""
+        self.version += 1
+
     def _change(self, before: Topic | None, after: Topic | None) -> None:
         self._undo.append((before, after))
         self._set(before, after)

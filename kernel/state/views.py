@@ -16,10 +16,15 @@ _PARTITION = struct.Struct(">Q")
 _PAGE = struct.Struct(">Q")
 
 
+def offset_key(group: str, partition_id: int) -> bytes:
+    """The key of an OFFSET record; the group of a queue itself is ""."""
+    return _PARTITION.pack(partition_id) + group.encode()
+
+
 def offset_record(group: str, partition_id: int, offset: tuple[int, bytes] | None) -> StateRecord:
     """A group's committed offset in one partition; None deletes it."""
     value = None if offset is None else _OFFSET.pack(offset[0]) + offset[1][:MAX_METADATA_BYTES]
-    return StateRecord(Kind.OFFSET, _PARTITION.pack(partition_id) + group.encode(), value)
+    return StateRecord(Kind.OFFSET, offset_key(group, partition_id), value)
 
 
 def decode_offset_key(key: bytes) -> tuple[int, str]:

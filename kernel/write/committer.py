@@ -77,7 +77,7 @@ class Committer:
         self.flight: PendingFrame | None = None
         self.next_id = next_id
         self._end = 0                            # of the newest frame in the log
-        self._append_ms = 0                      # its append time
+        self._append_ms = 0                      # of the newest frame that was sealed
         self.congested = False
         self.short = False                       # the hub lives from its reserve: no messages are taken
         self.on_congestion: Callable[[bool], None] = lambda congested: None
@@ -152,7 +152,10 @@ class Committer:
         self.next_id += sealed.id_count
         assert self.next_id >= first_id, "ids rise"
         assert shard_of(self.next_id) == shard_of(first_id), "the shard has no message ids left"
-        head = encode_head(self._epoch, pending_frame.builder.now_ms, first_id, sealed.id_count, sealed.entries,
+        append_ms = pending_frame.builder.now_ms
+        assert append_ms >= self._append_ms, "append time never falls"
+        self._append_ms = append_ms
+        head = encode_head(self._epoch, append_ms, first_id, sealed.id_count, sealed.entries,
                            pending_frame.state)
         self.flight = pending_frame
         self._submit(pending_frame, sealed, head, False)
@@ -182,10 +185,8 @@ class Committer:
             return
         if self._disk_guard.full:
             self._disk_guard.note_stored()
-        append_ms = pending_frame.builder.now_ms
         assert self._end <= place[0] <= place[1], "positions rise"
-        assert self._append_ms <= append_ms, "append time never falls"
-        self._end, self._append_ms = place[1], append_ms
+        self._end = place[1]
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
         self._flushed.applied(Durable(pending_frame, sealed, place[0], place[1]))

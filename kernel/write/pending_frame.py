@@ -81,6 +81,10 @@ class PendingFrame:
                 return run
         return None
 
+    def delete_partitions(self, first_partition_id: int, count: int) -> None:
+        """These partitions go with it."""
+        self.deleted += ((first_partition_id, count),)
+
     @property
     def stores_nothing(self) -> bool:
         """Whether nothing of it goes to the log. It may have answers to give all the same."""

@@ -36,6 +36,23 @@ from gatehouse.cli.main import main
 main()
 """
 
+# A cache that has a frame before it was stored: what the kernel asserts of it does not hold.
+FORGETFUL = """
+from pathlib import Path
+import gatehouse.kernel.index.reader
+
+add = gatehouse.kernel.index.reader.Recent.add
+
+def add_twice(self, position, body):
+    if Path('{sign}').exists():
+        self._bodies[position] = body
+    add(self, position, body)
+
+gatehouse.kernel.index.reader.Recent.add = add_twice
+from gatehouse.cli.main import main
+main()
+"""
+
 # What `gatehouse reload` sends, while there is no handler for it, and while there is nothing yet to reload.
 RELOAD_DURING_START = """
 import os, signal
@@ -231,4 +248,24 @@ def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_pa
     assert said.splitlines()[-1].endswith("; ending, the next start recovers what was acknowledged")
     assert "Traceback" not in said
     (tmp_path / "fail").unlink()
+    assert start().stop()[0] == exits.OK
+
+
+def test_a_promise_of_the_kernels_that_does_not_hold_ends_the_process(start, tmp_path):
+    hub = start(CONFIG, program=FORGETFUL.format(sign=tmp_path / "forget"))
+    (tmp_path / "forget").touch()
+    with socket.create_connection(("127.0.0.1", hub.port("mqtt"))) as peer:
+        peer.sendall(CONNECT + PUBLISH)
+        peer.settimeout(DEADLINE_S)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := peer.recv(100):
+                received += chunk
+    assert received in (b"", CONNACK), "nothing may be acknowledged by a memory that cannot be believed"
+    code, said = hub.ended()
+    assert code == exits.OWN_FAULT
+    assert said.splitlines()[-1] == ("gatehouse: what must hold does not: a position names one frame; ending, the next "
+                                     "start recovers what was acknowledged")
+    assert "Traceback" in said, "it is a mistake of the hub's own: where it lies is told"
+    (tmp_path / "forget").unlink()
     assert start().stop()[0] == exits.OK

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.groups.handles import Handles
+from gatehouse.kernel.groups.calls import Handles
 from gatehouse_client import SyncClient
 from tests.running_hub import RunningHub, running_hub
 

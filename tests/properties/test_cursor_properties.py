@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatehouse.kernel.groups.cursor import Cursor, Lease
-from gatehouse.kernel.groups.pages import PAGE_OFFSETS, PAGE_SHIFT
+from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, PAGE_SHIFT, Cursor, Lease
 
 END = 6 * PAGE_OFFSETS
 PARTITION_ID = 7

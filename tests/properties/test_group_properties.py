@@ -17,6 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from gatehouse.kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.ordering import Ordering
+from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import Leased, Message, Placement
 from gatehouse.kernel.records.record import encode_headers
@@ -467,6 +469,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.restart(True)
         self.the_counts_agree()
 
+    def _keys_are_free(self, name: str, prefetcher: Prefetcher) -> bool:
+        orderings = [policy for policy in self.group(name).policies if isinstance(policy, Ordering)]
+        assert len(orderings) == (self.group(name).queue is None)
+        return all(ordering.keys_of(prefetcher).is_empty for ordering in orderings)
+
     def _check_end(self) -> None:
         """Everything has ended one way; dead letters are where they belong; nothing is remembered of the rest."""
         for name, subject in self.subjects.items():
@@ -475,7 +482,7 @@ class GroupMachine(RuleBasedStateMachine):
                 line = prefetcher.cursor
                 assert (line._settled, line._out, line._tries, line._waiting, line._again, line._stored) == \
                     ({}, {}, {}, {}, [], set()), name
-                assert not prefetcher.parked and not prefetcher.busy and not prefetcher.key_of
+                assert not prefetcher._aside and self._keys_are_free(name, prefetcher)
         assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
         billing = self.subjects["billing"].model
         queue = self.rig.kernel.groups.queue("$dead-letters/billing")

@@ -13,10 +13,11 @@ import pytest
 
 from gatehouse.gateways.mqtt.inbox import Inbox
 from gatehouse.kernel.delivery.retained import RetainedValues
+from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursor import Cursor
-from gatehouse.kernel.groups.dead_lettering import DeadLettering
-from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.cursors import Cursors
+from gatehouse.kernel.groups.dead_lettering import DeadLetters
+from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.watermarks import Watermarks
@@ -212,31 +213,31 @@ def recalling_without_taking_off_the_timer(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_pages_of_leases(patch: pytest.MonkeyPatch) -> None:
-    real = Leasing._records
-    patch.setattr(Leasing, "_records", lambda leasing, cursor: [record for record in real(leasing, cursor)
-                                                              if record.kind != Kind.LEASES])
+    real = Cursors._records
+    patch.setattr(Cursors, "_records", lambda cursors, cursor: [record for record in real(cursors, cursor)
+                                                                if record.kind != Kind.LEASES])
 
 
 def without_floors_of_leases(patch: pytest.MonkeyPatch) -> None:
-    real = Leasing._records
-    patch.setattr(Leasing, "_records", lambda leasing, cursor: [record for record in real(leasing, cursor)
-                                                              if record.kind != Kind.OFFSET])
+    real = Cursors._records
+    patch.setattr(Cursors, "_records", lambda cursors, cursor: [record for record in real(cursors, cursor)
+                                                                if record.kind != Kind.OFFSET])
 
 
 def without_copies_of_dead_letters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DeadLettering, "_copies", lambda dead_lettering, group, message, reason: [])
+    patch.setattr(DeadLetters, "_copies", lambda letters, group, message, reason: [])
 
 
 def answering_acks_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
-    def answer(leasing: Leasing, owner: Any, token: object) -> None:
+    def answer(core: Core, owner: Any, token: object) -> None:
         if owner is not None:
             owner.on_stored([Stored(token, None, 0, [])])
 
-    patch.setattr(Leasing, "answer", answer)
+    patch.setattr(Core, "answer", answer)
 
 
 def without_keys_that_are_taken_at_a_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Prefetcher, "want_keys", lambda prefetcher, offsets: None)
+    patch.setattr(Ordering, "on_loaded", lambda ordering, prefetcher: None)
 
 
 def forgetting_which_leases_run_at_a_start(patch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ from gatehouse.gateways.http.schemas import (
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
 from gatehouse.kernel.groups.dead_lettering import HEADER, PREFIX, SEAL, read_deaths
-from gatehouse.kernel.groups.reasons import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
+from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.transactions.checking import UNANSWERED
 
@@ -178,8 +178,8 @@ async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
                   gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[Record]]:
     """What lies in the queue from an offset on, a piece of the log at a time. `gaps` is told where nothing is."""
     partition_id = queue.first_partition_id
-    cursor = door.kernel.groups.queue_group(queue).prefetchers[partition_id].cursor
-    at = max(start, cursor.committed)
+    group = door.kernel.groups.queue_group(queue)
+    at = max(start, group.committed(partition_id))
     while at < min(stop, door.kernel.bounds(partition_id)[1]):
         (fetched,) = await fetch(door, [(partition_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
         if fetched.error is not None:
@@ -190,7 +190,7 @@ async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
             if gaps is not None and at < piece.first_offset:
                 gaps.append((at, piece.first_offset))
             yield [record for record in sound_records(piece)
-                   if at <= record[0] < stop and not cursor.is_settled(record[0])]
+                   if at <= record[0] < stop and not group.is_settled(partition_id, record[0])]
             at = max(at, piece.first_offset + piece.count)
 
 

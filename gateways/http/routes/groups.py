@@ -238,11 +238,8 @@ def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
 
 def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
     """To fetch the first message that is not settled, of the first `PARTITIONS_LOOKED_AT` partitions that have one."""
-    committed_offsets = [(partition_id, prefetcher.cursor.committed) for partition_id,
-                         prefetcher in group.prefetchers.items()
-              if prefetcher.cursor.committed < prefetcher.end()]
-    return [(partition_id, max(floor, door.kernel.bounds(partition_id)[0]), 1)
-            for partition_id, floor in committed_offsets[:PARTITIONS_LOOKED_AT]]
+    return [(partition_id, max(committed, door.kernel.bounds(partition_id)[0]), 1)
+            for partition_id, committed in group.unsettled()[:PARTITIONS_LOOKED_AT]]
 
 
 async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:

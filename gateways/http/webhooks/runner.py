@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import Guard
-    from gatehouse.kernel.groups.group import LeasedGroup
-    from gatehouse.kernel.groups.members import Membership
+    from gatehouse.kernel.groups.group import LeasedGroup, Membership
     from gatehouse.kernel.message import Leased, Record
 
 LOOK_S: Final = 1.0

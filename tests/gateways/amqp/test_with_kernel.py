@@ -14,7 +14,7 @@ from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.tables import encode_table, typed
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import FakeLink
-from gatehouse.kernel.groups.deadlines import HOLD_STEP_MS
+from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from tests.gateways.amqp.fakes import Client, Got
 from tests.kernel.rig import Rig

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gatehouse.kernel.groups.members import Counts
+from gatehouse.kernel.groups.group import Counts
 from gatehouse.kernel.groups.settings import GroupSettings
 from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.state.topics import Topic
@@ -33,10 +33,9 @@ class GroupKernel(FakeKernel):
         self.made_again = self.made_again or self.deleted
         found = self.topic(topic, tenant)
         assert found is not None
-        prefetcher = SimpleNamespace(cursor=SimpleNamespace(committed=0), end=lambda: 1)
-        prefetchers = {partition_id: prefetcher for partition_id in found.partition_ids()
-                       if self.bounds(partition_id)[1]}
-        return SimpleNamespace(counts=lambda: Counts(1, *[0] * (len(Counts._fields) - 1)), prefetchers=prefetchers)
+        unsettled = [(partition_id, 0) for partition_id in found.partition_ids() if self.bounds(partition_id)[1]]
+        return SimpleNamespace(counts=lambda: Counts(1, *[0] * (len(Counts._fields) - 1)),
+                               unsettled=lambda: unsettled)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
               **how: Any) -> Any:

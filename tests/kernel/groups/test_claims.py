@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.groups.byte_count import ByteCount
-from gatehouse.kernel.groups.cursor import Cursor, Lease
+from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, Cursor, Lease
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.pages import PAGE_OFFSETS
+from gatehouse.kernel.groups.max_length import ByteCount
 from gatehouse.kernel.groups.settings import QueueSettings
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.retention.holders import joined

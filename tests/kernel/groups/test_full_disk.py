@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from gatehouse.kernel.errors import StorageFull, UnknownGroup
+from gatehouse.kernel.groups.cursors import PAUSE_MS
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.restoring import PAUSE_MS
 from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
 from gatehouse.kernel.message import Leased
 from tests.kernel.full_log import FullLog

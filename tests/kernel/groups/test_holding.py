@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import pytest
 
+from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.dead_lettering import deaths_of
-from gatehouse.kernel.groups.deadlines import HOLD_STEP_MS
-from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.members import HoldLimit, Membership
+from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Membership
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, QueueSettings, Retry
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values
@@ -103,7 +102,7 @@ def test_what_is_acked_leaves_no_deadline_behind(rig: Rig) -> None:
     holder = Holder(group)
     rig.run()
     group.ack(handles(holder.got))
-    deadlines = rig.kernel.leasing.deadlines
+    deadlines = rig.kernel.leasing.core.deadlines
     assert not any(deadlines._steps.values())
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from gatehouse.kernel.errors import InvalidQueue, QueueFull
 from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.max_length import MaxLength
 from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
@@ -335,7 +336,8 @@ def test_a_queue_without_limits_pays_nothing() -> None:
     queue = rig.kernel.groups.declare_queue("work")
     placement = rig.kernel.place_queue(queue)
     send(rig, queue, b"1")
-    assert not placement.limited and rig.kernel.groups.queue_group(queue).limit is None
+    policies = rig.kernel.groups.queue_group(queue).policies
+    assert not placement.limited and not any(isinstance(policy, MaxLength) for policy in policies)
 
 
 # ---- purging

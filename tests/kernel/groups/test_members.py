@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.groups.leasing import LAZY_MS
-from gatehouse.kernel.groups.members import Budget
+from gatehouse.kernel.groups.core import LAZY_MS
+from gatehouse.kernel.groups.group import Budget
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
 

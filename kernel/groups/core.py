@@ -1,0 +1,250 @@
+"""What groups and their policies need of the kernel around them: its clocks, the pending frame, their turn, their time.
+
+    a change of a cursor ─► touch: into the pending frame ─► sealed with it, see `kernel.groups.cursors`
+    something to hand out ─► soon: `serve` once in this turn
+"""
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from gatehouse.kernel.errors import KernelError, Stopping
+from gatehouse.kernel.groups.cursor import Cursor, Lease
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Owner
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.write.pending_frame import PendingFrame, Reserved, Submission
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.prefetcher import Prefetcher
+
+LAZY_MS: Final = 20
+"""Changes that nobody waits for (a member's leases, acks whose end nobody asked to hear of) get a frame of their own
+after this, if no other has come. A crash before forgets them: those messages come again."""
+
+STEP_MS: Final = 50
+"""Leases end at multiples of this: those of one step are looked at together."""
+
+HOLD_STEP_MS: Final = 1_000
+"""Ends of what members hold too long are rounded up to this, to be few timers: half an hour of it is at most 1,800
+timers."""
+
+_CHANCE = struct.Struct("<QQ")
+
+
+class Deadlines:
+    """What happens to groups when a time has come: leases end, what waited is ready again.
+
+    One timer per step of leases, and one for the earliest of what waits.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._steps: dict[int, dict[Lease, tuple[LeasedGroup, Prefetcher]]] = {}     # leases by the time that ends them
+        self._waits: list[tuple[int, int, LeasedGroup, Prefetcher, int]] = []
+        self._numbers = 0
+        self._not_before_ms = 0
+        self._stopped = False
+
+    def lease_until(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease) -> None:
+        """Call `group.on_lease_over` when the lease's time is up, unless it has ended by then."""
+        self._end_at(group, prefetcher, lease, -(-max(lease.until_ms, self._not_before_ms) // STEP_MS) * STEP_MS)
+
+    def hold_for(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, hold_ms: int) -> None:
+        """Call `on_lease_over` so long after now for a lease that otherwise lasts as long as its holder."""
+        self._end_at(group, prefetcher, lease, -(-(self._loop.now_ms() + hold_ms) // HOLD_STEP_MS) * HOLD_STEP_MS)
+
+    def _end_at(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, step: int) -> None:
+        leases = self._steps.get(step)
+        if leases is None:
+            leases = self._steps[step] = {}
+            self._loop.call_at(step, partial(self._on_step, step))
+        leases[lease] = (group, prefetcher)
+        lease.end_with(leases)
+
+    def _on_step(self, step: int) -> None:
+        """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
+        leases = self._steps.pop(step, {})
+        for lease in sorted(leases, key=lambda candidate: (candidate.until_ms, candidate.offsets[:1])):
+            if lease in leases:          # the end of one may be that of another: its member is let go of
+                group, prefetcher = leases[lease]
+                self.act(partial(group.on_lease_over, prefetcher, lease))
+
+    def wait_until(self, group: LeasedGroup, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
+        """Call `group.on_wait_over` then. An offset of -1 is the cursor as a whole."""
+        self._numbers += 1
+        earliest = self._waits[0][0] if self._waits else None
+        heappush(self._waits, (when_ms, self._numbers, group, prefetcher, offset))
+        if earliest is None or when_ms < earliest:
+            self._loop.call_at(max(when_ms, self._not_before_ms), self._on_wait)
+
+    def _on_wait(self) -> None:
+        now_ms = self._loop.now_ms()
+        while self._waits and self._waits[0][0] <= now_ms:
+            when_ms, _, group, prefetcher, offset = heappop(self._waits)
+            self.act(partial(group.on_wait_over, prefetcher, offset, when_ms))
+        if self._waits:
+            self._loop.call_at(self._waits[0][0], self._on_wait)
+
+    def at(self, when_ms: int, action: Callable[[], None]) -> None:
+        """Do this then, by hub time."""
+        self._loop.call_at(max(when_ms, self._not_before_ms), partial(self.act, action))
+
+    def at_wall(self, when_ms: int, action: Callable[[], None]) -> None:
+        """Do this when wall time has got there, which it may at once by a step."""
+        self._loop.call_at_wall(when_ms, partial(self._on_wall, action))
+
+    def _on_wall(self, action: Callable[[], None]) -> None:
+        if self._loop.now_ms() < self._not_before_ms:
+            self.at(0, action)
+        else:
+            self.act(action)
+
+    def pause(self, for_ms: int) -> None:
+        """What is asked for from now on happens after this time, even if it is due."""
+        self._not_before_ms = self._loop.now_ms() + for_ms
+
+    def stop(self) -> None:
+        """Nothing happens any more."""
+        self._stopped = True
+
+    def act(self, action: Callable[[], object]) -> None:
+        """Do what is due, unless the hub is stopping."""
+        if not self._stopped:
+            try:
+                action()
+            except Stopping:
+                self._stopped = True
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+
+class Core:
+    """See the module's text.
+
+    `open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet, the frame that is
+    being filled last; `append_ms` says when a message (partition id, offset), or the first behind it, was appended, 0
+    where there is none; `on_error` is told of faults of our own that were contained.
+    """
+
+    def __init__(self, loop: Loop, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
+                 append_ms: Callable[[int, int], int], on_error: Callable[[Exception], None]) -> None:
+        self.deadlines = Deadlines(loop)
+        self.append_ms = append_ms
+        self.on_error = on_error
+        self.open_frame = open_frame
+        self.pending = pending
+        self._loop = loop
+        self._woken: dict[LeasedGroup, None] = {}
+        self._chances = 0
+        self.lazy: dict[Cursor, None] = {}               # cursors that the next frame takes along
+        self._lazy_armed = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Hand out nothing more; what nobody waits for goes into the pending frame."""
+        self._gather_lazy()
+        self._stopped = True
+        self.deadlines.stop()
+
+    # ---- clocks
+
+    def now_ms(self) -> int:
+        """Hub time: leases and waits end in it."""
+        return self._loop.now_ms()
+
+    def wall_ms(self) -> int:
+        """Wall time: messages expire by it."""
+        return self._loop.wall_ms()
+
+    def chance(self) -> float:
+        """A number in [0, 1), for jitter: evenly spread and the same in every run of a simulation, a clock and a
+        counter, mixed."""
+        self._chances += 1
+        return crc32c(_CHANCE.pack(self._chances, self._loop.now_ms())) / (1 << 32)
+
+    # ---- the pending frame
+
+    def touch(self, cursor: Cursor) -> None:
+        """The cursor has changed: its pages go into the pending frame. Raises Stopping."""
+        self.open_frame().cursors[cursor] = None
+
+    def touch_lazily(self, cursor: Cursor) -> None:  # decision 23
+        """The cursor has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
+        self.lazy[cursor] = None
+        if not self._lazy_armed:
+            self._lazy_armed = True
+            self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
+
+    def _on_lazy(self) -> None:
+        self._lazy_armed = False
+        if not self._stopped:
+            self._gather_lazy()
+
+    def _gather_lazy(self) -> None:
+        if self.lazy:
+            self.take_lazy(self.open_frame())
+
+    def take_lazy(self, pending_frame: PendingFrame) -> None:
+        """Into this frame what no frame has taken along."""
+        pending_frame.cursors.update(self.lazy)
+        self.lazy = {}
+
+    def untouch(self, cursor: Cursor) -> None:
+        """What has changed of a cursor is not to be written: it is deleted, or another one takes its place. Raises
+        Stopping."""
+        self.open_frame().cursors.pop(cursor, None)
+        self.forget(cursor)
+
+    def forget(self, cursor: Cursor) -> None:
+        """The cursor is not in memory any more."""
+        self.lazy.pop(cursor, None)
+
+    def store(self, records: list[StateRecord]) -> None:
+        """These go into the pending frame. Raises Stopping."""
+        self.open_frame().state.extend(records)
+
+    def answer(self, owner: Owner | None, token: object) -> None:
+        """Tell the owner once the pending frame is durable. Raises Stopping."""
+        if owner is not None:
+            pending_frame = self.open_frame()
+            pending_frame.submissions.append(Submission(owner, token, None, (pending_frame.builder.now_ms, [])))
+
+    def when_stored(self, waiting: Reserved) -> None:
+        """Tell it once the pending frame is durable or refused. Raises Stopping."""
+        self.open_frame().reserved.append(waiting)
+
+    def entering(self, partition_id: int) -> int:
+        """How many messages are on their way into a partition: behind its end, and not durable yet."""
+        return sum([pending_frame.builder.entering(partition_id) for pending_frame in self.pending()])
+
+    # ---- serving
+
+    def soon(self, group: LeasedGroup) -> None:
+        """Call `group.serve` in this turn, once."""
+        if not self._woken:
+            self._loop.call_soon(self._serve_woken)
+        self._woken[group] = None
+
+    def _serve_woken(self) -> None:
+        woken, self._woken = self._woken, {}
+        for group in woken:
+            self._serve(group)
+
+    def _serve(self, group: LeasedGroup) -> None:
+        if self._stopped:
+            return
+        try:
+            group.serve()
+        except Stopping:
+            self._stopped = True
+        except KernelError as error:
+            self.on_error(error)
