@@ -17,7 +17,7 @@ own: those that every call can answer, or every call with a body, a path that is
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.http.parameters import Parameter
@@ -77,7 +77,7 @@ class Answer(NamedTuple):
     example: Any = None
 
 
-Action = Callable[["Door", "Call"], Coroutine[Any, Any, Answered]]
+Action = Callable[["Door", "Call"], Awaitable[Answered]]
 
 
 class Declared:

@@ -4,8 +4,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gatehouse.gateways.http.accepting import accepts
 from gatehouse.gateways.http.author import author
@@ -17,6 +18,7 @@ from gatehouse.gateways.http.hosts import authority_of
 from gatehouse.gateways.http.openapi import routes_of
 from gatehouse.gateways.http.preconditions import MATCHED, strong_tag
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call, Heads
 from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary
 from gatehouse.gateways.http.routes import build_not_built_table, build_table
@@ -25,6 +27,8 @@ from gatehouse.gateways.http.target import split_target
 from gatehouse.gateways.http.websocket.handshake import WEBSOCKET, lead_to
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from gatehouse.gateways.contract import WebSocketRoute
     from gatehouse.gateways.http.declaring import Declared
     from gatehouse.gateways.http.routing import Endpoint
@@ -82,12 +86,26 @@ class Dispatcher:
         try:
             running = self._run(call)
         except Exception as error:
-            self.end(call, self._refuse(call, error))
+            self.fail(call, error)
             return
-        if isinstance(running, (Response, Handover)):
+        if isinstance(running, Reply):
+            if running.done():
+                self._end_with(call, running)
+            else:                            # it does nothing more than wait for this
+                call.submitted = call.declared is not None and call.declared.pipelined
+                running.then(partial(self._end_with, call, running))
+        elif isinstance(running, (Response, Handover)):
             self.end(call, running)
         else:
-            Running(self, call, running).go_on()
+            Running(self, call, cast("Coroutine[Any, Any, Answered]", running)).go_on()
+
+    def _end_with(self, call: Call, reply: Reply[Any]) -> None:
+        try:
+            answered = reply.result()
+        except Exception as error:
+            self.fail(call, error)
+        else:
+            self.end(call, answered)
 
     def find(self, call: Call) -> None:
         """Put into the call what its target says."""
@@ -114,8 +132,9 @@ class Dispatcher:
         self.find(call)
         return call.declared is not None and call.declared.pipelined
 
-    def _run(self, call: Call) -> Coroutine[Any, Any, Answered] | Response | Handover:
-        """The call, which has not begun yet, or its answer where it needs none. Raises what it is refused for."""
+    def _run(self, call: Call) -> Awaitable[Answered] | Response | Handover:
+        """The call: a coroutine that has not begun yet, or what it waits for; or its answer where it needs none. Raises
+        what it is refused for."""
         if call.fault is not None:
             raise call.fault
         head, handler = call.head, call.declared

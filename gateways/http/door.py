@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
@@ -65,7 +65,7 @@ class KnownLogin:
 
 T = TypeVar("T")
 
-WithPrincipal = Callable[["Door", Call, "Principal"], Coroutine[Any, Any, Answered]]
+WithPrincipal = Callable[["Door", Call, "Principal"], Awaitable[Answered]]
 """The rest of a call, once it is known who asks."""
 
 Routes = tuple[tuple[str, str, Declared], ...]
@@ -119,7 +119,7 @@ class Door:
         session.user = login.principal.name
         return login.principal
 
-    def with_principal(self, call: Call, then: WithPrincipal) -> Coroutine[Any, Any, Answered]:
+    def with_principal(self, call: Call, then: WithPrincipal) -> Awaitable[Answered]:
         """What `then` makes of the call and of who asks, who is found as `principal` does."""
         known = self.known_principal(call)
         return self._ask(call, then) if known is None else then(self, call, known)
@@ -193,9 +193,9 @@ class Door:
             await self._wait_for_relief()
 
     def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
-               whens: list[When] | None = None, wait_s: int | None = None) -> Awaitable[Stored]:
-        """Append, or schedule, and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the
-        deadline, or after `wait_s` where that is sooner."""
+               whens: list[When] | None = None, wait_s: int | None = None) -> Receipt:
+        """Append, or schedule; the receipt ends in what the kernel says once it is durable, or in `outcome_unknown` at
+        the deadline, or after `wait_s` where that is sooner. Raises what the kernel refuses at once."""
         receipts = self.receipts
         receipt = receipts.open()
         try:
@@ -203,7 +203,9 @@ class Door:
         except BaseException:
             receipts.drop(receipt)
             raise
-        return receipt if wait_s is None else receipts.within(receipt, wait_s)
+        if wait_s is not None:
+            receipts.hurry(receipt, wait_s)
+        return receipt
 
     def submit(self, principal: Principal, messages: list[Message], owner: Owner, token: object,
                idempotency_key: str | None, whens: list[When] | None = None) -> None:

@@ -22,6 +22,7 @@ SWEEP_S: Final = 0.25
 """How late a deadline may be noticed, in seconds: no clock is asked for each append."""
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Reply(Generic[T]):  # decision 132
@@ -33,6 +34,7 @@ class Reply(Generic[T]):  # decision 132
     _error: BaseException | None = None
     _result: T | None = None
     _wake: Callable[[], object] | None = None
+    _finish: Callable[[Any], Any] | None = None
 
     def done(self) -> bool:
         """Whether there is an answer."""
@@ -43,26 +45,35 @@ class Reply(Generic[T]):  # decision 132
         if not self._done:
             self._done = True
             self._result = result
-            if self._wake is not None:
-                self._wake()
+            self._tell()
 
     def set_exception(self, error: BaseException) -> None:
         """Answer with an error, unless there is an answer."""
         if not self._done:
             self._done = True
             self._error = error
-            if self._wake is not None:
-                self._wake()
+            self._tell()
 
     def result(self) -> T:
         """The answer. Raises its error; one error may answer a whole flush, and collects nobody's traceback."""
         if self._error is not None:
             raise self._error.with_traceback(None)
-        return cast(T, self._result)
+        finish = self._finish
+        return cast(T, self._result if finish is None else finish(self._result))
+
+    def finished_by(self, finish: Callable[[T], U]) -> Reply[U]:
+        """The same, for one who wants what `finish` makes of the answer."""
+        self._finish = finish
+        return cast("Reply[U]", self)
 
     def then(self, wake: Callable[[], object]) -> None:
         """Call this once there is an answer. Whoever waits otherwise waits no more."""
         self._wake = wake
+
+    def _tell(self) -> None:
+        wake, self._wake = self._wake, None              # they may point at each other
+        if wake is not None:
+            wake()
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
@@ -130,13 +141,10 @@ class Receipts:
         """The append was refused: nothing will answer it."""
         self._pending.pop(receipt, None)
 
-    async def within(self, receipt: Receipt, wait_s: float) -> Stored:
-        """The answer, or the refusal `outcome_unknown` after so many seconds where that is sooner than the deadline."""
-        timer = self._loop.call_later(wait_s, receipt.set_exception, overdue())
-        try:
-            return await receipt
-        finally:
-            timer.cancel()
+    def hurry(self, receipt: Receipt, wait_s: float) -> None:
+        """End in the refusal `outcome_unknown` after so many seconds, where that is sooner than the deadline."""
+        if wait_s < self._sweeps * SWEEP_S:
+            self._loop.call_later(wait_s, receipt.set_exception, overdue())
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Called by the kernel once per flush."""

@@ -204,7 +204,10 @@ class Call:
 
     def query(self) -> dict[str, str]:
         """The query parameters; refuses those that are not declared, and where one is missing that must be there."""
-        return {} if self.declared is None else self.declared.read_query(self.raw_query)
+        declared = self.declared
+        if declared is None or not (self.raw_query or declared.required):
+            return {}
+        return declared.read_query(self.raw_query)
 
     def topic_name(self) -> str:
         """The first capture, decoded."""

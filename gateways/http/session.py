@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -22,7 +22,7 @@ from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.connections.unsent import FLOOR_BYTES
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import NO_HEAD, Call
+from gatehouse.gateways.http.request import NO_HEAD, Call, Head
 from gatehouse.gateways.http.response import Handover, Response, encode_response, problem_answer
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.config import HttpConfig
     from gatehouse.gateways.http.dispatch import Dispatcher
     from gatehouse.gateways.http.door import KnownLogin
-    from gatehouse.gateways.http.request import Head
 
 MAX_LINE_BYTES: Final = 8190
 """The most bytes of a request line or header field: what common proxies allow."""
@@ -72,12 +71,26 @@ class Streaming(Protocol):
         """End it in the words of whatever is streamed."""
 
 
+class _Before(NamedTuple):
+    """A request that came whole, in one read. `size` is that of all of it, in bytes."""
+
+    head_bytes: bytes
+    size: int
+    method: str
+    target: bytes
+    head: Head
+    length: int
+
+
+NOTHING_BEFORE: Final = _Before(b"", -1, "", b"", NO_HEAD, -1)
+
+
 class HttpSession:  # decision 131
     """See `contract.Session`; and what llhttp calls."""
 
-    __slots__ = ("login", "page", "stream", "user", "_begun", "_closing", "_dispatcher", "_end_timer", "_going_on",
-                 "_gone", "_head", "_head_raw", "_held", "_idle_since_ms", "_idle_timer", "_incoming", "_last",
-                 "_length", "_lingers", "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_raw",
+    __slots__ = ("login", "page", "stream", "user", "_before", "_begun", "_closing", "_dispatcher", "_end_timer",
+                 "_going_on", "_gone", "_head", "_head_raw", "_held", "_idle_since_ms", "_idle_timer", "_incoming",
+                 "_last", "_length", "_lingers", "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_raw",
                  "_silent_bytes", "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting")
 
     def __init__(self, link: Link, services: Services, config: HttpConfig) -> None:
@@ -121,6 +134,7 @@ class HttpSession:  # decision 131
         self._head_raw: list[tuple[bytes, bytes]] = []
         self._incoming: Call | None = None               # whose body is not whole
         self._skips_head = False             # of a request that is parsed once more for its body
+        self._before: _Before | None = NOTHING_BEFORE
         self._silent_bytes = 0               # of late, without a field, a piece of a body or an end
         self._idle_timer.at(self._idle_since_ms + dispatcher.idle_ms)
 
@@ -133,10 +147,17 @@ class HttpSession:  # decision 131
             self._held += data
             self._pause_where_full()
             return
-        if len(data) <= PIECE_BYTES:
-            self._parse(data)
-        else:
+        before = self._before
+        if before is not None and len(data) == before.size and data.startswith(before.head_bytes):
+            self._repeat(before, data)
+        elif len(data) > PIECE_BYTES:
+            self._before = None
             self._parse_pieces(data)
+        else:
+            is_first = not self._waiting
+            self._parse(data)
+            if before is not None:
+                self._before = self._whole(data) if is_first else None
         self._go_on()
 
     def handle_drained(self) -> None:
@@ -242,6 +263,27 @@ class HttpSession:  # decision 131
         return self._dispatcher.date()
 
     # --- bytes to requests --------------------------------------------------------------------------------------
+
+    def _repeat(self, before: _Before, data: bytes) -> None:  # decision 135
+        """Nothing but the body differs from the request before: what the parser said of it holds."""
+        call = Call(self, before.method, before.target, before.head, before.length)
+        if before.length > 0:
+            call.feed(data[len(before.head_bytes):])
+        call.complete = True
+        self._waiting.append(call)
+
+    def _whole(self, data: bytes) -> _Before | None:
+        """What was parsed just now, where that was one whole request and nothing else. None, to the end of the
+        connection, where it was not: only then it is known that the parser stands between two requests."""
+        call = self._waiting[-1] if len(self._waiting) == 1 else None
+        if call is None or self._incoming is not None or self._last or call.fault is not None or call.http_10 \
+                or call.head.upgrade or "transfer-encoding" in call.head.fields:
+            return None
+        head_end = data.find(b"\r\n\r\n") + 4
+        head_bytes, size = data[:head_end], head_end + max(0, call.length)
+        if head_end < 4 or size != len(data):
+            return None
+        return _Before(head_bytes, size, call.method, call.target, call.head, call.length)
 
     def _parse_pieces(self, data: bytes) -> None:
         at = 0

@@ -5,8 +5,9 @@ one whose sender asked for no durability.
 """
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
@@ -18,8 +19,9 @@ from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, 
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
 from gatehouse.gateways.http.schemas import Named, list_of, object_of, one_of
 from gatehouse.gateways.http.target import decode_levels
@@ -28,7 +30,7 @@ from gatehouse.kernel.message import TRANSIENT
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.kernel.message import Message, Placement
+    from gatehouse.kernel.message import Message, Placement, Stored
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
@@ -59,7 +61,7 @@ ADDRESS: Final = Parameter(
                          headers={"Preference-Applied": "`respond-async`"}),
                   Answer(207, "Some of a batch were refused; there is a result for each.", RESULTS)),
          problems=PROBLEMS_OF_A_PUBLISH)
-def publish(door: Door, call: Call) -> Coroutine[Any, Any, Answered]:
+def publish(door: Door, call: Call) -> Awaitable[Answered]:
     """Publish one message.
 
     The body is its value. Its content type, and what else is known about it, stands in request headers. CloudEvents are
@@ -69,13 +71,13 @@ def publish(door: Door, call: Call) -> Coroutine[Any, Any, Answered]:
     return door.with_principal(call, _publish)
 
 
-def _publish(door: Door, call: Call, principal: Principal) -> Coroutine[Any, Any, Answered]:
+def _publish(door: Door, call: Call, principal: Principal) -> Awaitable[Answered]:
     publication = call.head.publication(door.services.wall_ms)
     return publish_at(door, call, principal, publication, place(door, principal, call.captures[0]))
 
 
 def publish_at(door: Door, call: Call, principal: Principal, publication: Publication, placement: Placement
-               ) -> Coroutine[Any, Any, Answered]:
+               ) -> Awaitable[Answered]:
     """Store the body there, as one message or as events, and answer."""
     if call.head.is_event:
         return post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
@@ -93,21 +95,26 @@ async def _store_later(door: Door, call: Call, principal: Principal, placement: 
     return await store(door, call, principal, placement, publication, await door.bodies.read(call))
 
 
-async def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
-                value: bytes | None) -> Answered:
-    """Append one message whose place and properties are known, and answer."""
+def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
+          value: bytes | None) -> Reply[Response]:
+    """Append one message whose place and properties are known; the answer, once it is durable."""
     headers = call.head.encoded_headers(publication)
     whens = [publication.when] if publication.later else None
     attributes = DOOR | publication.attributes
     if publication.respond_async:
         message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
         door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
-        return json_answer(describe_place(placement, None, publication.timestamp_ms, 0), 202,
-                           {"Preference-Applied": "respond-async"})
-    stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
-                               publication.idempotency_key, whens, publication.wait_s)
-    return json_answer(
-        describe_place(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms), 201)
+        taken: Reply[Response] = Reply()
+        taken.set_result(json_answer(describe_place(placement, None, publication.timestamp_ms, 0), 202,
+                                     {"Preference-Applied": "respond-async"}))
+        return taken
+    receipt = door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
+                          publication.idempotency_key, whens, publication.wait_s)
+    return receipt.finished_by(partial(_created, placement, publication.timestamp_ms))
+
+
+def _created(placement: Placement, timestamp_ms: int, stored: Stored) -> Response:
+    return json_answer(describe_place(placement, stored.positions[0], timestamp_ms, stored.append_ms), 201)
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:

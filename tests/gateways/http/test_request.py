@@ -137,8 +137,8 @@ CHUNKED = b"POST /v1/publish/a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked
 
 
 @pytest.mark.parametrize(("begin", "more", "count", "status"), [
-    (b"GET /", b"a", 9_000, 414), (b"GET / HTTP/1.1\r\nHost: h\r\nX-A: ", b"a", 140_000, 431),
-    (CHUNKED + b"1;", b"a", 140_000, 400), (CHUNKED + b"0\r\n", b"X-A: b\r\n", 20_000, 400)])
+    (b"GET /", b"a", 9_000, 414), (b"GET / HTTP/1.1\r\nHost: h\r\nX-A: ", b"a", 65_600, 431),
+    (CHUNKED + b"1;", b"a", 131_100, 400), (CHUNKED + b"0\r\n", b"X-A: b\r\n", 16_400, 400)])
 def test_what_never_ends_is_not_kept(begin: bytes, more: bytes, count: int, status: int) -> None:
     async def test(client: Client) -> None:
         answer = await client.send(begin + more * count)
