@@ -152,6 +152,7 @@ class Receipts:
         for answer in stored:
             receipt = cast(Receipt, answer.token)
             pending.pop(receipt, None)
+            answer.token = None              # they would point at each other
             if answer.error is None:
                 receipt.set_result(answer)
             else:
