@@ -124,7 +124,8 @@ class KitLog(MemoryLog):
 class KitKernel(Kernel):
     """A hub's kernel in the hands of a test. `flush()` is the group commit.
 
-    `read_error` makes every fetch fail, which memory never does by itself. What `hold_up` begins, `relieve` ends.
+    `read_error` makes every fetch fail, which memory never does by itself. `congest` begins back-pressure, `relieve`
+    ends it.
     """
 
     def __init__(self, world: World, log: KitLog, routes: Routes, settings: KernelSettings) -> None:
@@ -146,12 +147,12 @@ class KitKernel(Kernel):
         self.world.run()
         assert not self.faults, self.faults
 
-    def hold_up(self) -> None:
-        """It is congested."""
+    def congest(self) -> None:
+        """More is pending than is good, until `relieve`."""
         self._backpressure.report(self, True)
 
     def relieve(self) -> None:
-        """It is congested no longer."""
+        """No longer congested."""
         self._backpressure.report(self, False)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None], *,

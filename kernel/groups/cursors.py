@@ -58,6 +58,7 @@ class Cursors:
         """The group reads this partition too, from `committed` on, or from where it goes on."""
         if committed is None:
             committed = self.committed(group, partition_id)
+        assert partition_id not in group.prefetchers, "a group has one cursor in a partition"
         queue = group.queue
         epoch = 0 if queue is not None else self._stored_epoch(group.name, partition_id)
         cursor = Cursor(partition_id, group.name, committed, group.topic_id, epoch or 0)
@@ -78,6 +79,7 @@ class Cursors:
         """The group is not there any more."""
         for partition_id, prefetcher in group.prefetchers.items():
             self._core.forget(prefetcher.cursor)
+            assert any(reader[0] is group for reader in self.readers[partition_id]), "it was added, and ends once"
             self.readers[partition_id] = [reader for reader in self.readers[partition_id] if reader[0] is not group]
             if not self.readers[partition_id]:
                 del self.readers[partition_id]

@@ -44,6 +44,7 @@ class KeyOrder:
                 continue
             del self._holder[key]
             waiting = self._waiting.get(key)
+            assert waiting is None or waiting, "a key that nobody waits for is not in here"
             if waiting:                    # the key is its own at once: it may be settled without ever being leased
                 heir = waiting.pop(0)
                 self._holder[key] = heir
