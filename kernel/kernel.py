@@ -71,10 +71,9 @@ from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.answering import Answering
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Answering, Committer
 from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
@@ -244,7 +243,7 @@ class Kernel:  # decision 140
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
             participants=[self._producers, self._topic_changes, leasing],
             noting=[self._retained, self._compaction],
-            followers=[self._watches, leasing, self._spill, self._checkpoints])
+            followers=[self._watches, leasing, self._checkpoints], forgetters=[self._spill, self._checkpoints])
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()

@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from gatehouse.kernel.write.pending_frame import Ranges
-
 _PAGE_SHIFT: Final = 8
 
 
@@ -59,18 +57,14 @@ class Watches:
                 if not watches:
                     del self._by_page[page]
 
-    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
-        """See `kernel.write.pending_frame.Follower`."""
-        self.touch(entered)
-
-    def touch(self, partition_ids: AbstractSet[int]) -> None:
-        """Records entered these partitions."""
+    def follow(self, entered: AbstractSet[int]) -> None:
+        """Records entered these partitions: see `kernel.write.pending_frame.Follower`."""
         if not self._by_page:
             return
         woken: dict[Watch, None] = {}
-        for page in {partition_id >> _PAGE_SHIFT for partition_id in partition_ids}:
+        for page in {partition_id >> _PAGE_SHIFT for partition_id in entered}:
             for watch in self._by_page.get(page, ()):
-                if watch.waits_for(partition_ids):
+                if watch.waits_for(entered):
                     woken[watch] = None
         for watch in woken:
             self.remove(watch)

@@ -36,7 +36,7 @@ from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame, Ranges
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 
 class Policies:
@@ -270,7 +270,7 @@ class Leasing:
         else:
             self.definitions.settle(record)
 
-    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
+    def follow(self, entered: AbstractSet[int]) -> None:
         """Messages entered these partitions: whoever reads them is served next turn, after the answers of this one."""
         if not self.cursors.readers and not self._of_topic:
             return

@@ -82,11 +82,13 @@ class Checkpoints:
         assert kept_end >= self.kept_end, "the kept chain grows"
         self.kept_end = kept_end
 
-    def follow(self, entered: AbstractSet[int], deleted: tuple[tuple[int, int], ...]) -> None:
+    def follow(self, entered: AbstractSet[int]) -> None:
         """See `kernel.write.pending_frame.Follower`."""
-        if deleted:
-            self._worker.submit(partial(self._index.forget_partitions, deleted), self._forgotten)
         self.note()
+
+    def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """See `kernel.write.pending_frame.Forgetter`."""
+        self._worker.submit(partial(self._index.forget_partitions, ranges), self._forgotten)
 
     def _forgotten(self, _: None, error: BaseException | None) -> None:
         if error is not None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -22,7 +21,7 @@ SETTLED_AT_ONCE: Final = 1_000  # offsets of a partition that are settled before
 
 
 class Spill:
-    """`worker` reads the index. A `kernel.write.pending_frame.Follower`."""
+    """`worker` reads the index. A `kernel.write.pending_frame.Forgetter`."""
 
     def __init__(self, *, index: Index, state: StateTable, topics: Topics, scanner: SegmentScanner,
                  committer: Committer, worker: Worker, fatal: Callable[[str], None]) -> None:
@@ -122,12 +121,8 @@ class Spill:
                 old_names.append(name)
         return old_names
 
-    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
+    def forget_partitions(self, ranges: Ranges) -> None:
         """Nothing is kept of partitions that are gone."""
-        if deleted:
-            self._forget_partitions(deleted)
-
-    def _forget_partitions(self, ranges: Ranges) -> None:
         changed = self._state.changed(Kind.KEPT)
         spans = [(kept_key(first, 0), kept_key(first + count, 0)) for first, count in ranges]
         recent = [(int(Kind.KEPT), key) for key in changed.keys()

@@ -60,8 +60,15 @@ class Participant(Protocol):
 class Follower(Protocol):
     """Whoever goes on from what a durable frame brought, after its answers."""
 
-    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
-        """Records entered these partitions; those were deleted."""
+    def follow(self, entered: AbstractSet[int]) -> None:
+        """Records entered these partitions."""
+
+
+class Forgetter(Protocol):
+    """Whoever knows of partitions, and forgets those that are gone."""
+
+    def forget_partitions(self, ranges: Ranges) -> None:
+        """A durable frame has deleted these."""
 
 
 class PendingFrame:

@@ -121,7 +121,7 @@ class FakeKernel:
                 answers.setdefault(owner, []).append(stored)
         for owner, stored_list in answers.items():
             owner.on_stored(stored_list)
-        self._watches.touch(touched)
+        self._watches.follow(touched)
 
     def _store(self, message: Message, touched: set[int]) -> tuple[int, int, int]:
         placement, value, headers, attributes, timestamp_ms = message
@@ -142,7 +142,7 @@ class FakeKernel:
         touched: set[int] = set()
         message = (self.place(address), value, encode_headers(headers or []), attributes, timestamp_ms)
         position = self._store(message, touched)
-        self._watches.touch(touched)
+        self._watches.follow(touched)
         return position
 
     def trim(self, partition_id: int, offset: int) -> None:
