@@ -499,6 +499,14 @@ class Kernel:
     def unsubscribe(self, filter: str, subscriber: Subscriber, *, tenant: str = "/") -> bool:
         return self._subscriptions.unsubscribe(filter, subscriber, tenant)
 
+    def wall_of(self, hub_ms: int) -> int:
+        """A hub time as wall time, for what is shown."""
+        return self.parts.clock.wall_of(hub_ms)
+
+    def note_fault(self, fault: Exception) -> None:
+        """A session failed in what it was told, and the others were told all the same."""
+        self.parts.on_error(fault)
+
     def slices(self) -> Slices:
         """For work of a door that grows with its clients."""
         return Slices(self._loop, self.parts.on_error)

@@ -39,8 +39,7 @@ from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import Routes
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.api import KernelPort
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort, KernelPort
     from gatehouse.kernel.message import Owner, Placement
 
 log = logging.getLogger("gatehouse.admission")
@@ -56,7 +55,7 @@ class Admission:
     rights, `quotas` maps principals' names to limits beside the accounts'.
     """
 
-    def __init__(self, kernel: Kernel, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
+    def __init__(self, kernel: HubPort, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
                  quotas: Mapping[str, Quota] | None = None, decision: Decide | None = None,
                  accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES,
                  wall_ms: Callable[[], int] | None = None) -> None:

@@ -13,13 +13,14 @@ from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.session_registry import Registration
 from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
+from gatehouse.gateways.switchboard import Delivery
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.message import RETAIN, TRANSIENT, Delivery, Message, Stored
+from gatehouse.kernel.message import RETAIN, TRANSIENT, Stored
 from gatehouse.kernel.records.private import public_headers
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse_stomp.codec import Frame, StompError, decode, encode
@@ -44,7 +45,7 @@ class StompConfig:
 
 
 class Subscription:
-    """One SUBSCRIBE: the kernel's `Subscriber`."""
+    """One SUBSCRIBE: a `LiveListener`."""
 
     def __init__(self, session: StompSession, name: str, filter_text: str) -> None:
         self._session = session
@@ -65,8 +66,7 @@ class StompSession:
         self._kernel = services.kernel
         self._config = config
         self._rest = b""
-        self._principal: Principal | None = None
-        self._registration: Registration | None = None
+        self._guard: Guard | None = None         # all that the client may do, once it has logged in
         self._subscriptions: dict[str, Subscription] = {}
         self._unanswered = 0                     # SENDs that are not on disk yet
         self._waits = False                      # for its login, or for its quota: nothing more is taken meanwhile
@@ -94,17 +94,18 @@ class StompSession:
             self._rest = data[at:]
 
     def _handle_frame(self, frame: Frame) -> None:
-        if self._principal is None:
+        guard = self._guard
+        if guard is None:
             self._connect(frame)
         elif frame.command == "SEND":
-            self._send(self._principal, frame)
+            self._send(guard, frame)
         elif frame.command == "SUBSCRIBE":
-            self._subscribe(self._principal, frame)
+            self._subscribe(guard, frame)
         elif frame.command == "UNSUBSCRIBE":
             subscription = self._subscriptions.pop(frame.header("id"), None)
             if subscription is None:
                 raise StompError("there is no subscription of this id")
-            self._kernel.unsubscribe(subscription.filter, subscription, tenant=self._principal.tenant)
+            guard.unsubscribe(subscription.filter, subscription)
             self._confirm(frame)
         elif frame.command == "DISCONNECT":
             self._goodbye = _receipt(frame)
@@ -134,8 +135,7 @@ class StompSession:
         if isinstance(answer, NotAuthenticated):
             self._end_with_error("not_authenticated", str(answer))
             return
-        self._principal = answer
-        self._registration = self._services.admission.register(answer, NAME, self)
+        self._guard = self._services.guard(NAME, answer, self)
         self._link.wake_at(0)
         self._link.write(encode("CONNECTED", [("version", "1.2"), ("heart-beat", "0,0"), ("server", "gatehouse")]))
         if self._rest:
@@ -143,7 +143,7 @@ class StompSession:
 
     # --- SEND --------------------------------------------------------------------------------------------------------
 
-    def _send(self, principal: Principal, frame: Frame) -> None:
+    def _send(self, guard: Guard, frame: Frame) -> None:
         for name in ("transaction", "deliver-at"):
             if name in frame.headers:
                 raise StompError(f"the header {name} is not honoured here")
@@ -151,12 +151,11 @@ class StompSession:
         envelope, problems = from_door(STOMP, DoorProperties(headers=headers), self._services.wall_ms())
         if problems:
             raise StompError(problems[0])
-        placement = self._services.admission.place(principal, address_of(frame.header("destination")))
+        place = guard.place(address_of(frame.header("destination")))
         attributes = DOOR | (RETAIN if envelope.retain else 0)
-        message: Message = (placement, frame.body, encode_headers(envelope.headers), attributes, envelope.timestamp_ms)
-        self._kernel.append([message], self, _receipt(frame))
+        message = (place, frame.body, encode_headers(envelope.headers), attributes, envelope.timestamp_ms)
+        slow_ms = guard.append([message], self, _receipt(frame), len(frame.body))
         self._unanswered += 1
-        slow_ms = self._services.admission.charge(NAME, principal, 1, len(frame.body))
         if slow_ms:
             self._waits = True
             self._link.pause()
@@ -174,7 +173,7 @@ class StompSession:
 
     # --- SUBSCRIBE ---------------------------------------------------------------------------------------------------
 
-    def _subscribe(self, principal: Principal, frame: Frame) -> None:
+    def _subscribe(self, guard: Guard, frame: Frame) -> None:
         name, filter_text = frame.header("id"), frame.header("destination").removeprefix("/")
         if frame.headers.get("ack", "auto") != "auto":
             raise StompError("ack:auto alone is known here")
@@ -182,9 +181,8 @@ class StompSession:
             raise StompError("there is a subscription of this id already")
         if len(self._subscriptions) >= self._config.max_subscriptions:
             raise StompError(f"a connection has at most {self._config.max_subscriptions} subscriptions")
-        self._services.admission.require(principal, Operation.CONSUME, filter_text)
         subscription = Subscription(self, name, filter_text)
-        self._kernel.subscribe(filter_text, subscription, tenant=principal.tenant)
+        guard.subscribe(filter_text, subscription)
         self._subscriptions[name] = subscription
         self._confirm(frame)
 
@@ -194,14 +192,14 @@ class StompSession:
             return
         now_ms = self._services.wall_ms()
         frames: list[bytes] = []
-        for placement, messages, offset, _ in deliveries:
+        for heard, messages, offset, _ in deliveries:
             for index, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
                 envelope = Envelope(list(public_headers(headers)), None, timestamp_ms,
                                     durable=not attributes & TRANSIENT, retain=bool(attributes & RETAIN))
                 shown = to_door(STOMP, envelope, now_ms).headers
-                message_id = f"{placement.topic}-{placement.partition}-{offset + index}"
+                message_id = f"{heard.topic}-{heard.partition}-{offset + index}"
                 frames.append(encode("MESSAGE", [("subscription", subscription), ("message-id", message_id),
-                                                 ("destination", "/" + placement.address), *shown], value or b""))
+                                                 ("destination", "/" + heard.address), *shown], value or b""))
         self._link.write(b"".join(frames))
         flow = self._services.admission.trace.flow(NAME)
         flow.messages_out += len(frames)
@@ -212,7 +210,7 @@ class StompSession:
     # --- what others decide ------------------------------------------------------------------------------------------
 
     def handle_timer(self, now_ms: int) -> None:
-        if self._principal is None:
+        if self._guard is None:
             self._end_with_error("connect_timeout", "no CONNECT came in time")
         elif self._waits:
             self._waits = False
@@ -232,8 +230,9 @@ class StompSession:
 
     def on_rights_changed(self) -> None:
         """See `gatehouse.gateways.admission.session_registry.RegisteredSession`."""
+        guard = self._guard
         for subscription in self._subscriptions.values():
-            if not self._services.admission.may(self._owner(), Operation.CONSUME, subscription.filter):
+            if guard is None or not guard.may(Operation.CONSUME, subscription.filter):
                 self._end_with_error("not_authorized", f"the right to read {subscription.filter} was taken away")
                 return
 
@@ -241,15 +240,11 @@ class StompSession:
         self._finish()
 
     def describe(self) -> dict[str, Any]:
-        user = "" if self._principal is None else self._principal.name
+        user = "" if self._guard is None else self._guard.principal.name
         return {"user": user, "client_id": "", "subscriptions": len(self._subscriptions),
                 "filters": sorted(subscription.filter for subscription in self._subscriptions.values())[:20]}
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _owner(self) -> Principal:
-        assert self._principal is not None, "who has subscribed has logged in"
-        return self._principal
 
     def _confirm(self, frame: Frame) -> None:
         receipt = _receipt(frame)
@@ -275,11 +270,9 @@ class StompSession:
     def _finish(self) -> None:
         """Take nothing more and owe nothing more. More than once is no mistake."""
         self._ended = True
-        subscriptions, self._subscriptions = self._subscriptions, {}
-        for subscription in subscriptions.values():
-            self._kernel.unsubscribe(subscription.filter, subscription, tenant=self._owner().tenant)
-        if self._registration is not None:
-            self._registration.leave()
+        self._subscriptions = {}
+        if self._guard is not None:
+            self._guard.leave()
 
 
 def _receipt(frame: Frame) -> bytes:
