@@ -146,8 +146,7 @@ class AssignedGroups:
             raise InconsistentProtocol(f"a member knows at most {MAX_PROTOCOLS} protocols")
         if len((joining.instance_id or "").encode()) > MAX_INSTANCE_BYTES:
             raise InvalidGroup(f"an instance id has at most {MAX_INSTANCE_BYTES} bytes")
-        said_bytes = sum([len(protocol) + len(metadata) for protocol, metadata in joining.protocols])
-        self._require_room(0 if entry is None else entry.size_bytes, said_bytes)
+        self._require_room(0 if entry is None else entry.size_bytes, joining.said_bytes)
         if entry is None and joining.member_id:
             self._require_not_leased(tenant, name)
             raise UnknownMember(f"there is no group {name!r} with members")

@@ -10,8 +10,8 @@ A group has a list of policies and asks them in this order, always about a whole
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from types import FunctionType
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from gatehouse.kernel.message import Leased
 
@@ -28,12 +28,19 @@ OVERFLOW: Final = "overflow"
 class Policy:  # decision 143
     """Each moment does nothing here; a policy has those that concern it. A moment may raise Stopping."""
 
+    moments: ClassVar[frozenset[str]] = frozenset()
+    """Names of those at which it has something to say: at the others it is not asked, which would cost once a batch."""
+
     judges_all = False
     """Whether it judges whatever leaves a cursor, and not only what is to be handed out."""
 
     judges_plain = False
     """Whether it has a say about *plain* messages, too: those that were never handed out and do not say when they
     expire. It may change when the group is configured."""
+
+    def __init_subclass__(cls) -> None:
+        cls.moments = frozenset(name for name, moment in vars(Policy).items()
+                                if isinstance(moment, FunctionType) and getattr(cls, name) is not moment)
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         """Of these, in hand now, those that may be handed out. What becomes of each other one is said to `verdict`, or
@@ -73,6 +80,6 @@ class Policy:  # decision 143
         return False
 
 
-def speakers(policies: Sequence[Policy], moment: str) -> list[Policy]:
-    """Those that have something to say at this moment: the others would be asked for nothing, once per batch."""
-    return [policy for policy in policies if getattr(type(policy), moment) is not getattr(Policy, moment)]
+def speakers(policies: list[Policy], moment: str) -> list[Policy]:
+    """Those that have something to say at this moment."""
+    return [policy for policy in policies if moment in policy.moments]
