@@ -222,8 +222,8 @@ class FakeKernel:
     def port(self, door: DoorSide) -> Port:
         return Port(cast("Kernel", self), self._append_numbered, door, None)
 
-    def _append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
-                         token: object, positions: bool) -> None:
+    def _append_numbered(self, messages: list[NumberedMessage], owner: Owner | None, token: object, positions: bool,
+                         placements: dict[int, Placement]) -> None:
         self.append([(placements[message[0]], *message[1:]) for message in messages], owner, token,
                     positions=positions)
 

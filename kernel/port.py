@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
 
-AppendNumbered = Callable[["list[Message]", "dict[int, Placement]", "Owner | None", object, bool], None]
-"""`write.appending.Appending.append_numbered`."""
+Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]"], None]
+"""`write.appending.Appending.append`."""
 
 
 class HalfHolder(Protocol):
@@ -51,7 +51,7 @@ class HalfHolder(Protocol):
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
-    def __init__(self, kernel: Kernel, append: AppendNumbered, door: DoorSide, transactions: HalfHolder | None) -> None:
+    def __init__(self, kernel: Kernel, append: Append, door: DoorSide, transactions: HalfHolder | None) -> None:
         self._kernel = kernel
         self._append = append
         self._transactions = transactions
@@ -176,7 +176,7 @@ class Port:
             self._kernel.append(self._placed(guard, messages), self if number else None, number,
                                 idempotency_key=idempotency_key)
             return
-        self._append(messages, self._guards[guard], self if number else None, number, positions)
+        self._append(messages, self if number else None, number, positions, self._guards[guard])
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -80,7 +80,8 @@ class Admission:
         self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
         self._quotas = self._read_quotas()
         self._rules = self.compiling(self.accounts.file_rules)()
-        self._version = object()
+        self.version = object()
+        """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
 
     @property
     def allow_anonymous(self) -> bool:
@@ -95,11 +96,6 @@ class Admission:
             self._rights_changed(ANONYMOUS)
             if not allowed:
                 self._registry.end(ANONYMOUS, "", "anonymous access has ended")
-
-    @property
-    def version(self) -> object:
-        """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
-        return self._version
 
     # --- who ---------------------------------------------------------------------------------------------------------
 
@@ -259,8 +255,8 @@ class Admission:
 
     def _standing(self, principal: Principal) -> RightsCache:  # decision 84
         standing = principal.standing
-        if standing is None or standing.version is not self._version:
-            standing = principal.standing = RightsCache(self._version, self._rights(principal))
+        if standing is None or standing.version is not self.version:
+            standing = principal.standing = RightsCache(self.version, self._rights(principal))
         return standing
 
     def _rights(self, principal: Principal) -> Rights | None:
@@ -364,7 +360,7 @@ class Admission:
         self._rights_changed(None)
 
     def _rights_changed(self, name: str | None) -> None:  # decision 95
-        self._version = object()
+        self.version = object()
         self.forget_places()
         self._registry.rights_changed(name)
 
@@ -396,7 +392,7 @@ class Admission:
     def _forget_tokens(self) -> None:
         """Every token is verified anew, also that of a connection that has shown it before."""
         self._login.tokens.clear()
-        self._version = object()
+        self.version = object()
 
     def close(self) -> None:
         """No key set is read any more."""

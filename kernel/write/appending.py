@@ -2,16 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from gatehouse.kernel.errors import IdempotencyConflict, KeptFull, Stopping
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Owner, Placement
+from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
 from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, TopicSettings, encode_topic, topic_key
 from gatehouse.kernel.state.views import decode_offset_key, offset_record
-from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.write.batch_builder import Entering, check
 from gatehouse.kernel.write.batches import Batches
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import fingerprint
@@ -58,17 +57,10 @@ class Appending:
 
     # ---- messages
 
-    def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
-        """See `Kernel.append`."""
-        self._append(messages, owner, token, positions, None)
-
-    def append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
-                        token: object, positions: bool) -> None:
-        """As `append`, for messages with numbers of placements in front. Raises UnknownPlace besides, for others."""
-        self._append(messages, owner, token, positions, placements)
-
-    def _append(self, messages: list[Any], owner: Owner | None, token: object, positions: bool,
-                placements: dict[int, Placement] | None) -> None:
+    def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
+               placements: dict[int, Placement] | None = None) -> None:
+        """See `Kernel.append`. With `placements` the messages have numbers of them in front: raises UnknownPlace for
+        others."""
         if self._committer.short:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()
