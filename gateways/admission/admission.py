@@ -78,7 +78,7 @@ class Admission:
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
-        self._quotas = self._read_quotas()
+        self.quotas = self._read_quotas()
         self._rules = self.compiling(self.accounts.file_rules)()
         self.version = object()
         """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
@@ -316,9 +316,9 @@ class Admission:
         flow = self._flows.get(door) or self.trace.flow(door)
         flow.messages_in += messages
         flow.bytes_in += size_bytes
-        if not self._quotas:
+        if not self.quotas:
             return 0
-        quota = self._quotas.get(principal.name)
+        quota = self.quotas.get(principal.name)
         if quota is None:
             return 0
         now_ms = self._now_ms()
@@ -345,7 +345,7 @@ class Admission:
         """See `administration.Affected`."""
         self._login.forget(name)
         self._registry.ends_changed(name)
-        self._quotas = self._read_quotas()
+        self.quotas = self._read_quotas()
         self._meters.pop(name, None)
         self._rights_changed(name)
         if ended:

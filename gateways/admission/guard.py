@@ -348,8 +348,9 @@ class Guard:
             raise
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
-        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
-        wire. Returns for how many ms the sender is to be slowed down. Raises as `KernelPort.append`."""
+        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the wire;
+        under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down. Raises as
+        `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
@@ -358,6 +359,8 @@ class Guard:
         except Exception:
             self._switchboard.take_back(number)
             raise
+        if self._admission.quotas:
+            size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
@@ -365,6 +368,7 @@ class Guard:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
         with self._submission(owner, token) as number:
             self._port.schedule(self._guard(), messages, whens, number, None)
+        size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
