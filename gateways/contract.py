@@ -18,6 +18,7 @@ from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacit
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
 from gatehouse.gateways.connections.unsent import UnsentBudget
+from gatehouse.gateways.door_numbers import DoorNumbers
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
 from gatehouse.gateways.switchboard import Switchboard
@@ -208,6 +209,9 @@ class Services:
     not_honoured: NotHonoured = field(init=False)
     """What clients asked for without effect."""
 
+    door_numbers: DoorNumbers = field(init=False)
+    """Which number stands for which door in records."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
@@ -227,6 +231,7 @@ class Services:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
         self.not_honoured = NotHonoured(self.now_ms)
+        self.door_numbers = DoorNumbers(self.kernel, self.specs)
 
     def door(self, name: str) -> Switchboard:
         """A door's end of its port to the kernel, made at first use."""
@@ -257,16 +262,20 @@ class WebSocketRoute:
     """A client has to offer one of them; the first of these that it offers is spoken."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
     """One door's declaration."""
 
     name: str
     """The door's name; its table in `gateways.toml` is `[gateways.NAME]`."""
 
-    # decision 57: in the attribute byte of each record
-    door: int
-    """Number kept in the attributes of each record that came in here, 0 to 15, never reused for another protocol."""
+    contract: int
+    """The version of `CONTRACT` that the door was written for. A plugin states a number; what is built in moves with
+    the hub."""
+
+    door: int | None = None
+    """The number of a door of the hub's own, kept in the attributes of each record that came in there. A door from
+    outside states none: it is given one, see `door_numbers`."""
 
     config: type
     """A dataclass of its settings beside `listen` and `tls`; each field carries metadata {"help": ...}."""
@@ -293,9 +302,6 @@ class GatewaySpec:
     reads_when_congested: bool = False
     """Whether its peers are read while the kernel has more pending than is good: where not all that they ask for is
     stored, and what is waits by itself."""
-
-    contract: int = CONTRACT
-    """The version that the door was written for. A plugin states a number; what is built in moves with the hub."""
 
     columns: tuple[Column, ...] = ()
     """How its messages carry properties: its columns of the property table, one for each protocol version that differs.

@@ -217,7 +217,7 @@ class HalfListener:
 
     def pump(self) -> None:
         """Send checks that wait."""
-        names = {spec.door: spec.name for spec in self._services.specs}
+        names = self._services.door_numbers.names
         while self._waiting and self.send(describe_check(self._waiting[0], names)):
             self._waiting.pop(0)
             if not self._is_acknowledged:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
 # decision 57
-DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
+DOOR_MASK: Final = 0x8F      # low four bits and the highest: the door's number (0 is Kafka, whose clients write 0)
 TRANSIENT: Final = 0x10      # the sender asked for no durability (QoS 0, delivery mode 1, acks=0)
 RETAIN: Final = 0x20         # the sender asked that the value be kept as the address's last
 EXACTLY_ONCE: Final = 0x40   # the sender used QoS 2

@@ -348,9 +348,9 @@ class Guard:
             raise
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
-        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the wire;
-        under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down. Raises as
-        `KernelPort.append`."""
+        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
+        wire; under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down.
+        Raises as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0

@@ -23,6 +23,7 @@ from gatehouse.kernel.errors import (
     InvalidGroup,
     KernelError,
     MessageTooLarge,
+    Stopping,
     TooManyTopics,
     UnknownTopic,
     Unroutable,
@@ -83,6 +84,9 @@ class Inbox:
             return False
         try:
             self.guard.place_raw(raw, address)
+        except Stopping as error:      # of a topic that would have to be made: it is not the publish that is wrong
+            self.refuse(error)
+            return False
         except (Denied, KernelError) as refusal:
             self._deny(refusal)
             return False

@@ -34,7 +34,7 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
-from tests.simulation.world import FakeLoop
+from gatehouse.kernel.world import FakeLoop
 
 EPOCH = 3
 NOW_MS = 1_700_000_000_000
