@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.connections.listener import Listener
     from gatehouse.gateways.tls.tls import TlsSettings
     from gatehouse.kernel.api import HubPort
-    from gatehouse.kernel.log.backups import Backups
+    from gatehouse.kernel.backup.backups import Backups
     from gatehouse.transactions.coordinator import Transactions
 
 

@@ -36,10 +36,10 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
-    from gatehouse.kernel.delivery.slices import Slices
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
 """One message to append, or as it is delivered: (number of its place, value, headers as `record.encode_headers` made

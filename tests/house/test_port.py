@@ -18,11 +18,11 @@ VALUES = {
 """Modules of values, and of pure functions of them."""
 
 NAMES = {
-    "delivery.slices": {"Slices"},
+    "slices": {"Slices"},
     "groups.cursor": {"MAX_ATTEMPT"},
     "groups.group": {"Budget", "HoldLimit"},
     "groups.sharing": {"SHARE", "parse_share"},
-    "log.backups": {"Backups"},
+    "backup.backups": {"Backups"},
     "state.catalogue": {"settle"},
     "state.views": {"MAX_METADATA_BYTES"},
 }
