@@ -22,7 +22,6 @@ from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
-from gatehouse.kernel.groups.group import LeasedGroup, Membership
 from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.arguments import QueueArguments
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.gateways.amqp.ports import DeadLetter
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
 
 SPACE: Final = "amqp"                  # of this door's definitions
 ONCE_UNCHECKED: Final = ("x-delivery-limit", "x-consumer-timeout")
@@ -43,7 +42,7 @@ OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "rejec
 class KernelQueues:
     """See `ports.Queues`."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: HubPort) -> None:
         self._kernel = kernel
         self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
         self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
@@ -108,9 +107,11 @@ class KernelQueues:
             raise refused(f"{queue.where}: {error}") from None
         return queue
 
-    def _group(self, queue: AmqpQueue) -> LeasedGroup:
-        return queue.kernel_queue if isinstance(queue.kernel_queue,
-                                                LeasedGroup) else self._kernel.groups.queue_group(queue.kernel_queue)
+    def _group(self, queue: AmqpQueue) -> LeasedGroupPort:
+        if isinstance(queue.kernel_queue, Queue):
+            return self._kernel.groups.queue_group(queue.kernel_queue)
+        group: LeasedGroupPort = queue.kernel_queue
+        return group
 
     # ---- what other doors send
 
@@ -142,7 +143,7 @@ class KernelQueues:
             self._kernel.groups.unbind(text, kernel_queue, chosen=True)
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
-        if isinstance(queue.kernel_queue, LeasedGroup):
+        if not isinstance(queue.kernel_queue, Queue):
             return self._kernel.groups.address_of_leased(leased)
         said = stated_in(named_headers(leased[7], (ADDRESS_HEADER,)))
         if said is not None:
@@ -160,13 +161,13 @@ class KernelQueues:
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
-        membership: Membership | None = consumer.membership
+        membership: MembershipPort | None = consumer.membership
         if membership is not None:
             consumer.membership = None
             membership.retire()
 
     def top_up(self, consumer: Consumer) -> None:
-        membership: Membership | None = consumer.membership
+        membership: MembershipPort | None = consumer.membership
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
@@ -185,7 +186,7 @@ class KernelQueues:
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         if queue.kernel_queue is not None:
-            shared = isinstance(queue.kernel_queue, LeasedGroup)
+            shared = not isinstance(queue.kernel_queue, Queue)
             self._group(queue).release(handles, None if shared else 0)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
@@ -229,7 +230,7 @@ class _Flushed:
     Owners are told before the flush's messages are in their queues: whoever asks once more is told when they are.
     """
 
-    def __init__(self, kernel: Kernel, then: Callable[[], None]) -> None:
+    def __init__(self, kernel: HubPort, then: Callable[[], None]) -> None:
         self._kernel = kernel
         self._then = then
         self._is_stored = False
