@@ -38,6 +38,8 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
+from gatehouse.kernel.retention.holders import Stretch
+
 PAGE_SHIFT: Final = 8
 PAGE_OFFSETS: Final = 1 << PAGE_SHIFT
 PAGE_MASK: Final = PAGE_OFFSETS - 1
@@ -60,8 +62,8 @@ Run = tuple[int, int, int, int, int]
 
 NO_PAGE: Final = 1 << 60              # above every page
 
-Stretch = tuple[int, int]
-"""Consecutive offsets: the first, and the one behind the last."""
+Key = tuple[int, int, str]  # decision 145
+"""What names a cursor outside the kernel: partition id, epoch, group."""
 
 
 def page_key(partition_id: int, page: int, group: bytes) -> bytes:
@@ -154,6 +156,7 @@ class Cursor:  # decision 20
         self.group: str = group
         self.topic_id: int = topic_id
         self.epoch: int = epoch
+        self.key: Key = (partition_id, epoch, group)
         self.committed: int = committed
         self.next: int = committed
         self.moved: int = 0                               # counts resets: work begun before one is void

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
-from gatehouse.kernel.groups.cursor import Cursor, Lease, Stretch
+from gatehouse.kernel.groups.cursor import Cursor, Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.message import Handle, Leased, Owner, Stored
+from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
@@ -187,9 +188,9 @@ class Pop:
         """These are leased for it."""
         self.leased += messages
 
-    def drop(self, cursor: Cursor) -> None:
-        """What it has of this cursor is not its own any more."""
-        self.leased = [message for message in self.leased if message[0] is not cursor]
+    def drop(self, key: Key) -> None:
+        """What it has of the cursor of this key is not its own any more."""
+        self.leased = [message for message in self.leased if message[0] != key]
 
     def finish(self) -> None:
         """It gets no more; its answer waits for the frame of its leases."""
@@ -434,28 +435,29 @@ class LeasedGroup:
         """Per handle why it is not good; and the offsets of those that are: their leases run, in cursors of this very
         group. One that comes twice is good once."""
         refused: list[KernelError | None] = [None] * len(handles)
-        by_cursor: dict[Cursor, list[int]] = {}
+        by_cursor: dict[Prefetcher, list[int]] = {}
+        key: Any = None
         cursor: Cursor | None = None
         offsets: list[int] = []
         for i, handle in enumerate(handles):
-            if handle[0] is not cursor:
-                cursor = handle[0]
-                prefetcher = self.prefetchers.get(cursor.partition_id) if isinstance(cursor, Cursor) else None
-                if cursor is None or prefetcher is None or prefetcher.cursor is not cursor:
-                    rewound = cursor is not None and prefetcher is not None and cursor.group == self.name
+            if handle[0] is not key or cursor is None:
+                key = handle[0]
+                prefetcher = self.prefetchers.get(key[0])
+                if prefetcher is None or prefetcher.cursor.key != key:
                     cursor = None
+                    rewound = prefetcher is not None and key[2] == self.name
                     refused[i] = ExpiredReceipt("the group was rewound") if rewound \
                         else UnknownReceipt("this receipt handle is not of this group")
                     continue
-                offsets = by_cursor.setdefault(cursor, [])
+                cursor = prefetcher.cursor
+                offsets = by_cursor.setdefault(prefetcher, [])
             if not cursor.holds(handle[1], handle[2]):
                 refused[i] = ExpiredReceipt("the lease has ended")
                 continue
             offsets.append(handle[1])
         if len(handles) > 1:
             by_cursor = {of: list(dict.fromkeys(good_offsets)) for of, good_offsets in by_cursor.items()}
-        return refused, [(self.prefetchers[of.partition_id], good_offsets) for of, good_offsets in by_cursor.items()
-                         if good_offsets]
+        return refused, [(of, good_offsets) for of, good_offsets in by_cursor.items() if good_offsets]
 
     def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
         self._settled += len(offsets)
@@ -574,7 +576,7 @@ class LeasedGroup:
 
     def _drop_found(self, prefetcher: Prefetcher) -> None:
         for pop in self._pops:
-            pop.drop(prefetcher.cursor)
+            pop.drop(prefetcher.cursor.key)
 
     def _ask_again(self) -> None:
         while self._refused:
