@@ -40,6 +40,7 @@ from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.unsent import UnsentBudget
 from gatehouse.gateways.contract import GatewaySpec, Services
+from gatehouse.gateways.door_numbers import NoDoorNumber
 from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
 from gatehouse.gateways.tls.revocation import find_revoked
 from gatehouse.gateways.tls.tls import TlsFault
@@ -324,6 +325,7 @@ class Hub:
         spec = door.spec
         addresses = [str(listen) for listen in door.listen]
         try:
+            services.door_numbers.open(spec)
             if spec.opened is not None:
                 spec.opened(services)
             listener = Listener(spec, services, door.settings, capacity=services.capacity)
@@ -331,6 +333,8 @@ class Hub:
             self._listeners.append((spec.name, listener))
             services.listeners[spec.name] = listener
             return opened
+        except NoDoorNumber as error:
+            raise Refused(f"the {spec.name} door cannot be opened: {error}", exits.USAGE) from None
         except TlsFault as fault:
             raise Refused(f"gateways.{spec.name}.tls.{fault.setting}: {fault}", exits.USAGE) from None
         except OSError as error:

@@ -13,16 +13,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from gatehouse.gateways.addresses import Spelling
+from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
 from gatehouse.gateways.connections.unsent import UnsentBudget
+from gatehouse.gateways.door_numbers import DoorNumbers
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
+from gatehouse.gateways.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration
     from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.connections.listener import Listener
     from gatehouse.gateways.tls.tls import TlsSettings
     from gatehouse.kernel.kernel import Kernel
@@ -204,6 +209,9 @@ class Services:
     not_honoured: NotHonoured = field(init=False)
     """What clients asked for without effect."""
 
+    door_numbers: DoorNumbers = field(init=False)
+    """Which number stands for which door in records."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
 
@@ -217,10 +225,27 @@ class Services:
     """Wall time in ms since 1970: for points in time that somebody named, and for what is shown. `now_ms` where a test
     has one clock."""
 
+    _switchboards: dict[str, Switchboard] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
         self.not_honoured = NotHonoured(self.now_ms)
+        self.door_numbers = DoorNumbers(self.kernel, self.specs)
+
+    def door(self, name: str) -> Switchboard:
+        """A door's end of its port to the kernel, made at first use."""
+        switchboard = self._switchboards.get(name)
+        if switchboard is None:
+            switchboard = self._switchboards[name] = Switchboard(self.transactions or self.kernel,
+                                                                self.transactions)
+        return switchboard
+
+    def guard(self, door: str, principal: Principal, session: RegisteredSession | None, client_id: str = "", *,
+              own_places: bool = False) -> Guard:
+        """All that a session gets of the kernel, once its peer has logged in. It is registered with it: told when its
+        principal ends or its rights change, until `Guard.leave`. See there."""
+        return Guard(self.admission, self.door(door), door, principal, session, client_id, own_places)
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
@@ -237,16 +262,20 @@ class WebSocketRoute:
     """A client has to offer one of them; the first of these that it offers is spoken."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
     """One door's declaration."""
 
     name: str
     """The door's name; its table in `gateways.toml` is `[gateways.NAME]`."""
 
-    # decision 57: in the attribute byte of each record
-    door: int
-    """Number kept in the attributes of each record that came in here, 0 to 15, never reused for another protocol."""
+    contract: int
+    """The version of `CONTRACT` that the door was written for. A plugin states a number; what is built in moves with
+    the hub."""
+
+    door: int | None = None
+    """The number of a door of the hub's own, kept in the attributes of each record that came in there. A door from
+    outside states none: it is given one, see `door_numbers`."""
 
     config: type
     """A dataclass of its settings beside `listen` and `tls`; each field carries metadata {"help": ...}."""
@@ -273,9 +302,6 @@ class GatewaySpec:
     reads_when_congested: bool = False
     """Whether its peers are read while the kernel has more pending than is good: where not all that they ask for is
     stored, and what is waits by itself."""
-
-    contract: int = CONTRACT
-    """The version that the door was written for. A plugin states a number; what is built in moves with the hub."""
 
     columns: tuple[Column, ...] = ()
     """How its messages carry properties: its columns of the property table, one for each protocol version that differs.

@@ -23,18 +23,18 @@ from gatehouse.gateways.checks import (
     describe_refused,
     read_check_settings,
     read_decision,
-    require_seen,
 )
 from gatehouse.kernel.errors import AlreadyDecided, Busy, InvalidFilter, KernelError, UnknownTransaction
 from gatehouse.kernel.groups.settings import check_name
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
-    from gatehouse.kernel.halves.records import Half
-    from gatehouse.kernel.message import Owner, Stored
+    from gatehouse.gateways.switchboard import Submitter
+    from gatehouse.kernel.api import HalfMessage
+    from gatehouse.kernel.message import Stored
     from gatehouse.transactions.coordinator import Check, Decision, Membership
-    from gatehouse.transactions.deciding import Guarded
 
 CHECKS_AHEAD: Final = 100              # that a member may be asked and has not settled
 NOT_HELD: Final = (Denied, InvalidHalfName, KernelError)
@@ -74,39 +74,38 @@ class HalfWords(NamedTuple):
 class HalfWish(NamedTuple):
     """What a client asked for."""
 
-    halves: list[Half]
+    halves: list[HalfMessage]
     name: str | None = None
     """What makes it repeatable."""
 
     check: object = None
     """When it is asked about, for `checks.read_check_settings`; None: as configured."""
 
+    size_bytes: int | None = None
+    """What it took on the wire; None: the door counts it with what it came in."""
+
 
 class HalfClient:  # decision 157
     """One client. `tell(name, document)` tells whoever of it listens under a name; False: there was no room."""
 
-    def __init__(self, services: Services, door: str, words: HalfWords, principal: Callable[[], Principal],
-                 tell: Callable[[str, Document], bool]) -> None:
-        self._services = services
-        self._door = door
+    def __init__(self, guard: Guard, words: HalfWords, tell: Callable[[str, Document], bool]) -> None:
+        self._guard = guard
         self._words = words
-        self._principal = principal
         self._tell = tell
 
-    def hold(self, group: str, read: Callable[[], HalfWish], about: Document, owner: Owner, token: object) -> None:
+    def hold(self, group: str, read: Callable[[], HalfWish], about: Document, owner: Submitter, token: object) -> int:
         """Hold what `read` gives; `owner` is answered, and calls `tell_held`. `about` is what the client is told with
-        the outcome, whole when `read` has returned. Raises `NOT_HELD`, with the client told."""
-        principal = self._principal()
-        transactions = self._services.transactions
+        the outcome, whole when `read` has returned. Returns for how many ms the sender is to be slowed down. Raises
+        `NOT_HELD`, with the client told."""
+        guard = self._guard
         try:
             check_name(group, "group")
-            self._services.admission.require_group(principal, Operation.TRANSACT, group)
+            guard.require_group(Operation.TRANSACT, group)
             wish = read()
-            settings = None
+            checks = None
             if wish.check is not None:
-                settings = read_check_settings(wish.check, transactions.checks_for(wish.halves, group))
-            transactions.begin(wish.halves, group=group, tenant=principal.tenant, by=principal.name, settings=settings,
-                               owner=owner, token=token, name=wish.name)
+                checks = read_check_settings(wish.check, guard.checks_for(wish.halves[0].message[0], group))
+            return guard.begin(wish.halves, group, checks, wish.name, owner, token, wish.size_bytes)
         except NOT_HELD as refused:
             self.refuse_held(group, about, refused)
             raise
@@ -136,13 +135,7 @@ class HalfClient:  # decision 157
         if decision is None:
             on_result(None)
             return
-        principal = self._principal()
-        self._services.transactions.decide(
-            transaction_id, decision, tenant=principal.tenant, by=principal.name, guard=self._require,
-            owner=_Decided(self, transaction_id, decision, on_result))
-
-    def _require(self, transaction: Guarded) -> None:
-        require_seen(self._services.admission, self._principal(), transaction)
+        self._guard.decide(transaction_id, decision, _Decided(self, transaction_id, decision, on_result), None)
 
     def tell_decided(self, transaction_id: int, decision: Decision, stored: Stored) -> None:
         """A decision is durable, or is refused."""
@@ -161,7 +154,7 @@ class HalfClient:  # decision 157
             self._count("notice_dropped")
 
     def _count(self, event: str) -> None:
-        self._services.admission.trace.on_event(self._door, event)
+        self._guard.count(event)
 
 
 class _Decided:
@@ -224,7 +217,7 @@ class HalfListener:
 
     def pump(self) -> None:
         """Send checks that wait."""
-        names = {spec.door: spec.name for spec in self._services.specs}
+        names = self._services.door_numbers.names
         while self._waiting and self.send(describe_check(self._waiting[0], names)):
             self._waiting.pop(0)
             if not self._is_acknowledged:

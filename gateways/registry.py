@@ -19,7 +19,6 @@ from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 
 ENTRY_POINT_GROUP: Final = "gatehouse.gateways"
 BUILT_IN: Final = ("mqtt", "http", "amqp", "kafka")
-DOORS_MAX: Final = 16          # a door's number has four bits in a record's attributes
 
 
 class GatewayClash(Exception):
@@ -68,19 +67,18 @@ def check_specs(declared: Iterable[tuple[str, GatewaySpec]]) -> dict[str, Gatewa
     """(origin, declaration) pairs by name, if no name and no number is taken twice."""
     specs: dict[str, GatewaySpec] = {}
     origins: dict[str, str] = {}
-    names_by_door: dict[int, str] = {}
+    names_by_door: dict[int, str] = {}           # of the hub's own; the others are given theirs
     for origin, spec in declared:
         if spec.name in specs:
             raise GatewayClash(f"two gateways are called {spec.name!r}: {origins[spec.name]} and {origin}")
-        if not 0 <= spec.door < DOORS_MAX:
-            raise GatewayClash(f"{spec.name} ({origin}): door number {spec.door} is not in 0 to {DOORS_MAX - 1}")
-        if spec.door in names_by_door:
+        if spec.door is not None and spec.door in names_by_door:
             other = names_by_door[spec.door]
             raise GatewayClash(f"{spec.name} ({origin}) and {other} ({origins[other]}) both use "
                                f"door number {spec.door}")
         specs[spec.name] = spec
         origins[spec.name] = origin
-        names_by_door[spec.door] = spec.name
+        if spec.door is not None:
+            names_by_door[spec.door] = spec.name
     return specs
 
 
@@ -96,4 +94,6 @@ def _loaded(point: EntryPoint) -> GatewaySpec | str:
         return f"{origin} is no GatewaySpec"
     if spec.contract != CONTRACT:    # decision 130
         return f"{origin} was written for version {spec.contract} of the contract of doors; this hub has {CONTRACT}"
+    if spec.door is not None and spec.name not in BUILT_IN:      # decision 158
+        return f"{origin} states a door number; a door from outside is given its number by each hub"
     return spec

@@ -81,6 +81,13 @@ class UnknownPartition(KernelError):
     code = "unknown_partition"
 
 
+class UnknownPlace(KernelError):
+    """A place that was given to somebody else, or under rights that have changed: it is to be asked for again. A door
+    does that by itself."""
+
+    code = "unknown_place"
+
+
 class UnknownQueue(KernelError):
     """There is no queue of that name, or another one by now."""
 

@@ -18,6 +18,7 @@ from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
 from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.beginning import begin_epoch
 from gatehouse.kernel.clock import Clock
@@ -49,6 +50,7 @@ from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
@@ -505,6 +507,10 @@ class Kernel:
     def delivered(self) -> bool:
         """Whether live subscribers have been told of everything that is durable."""
         return self.parts.deliveries.idle
+
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
+        """A port of a door's own; see `api.KernelPort`."""
+        return Port(self, self._appending.append_numbered, door, transactions)
 
     # ---- what the metrics show
 

@@ -9,12 +9,12 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 # A record's attribute byte is unused in the v2 record format; readers ignore it. Here it says how the message came in.
 # decision 57
-DOOR_MASK: Final = 0x0F      # low four bits: the door's number (0 is Kafka, whose clients write 0)
+DOOR_MASK: Final = 0x8F      # low four bits and the highest: the door's number (0 is Kafka, whose clients write 0)
 TRANSIENT: Final = 0x10      # the sender asked for no durability (QoS 0, delivery mode 1, acks=0)
 RETAIN: Final = 0x20         # the sender asked that the value be kept as the address's last
 EXACTLY_ONCE: Final = 0x40   # the sender used QoS 2
@@ -25,6 +25,10 @@ Headers = tuple[tuple[bytes, "bytes | None"], ...]
 Message = tuple["Placement", "bytes | None", bytes, int, int]
 """(placement, value, headers as `record.encode_headers` made them, attribute bits, timestamp in ms or 0 for append
 time)"""
+
+NumberedMessage = tuple[int, "bytes | None", bytes, int, int]
+"""The same with the number of a place in front, as a door's port has it (`kernel.api`); what is delivered has any
+number there."""
 
 Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
@@ -66,9 +70,9 @@ NOW: Final = When()
 class Subscriber(Protocol):
     """Who is told of new messages the moment they are durable."""
 
-    def on_delivery(self, deliveries: list[Delivery]) -> None:
+    def on_delivery(self, deliveries: list[Delivery]) -> Iterator[None] | None:
         """Called with what of a flush matches, in append order: once, or more often where a producer's batch is large.
-        Must not block or raise."""
+        Must not block or raise. Who has much to do returns the steps of it."""
 
 
 class FirstLevel:
@@ -78,6 +82,17 @@ class FirstLevel:
 
     def __init__(self) -> None:
         self.version = 0
+
+
+class Place(NamedTuple):
+    """A placement as doors see it: where messages to one address are stored, as it is now."""
+
+    tenant: str
+    address: str
+    topic: str                   # "" where it is a queue alone
+    partition: int               # number within the topic
+    partition_id: int
+    key: bytes | None
 
 
 class Placement:
@@ -90,7 +105,7 @@ class Placement:
     __slots__ = ("tenant", "address", "topic", "topic_id", "partition", "partition_id", "key", "key_part",
                  "address_header",
                  "max_message_bytes", "compact", "fixed_topic", "fixed_partition", "targets", "also", "routed", "queue",
-                 "limited", "may_create", "maker", "first_level", "version", "topics_version")
+                 "limited", "may_create", "maker", "first_level", "version", "topics_version", "shown")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, partition: int, partition_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -118,9 +133,9 @@ class Placement:
         self.first_level = first_level
         self.version = -1
         self.topics_version = -1
+        self.shown: Place | None = None              # as doors see it
 
-
-Delivery = tuple[Placement, "list[Message]", int, int]
+Delivery = tuple[Placement, "list[NumberedMessage]", int, int]
 """(placement, messages, offset of the first, options of the matching subscription); the offsets are consecutive"""
 
 
@@ -141,12 +156,19 @@ class Stored:
 class Owner(Protocol):
     """Who appended and wants to know when it is durable."""
 
-    def on_stored(self, stored: list[Stored]) -> None:
-        """Called once per flush with this owner's submissions of it, in order. Must not block or raise.
+    def on_stored(self, stored: list[Stored]) -> Iterator[None] | None:
+        """Called once per flush with this owner's submissions of it, in order. Must not block or raise. Who has much to
+        do returns the steps of it.
 
         Of producers' batches those for one partition come in order; one that is checked on another thread may be
         answered after others.
         """
+
+
+def tell(owner: Owner, stored: list[Stored]) -> None:
+    """Answer an owner now, apart from any flush."""
+    for _ in owner.on_stored(stored) or ():
+        pass
 
 
 class Piece:

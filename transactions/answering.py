@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from gatehouse.kernel.errors import AlreadyDecided, KernelError, StorageFull, UnknownTransaction
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.transactions.book import Book
 from gatehouse.transactions.records import Transaction
 from gatehouse.transactions.states import Answer, State
@@ -14,7 +14,7 @@ WORDS = {State.COMMITTED: "has been committed", State.ROLLED_BACK: "has been rol
 def refuse(owner: Owner | None, token: object, error: Exception) -> None:
     """Tell the owner of an error."""
     if owner is not None:
-        owner.on_stored([Stored(token, error, 0, [])])
+        tell(owner, [Stored(token, error, 0, [])])
 
 
 # decision 42: a refusal waits for what it goes by, too

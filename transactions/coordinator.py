@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gatehouse.kernel.errors import Busy
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import Owner
+from gatehouse.kernel.port import Port
 from gatehouse.transactions.access import Access
 from gatehouse.transactions.answering import refusal, refuse, refuse_settled
 from gatehouse.transactions.book import Book
@@ -31,6 +32,7 @@ from gatehouse.transactions.settings import CheckSettings, TransactionSettings
 from gatehouse.transactions.states import Answer, State
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.api import DoorSide
     from gatehouse.kernel.halves.halves import Acks, Offsets
     from gatehouse.kernel.kernel import Kernel
 
@@ -67,6 +69,10 @@ class Transactions:
     def _on_all_known(self) -> None:
         self._access.all_known()
         self._moving.turn()
+
+    def port(self, door: DoorSide) -> Port:
+        """A port of a door's own, see `kernel.api`."""
+        return self._kernel.port(door, self)
 
     def stop(self) -> None:
         """Ask and forget nothing more."""

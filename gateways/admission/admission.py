@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from gatehouse.gateways.admission.accounts import Accounts
 from gatehouse.gateways.admission.administrators import somebody_administers
@@ -22,7 +22,7 @@ from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthentic
 from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.login import Login
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
-from gatehouse.gateways.admission.places import PlacementCache
+from gatehouse.gateways.admission.places import GivenPlaces, PlacementCache
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.gateways.admission.quota import Meter, Quota
@@ -39,6 +39,7 @@ from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import Routes
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.api import KernelPort
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Owner, Placement
 
@@ -76,7 +77,8 @@ class Admission:
         self._audit = Audit(kernel, wall_ms, log.error)
         self._meters: dict[str, Meter] = {}
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
-        self._every_cache: WeakSet[PlacementCache] = WeakSet()        # also those that a session alone still holds
+        self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
+        self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
         self._quotas = self._read_quotas()
         self._rules = self.compiling(self.accounts.file_rules)()
         self._version = object()
@@ -127,9 +129,11 @@ class Admission:
             return principal.elsewhere(principal.tenant, client_id)
         return principal
 
-    def register(self, principal: Principal, door: str, session: RegisteredSession) -> Registration:
-        """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves."""
-        return self._registry.take(principal, door, session)
+    def register(self, principal: Principal, door: str, session: RegisteredSession,
+                 look_again: Callable[[], None] | None = None) -> Registration:
+        """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves.
+        `look_again` is called before it is told of its rights."""
+        return self._registry.take(principal, door, session, look_again)
 
     def ends_ms(self, principal: Principal) -> int:  # decision 89
         """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user
@@ -296,6 +300,14 @@ class Admission:
             cache = self._caches[key] = PlacementCache()
             self._every_cache.add(cache)
         return cache
+
+    def places(self, principal: Principal, port: KernelPort) -> GivenPlaces:
+        """What the principal was given on a door, for as long as a session of his is there."""
+        places = self._places.get((principal, port))
+        if places is None:
+            places = self._places[principal, port] = GivenPlaces(port)
+            self._every_cache.add(places)
+        return places
 
     def forget_places(self) -> None:
         """Topics, routes or rights have changed: every address is looked up and judged anew."""

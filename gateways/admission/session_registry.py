@@ -33,14 +33,15 @@ class RegisteredSession(Protocol):
 class Registration:  # decision 95
     """One connection's place."""
 
-    __slots__ = ("_registry", "door", "session", "principal", "timer")
+    __slots__ = ("_registry", "door", "look_again", "session", "principal", "timer")
 
     def __init__(self, registry: SessionRegistry, principal: Principal, door: str,
-                 session: RegisteredSession) -> None:
+                 session: RegisteredSession, look_again: Callable[[], None] | None) -> None:
         self._registry = registry
         self.principal = principal
         self.door = door
         self.session = session
+        self.look_again = look_again         # its guard's, when rights have changed: before the session's
         self.timer: Timer | None = None      # rings when its principal ends
 
     def leave(self) -> None:
@@ -61,8 +62,9 @@ class SessionRegistry:
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
 
-    def take(self, principal: Principal, door: str, session: RegisteredSession) -> Registration:
-        registration = Registration(self, principal, door, session)
+    def take(self, principal: Principal, door: str, session: RegisteredSession,
+             look_again: Callable[[], None] | None = None) -> Registration:
+        registration = Registration(self, principal, door, session, look_again)
         self._taken.setdefault(principal.name, {})[registration] = None
         self._set_timer(registration)
         return registration
@@ -93,7 +95,7 @@ class SessionRegistry:
         """For one user, or for everybody."""
         names = list(self._taken) if name is None else [name]
         self._tell([registration for user in names for registration in self._taken.get(user, ())],
-                   lambda registration: registration.session.on_rights_changed())
+                   _look_again)
 
     def _set_timer(self, registration: Registration) -> None:  # decision 89
         ends_ms = self._ends_ms(registration.principal)
@@ -131,3 +133,9 @@ class SessionRegistry:
 
         if waiting:
             schedule(go_on)
+
+
+def _look_again(registration: Registration) -> None:
+    if registration.look_again is not None:
+        registration.look_again()
+    registration.session.on_rights_changed()

@@ -8,7 +8,7 @@ from gatehouse.gateways.amqp.column import AMQP
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.queues import KernelQueues
 from gatehouse.gateways.amqp.session import AmqpSession
-from gatehouse.gateways.contract import GatewaySpec, Services, WebSocketRoute
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Services, WebSocketRoute
 
 
 def open_door(services: Services) -> None:
@@ -16,6 +16,6 @@ def open_door(services: Services) -> None:
     services.shared[DOOR_NAME] = Broker(services, KernelQueues(services.kernel))
 
 
-GATEWAY = GatewaySpec(name="amqp", door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
+GATEWAY = GatewaySpec(name="amqp", contract=CONTRACT, door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
                       session=AmqpSession, opened=open_door, columns=(AMQP,), spelling=SPELLING,
                       websockets=(WebSocketRoute("/amqp", ("amqp",)),))

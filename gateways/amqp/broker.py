@@ -188,8 +188,8 @@ class Broker:
         letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, self._wall_ms())
         headers = codec.stored_headers(letter.names, letter.raw)
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
-        return [(self.queues.place("", vhost, [to], letter.priority, in_topic=False, may_create=False), leased[6],
-                 headers, attributes, 0) for to in letter.queues]
+        return [(self.queues.place_letter(to, letter.priority), leased[6], headers,
+                 attributes, 0) for to in letter.queues]
 
     def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """Exchange, routing key and properties of a message in a queue, as bytes."""

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.gateways.amqp.errors import ConnectionFault
-from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased, Message, Placement
+from gatehouse.kernel.api import Message
+from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
 from gatehouse.kernel.records.private import MARK
 from gatehouse.kernel.records.record import varint
 
@@ -106,11 +107,12 @@ def plain_attributes(raw: bytes) -> int:
     return attributes if at == end else -1
 
 
-def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, routes: dict[bytes, Placement],
+def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, routes: dict[bytes, tuple[int, bool]],
                      messages: list[Message]) -> tuple[int, int, int]:
     """Decode every whole, plain publish of one channel from `pos` on into `messages`.
 
-    `channel`: its number in two bytes; `body_max`: the largest body of one frame. Returns (position behind the last
+    `channel`: its number in two bytes; `body_max`: the largest body of one frame; `routes`: place, and whether that is
+    a queue alone, by the payload of the method. Returns (position behind the last
     decoded publish, why it stopped, bytes needed from there on or 0 where not known). Never raises: whatever is not
     plain is left to be read frame by frame.
     """
@@ -120,7 +122,7 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
     body_size = 0
     attributes = 0
     headers = b""
-    placement: Placement | None = None
+    place = 0
     while pos < end:
         if head_size == 0 or data[pos:pos + head_size] != head:
             head_size = 0
@@ -155,9 +157,9 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             attributes = plain_attributes(raw)
             if attributes < 0:
                 return pos, OTHER_FRAME, 0
-            if cached.queue is None and raw[0] & 0xEF | raw[1]:
+            place, is_queue = cached
+            if not is_queue and raw[0] & 0xEF | raw[1]:
                 return pos, OTHER_FRAME, 0             # a topic's readers see properties as headers of the record
-            placement = cached
             headers = stored_headers(payload[6:len(payload) - 1], raw)
             head = data[pos:at + 8]
             head_size = at + 8 - pos
@@ -167,8 +169,7 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
         at = pos + head_size
         if data[at + body_size] != FRAME_END:
             return pos, OTHER_FRAME, 0
-        assert placement is not None
-        messages.append((placement, data[at:at + body_size], headers, attributes, 0))
+        messages.append((place, data[at:at + body_size], headers, attributes, 0))
         pos += size
     return pos, NEED_MORE, 0
 

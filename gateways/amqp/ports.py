@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.gateways.amqp.exchanges import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
@@ -65,10 +66,12 @@ class Queues(Protocol):
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""
 
-    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool, maker: str = "") -> Placement:
-        """Where a message goes that enters these queues and, `in_topic`, the topic of its address. At least one of
-        both. Raises KernelError."""
+    def place(self, guard: Guard, address: str, queues: list[AmqpQueue], priority: int) -> int:
+        """Where a message goes that enters these queues and the topic of its address, or without one the first queue.
+        Raises KernelError, Denied."""
+
+    def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:
+        """Where a dead letter goes: into this queue."""
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         """The address of a message in a queue that came by another door."""

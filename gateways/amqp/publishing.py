@@ -13,12 +13,13 @@ from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFau
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
-from gatehouse.kernel.message import Message, Stored
+from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.mapping import HalfHeaders
     from gatehouse.gateways.amqp.sending import Sent
+    from gatehouse.kernel.api import Message
 
 NO_ROUTE: Final = 312
 UNEXPECTED_FRAME: Final = 505
@@ -187,8 +188,8 @@ class Publishing:
                 self._append(messages, tags[-1])
                 return
             except QueueFull as full:
-                placement = messages[full.index][0]
-                refused = [at for at in range(full.index, len(messages)) if messages[at][0] is placement]
+                place = messages[full.index][0]
+                refused = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
             self._refuse([tags[at] for at in refused])
             kept = sorted({*range(len(messages))}.difference(refused))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]

@@ -29,6 +29,7 @@ from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, 
 from gatehouse.kernel.records.record import named_headers
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.gateways.amqp.ports import DeadLetter
@@ -202,12 +203,13 @@ class KernelQueues:
 
     # ---- publishing
 
-    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool, maker: str = "") -> Placement:
-        if not in_topic:
-            return self._kernel.place_queue(queues[0].kernel_queue, priority)
-        ids = tuple([queue.kernel_queue.partition_id(priority) for queue in queues])
-        return self._kernel.place_routed(address, ids, vhost.name, may_create, maker)
+    def place(self, guard: Guard, address: str, queues: list[AmqpQueue], priority: int) -> int:
+        if not address:
+            return guard.place_queue(queues[0].name, priority)
+        return guard.place_routed(address, tuple([queue.kernel_queue.partition_id(priority) for queue in queues]))
+
+    def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:
+        return self._kernel.place_queue(queue.kernel_queue, priority)
 
     # ---- definitions
 

@@ -15,13 +15,14 @@ from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
 from gatehouse.kernel.errors import KernelError, Unroutable
-from gatehouse.kernel.message import Message, Placement
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.broker import Broker
     from gatehouse.gateways.amqp.rights import AmqpRights
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
     from gatehouse.gateways.contract import Services
+    from gatehouse.kernel.api import Message
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
 DELAY: Final = "x-delay"
@@ -52,31 +53,33 @@ class Sent(NamedTuple):
 
 
 class SendTarget(NamedTuple):
-    placement: Placement | None
+    place: int | None          # None: it goes nowhere
+    is_queue: bool             # it is a queue alone
     routed: bool
     timed: bool                # one of its queues counts from when the message came: the sender's time may not be kept
 
 
 class AmqpSender:
     def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: AmqpRights,
-                 note_not_honoured: Callable[[str], None]) -> None:
-        self.routes: dict[bytes, Placement] = {}
+                 guard: Guard, note_not_honoured: Callable[[str], None]) -> None:
+        self.routes: dict[bytes, tuple[int, bool]] = {}
         """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
 
         self._broker = broker
-        self._admission = services.admission
+        self.guard = guard
         self._wall_ms = services.wall_ms
         self._vhost = vhost
         self._rights = rights
         self._note_not_honoured = note_not_honoured
-        self._version = vhost.version
+        self._version = vhost.version, guard.version
         self._targets: dict[tuple[str, str, int, tuple[str, ...]], SendTarget] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
 
     def refresh(self) -> None:
         """Forget what a change of the virtual host may have made untrue."""
-        if self._version != self._vhost.version:
-            self._version = self._vhost.version
+        version = self._vhost.version, self.guard.version
+        if self._version != version:
+            self._version = version
             self.forget()
 
     def forget(self) -> None:
@@ -84,6 +87,7 @@ class AmqpSender:
         self.routes.clear()
         self._targets.clear()
         self._by_headers.clear()
+        self.guard.let_go()
 
     def send(self, payload: bytes, arguments: Arguments, raw: bytes, body: bytes) -> Sent:
         """`payload`: of the method frame; `raw`: flags and properties. Raises AmqpError."""
@@ -95,23 +99,23 @@ class AmqpSender:
         if DELAY in traits.headers:
             self._note_not_honoured(DELAY)
         target = self._target(name, routing_key, traits)
-        placement = target.placement
-        if placement is None:
+        place = target.place
+        if place is None:
             return Sent(None, False)
         if not traits.priority and not self._depends_on_headers(name) and (target.routed or not arguments["mandatory"]):
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
-            self.routes[payload] = placement  # decision 61
+            self.routes[payload] = place, target.is_queue  # decision 61
         wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
         names, timestamp_ms = payload[6:-1], 0
-        if placement.queue is not None:
+        if target.is_queue:
             headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
         else:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed:
                 timestamp_ms = 0
-        return Sent((placement, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
+        return Sent((place, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
                     mapping.half_headers(traits.headers))
 
     def _check_exchange(self, name: str, routing_key: str) -> None:
@@ -160,15 +164,12 @@ class AmqpSender:
         address = address_of_amqp(name, routing_key)
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
-            return SendTarget(None, False, False)
-        principal = self._rights.principal
+            return SendTarget(None, False, False, False)
         try:
-            placement = self._broker.queues.place(
-                address, self._vhost, queues, priority, in_topic=bool(name),
-                may_create=self._admission.may_create(principal, address), maker=principal.name)
+            place = self._broker.queues.place(self.guard, address if name else "", queues, priority)
         except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
-            return SendTarget(None, False, False)
+            return SendTarget(None, False, False, False)
         except KernelError as error:
             raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
-        return SendTarget(placement, bool(queues), timed)
+        return SendTarget(place, not name, bool(queues), timed)

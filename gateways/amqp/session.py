@@ -23,11 +23,13 @@ from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.amqp.config import AmqpConfig
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.gateways.contract import Link, Services
-    from gatehouse.kernel.message import Message, Owner
+    from gatehouse.gateways.switchboard import Submitter
+    from gatehouse.kernel.api import Message
 
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
                                        # do before the others have their turn
@@ -56,6 +58,7 @@ class AmqpSession:
     vhost: VirtualHost
     sender: AmqpSender
     rights: AmqpRights
+    guard: Guard
 
     def __init__(self, link: Link, services: Services, config: AmqpConfig) -> None:
         self.broker = Broker.of(services)
@@ -240,12 +243,18 @@ class AmqpSession:
         self.identity.enter(virtual_host)
         self.vhost = self.broker.vhost(virtual_host)
         self.rights = AmqpRights(self.services.admission, self.identity.principal, self.vhost, self, self._link.peer)
-        self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.note_not_honoured)
+        self._send_as_now()
         self._state = State.OPEN
         self._opening.at(0)
         if self._heartbeat_ms:
             self._beating.at(self._now_ms() + self._heartbeat_ms // 2)
         self._write_method(0, encode_method("connection.open-ok"))
+
+    def _send_as_now(self) -> None:
+        """Whatever is published is published by the principal of now."""
+        self.guard = self.services.guard(DOOR_NAME, self.identity.principal, None, own_places=True)
+        self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.guard,
+                                 self.note_not_honoured)
 
     def _update_secret(self, secret: bytes) -> None:
         """What comes behind it is taken once it is answered."""
@@ -264,6 +273,7 @@ class AmqpSession:
     def _renew(self, answer: Principal | NotAuthenticated) -> None:
         self.identity.renew(answer, self.vhost.name)
         self.rights.principal = self.identity.principal
+        self._send_as_now()
         self.on_rights_changed()
         self._write_method(0, encode_method("connection.update-secret-ok"))
 
@@ -285,15 +295,13 @@ class AmqpSession:
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
-    def append(self, messages: list[Message], owner: Owner | None, token: object) -> None:
-        """Append messages, and charge the user for them. Raises KernelError."""
-        self._kernel.append(messages, owner, token)
-        self.charge(messages)
-
-    def charge(self, messages: list[Message]) -> None:
-        """Count messages that were taken, and slow down their sender where there is cause."""
+    def append(self, messages: list[Message], owner: Submitter | None, token: object) -> None:
+        """Append messages. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        wait_ms = self.services.admission.charge(DOOR_NAME, self.identity.principal, len(messages), size_bytes)
+        self.slow_down(self.guard.append(messages, owner, token, size_bytes))
+
+    def slow_down(self, wait_ms: int) -> None:
+        """Something was taken: read the client again after `wait_ms`, and say so where publishes have to wait."""
         if wait_ms:
             self._pacer.pause_until(self._heard_ms + wait_ms)
         if self._kernel.congested and not self._congested:

@@ -25,6 +25,7 @@ from gatehouse.gateways.amqp.consuming import Origin
 from gatehouse.gateways.amqp.errors import ChannelFault, ConnectionFault, not_placed, precondition, refused
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.half_messages import CHECKS_AHEAD, Document, HalfClient, HalfListener, HalfWish, HalfWords
+from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import (
     InvalidFilter,
     KeptFull,
@@ -34,12 +35,12 @@ from gatehouse.kernel.errors import (
     StorageFull,
     TooManyTransactions,
 )
-from gatehouse.kernel.halves.records import Half
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.mapping import HalfHeaders
-    from gatehouse.kernel.message import Handle, Leased, Message, Stored
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Handle, Leased, Stored
 
 TXN: Final = "$txn."
 WORDS: Final = HalfWords("$txn.half.", "$txn.check.", "$txn.decided")  # decision 46
@@ -58,7 +59,7 @@ def client_of(channel: Channel) -> HalfClient:
                 if listener.name == name]
         return all(sent)
 
-    return HalfClient(connection.services, "amqp", WORDS, lambda: connection.rights.principal, tell)
+    return HalfClient(connection.guard, WORDS, tell)
 
 
 def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> bool:
@@ -72,8 +73,8 @@ def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> boo
         return tag
 
     try:
-        client.hold(group, lambda: HalfWish([Half(message)], half.name, half.check), about, channel.publishing,
-                    on_stored)
+        wish = HalfWish([HalfMessage(message)], half.name, half.check, len(message[1] or b""))
+        wait_ms = client.hold(group, lambda: wish, about, channel.publishing, on_stored)
     except NO_ROOM:
         return False
     except Denied:
@@ -84,7 +85,7 @@ def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> boo
         raise ConnectionFault(RESOURCE_ERROR, str(error)) from None
     except KernelError as error:
         raise not_placed(error) from None
-    channel.connection.charge([message])
+    channel.connection.slow_down(wait_ms)
     return True
 
 

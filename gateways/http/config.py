@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
-from gatehouse.gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.http.webhooks.guard import TargetGuard
 
 ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s@]+/?")
 """The pattern of an origin as browsers name it (RFC 6454, 6.2), also with the slash that people put behind it."""
@@ -101,4 +101,4 @@ class HttpConfig:
             if origin != "*" and ORIGIN.fullmatch(origin) is None:
                 raise ValueError(f"cors_origins holds {origin[:100]!r}, which no page comes from: an origin is "
                                  "https://HOST or https://HOST:PORT")
-        Guard(self.webhook_allow)
+        TargetGuard(self.webhook_allow)

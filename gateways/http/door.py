@@ -114,7 +114,7 @@ class Door:
         self.date = DateHeader()
         self.flow = self.admission.trace.flow(NAME)
         self.stopping = False
-        self.door_names = {spec.door: spec.name for spec in services.specs} | {DOOR: NAME}
+        self.door_names = services.door_numbers.names
         self.routes: list[Route] = []
         """Every call of this door, for its document."""
         self.changing = asyncio.Lock()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 from gatehouse.gateways.kafka.addresses import SPELLING
 from gatehouse.gateways.kafka.column import KAFKA
 from gatehouse.gateways.kafka.config import KafkaConfig
@@ -11,6 +11,7 @@ from gatehouse.gateways.kafka.session import KafkaSession
 
 GATEWAY: Final = GatewaySpec(
     name="kafka",
+    contract=CONTRACT,
     door=0,
     config=KafkaConfig,
     default_listen=("127.0.0.1:9092",),

@@ -37,7 +37,7 @@ from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.session_registry import Registration
+    from gatehouse.gateways.admission.guard import Guard
 
 DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones
@@ -67,8 +67,7 @@ class KafkaSession:
         self.client_id = ""
         self.client_software = ""
         self.login = KafkaLogin(self, self._become)
-        self._principal: Principal | None = None
-        self._registration: Registration | None = None
+        self._guard: Guard | None = None
         self._asking = False                         # admission has not said yet who this is
         self._reader = RequestReader(config.max_request_bytes)
         self._waiting: deque[Request] = deque()      # dispatched and not sent, oldest first
@@ -112,8 +111,8 @@ class KafkaSession:
     def handle_closed(self) -> None:
         self._closed = True
         self._timers.stop()
-        if self._registration is not None:
-            self._registration.leave()
+        if self._guard is not None:
+            self._guard.leave()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             if request.on_end is not None:
@@ -130,7 +129,7 @@ class KafkaSession:
         self._turn()
 
     def describe(self) -> dict[str, Any]:
-        return {"client_id": self.client_id, "user": self._principal.name if self._principal else "",
+        return {"client_id": self.client_id, "user": self._guard.principal.name if self._guard else "",
                 "client_software": self.client_software, "in_flight": len(self._waiting)}
 
     # ---- what the APIs use
@@ -146,13 +145,18 @@ class KafkaSession:
     @property
     def is_known(self) -> bool:
         """Whether anybody has logged in, or was let in without."""
-        return self._principal is not None
+        return self._guard is not None
 
     @property
     def principal(self) -> Principal:
         """Set before the first request other than ApiVersions is dispatched."""
-        assert self._principal is not None
-        return self._principal
+        return self.guard.principal
+
+    @property
+    def guard(self) -> Guard:
+        """All that this client may do; there as soon as `principal` is."""
+        assert self._guard is not None
+        return self._guard
 
     def advertised(self) -> tuple[str, int]:
         """Host and port by which clients of this listener reach the hub."""
@@ -326,7 +330,7 @@ class KafkaSession:
         self._waiting.append(request)
         if self._login_end.when_ms and self.admission.allow_anonymous and not self.login.under_way:
             self._login_end.at(0)                      # it speaks, and need not say who it is
-        if api in BEFORE_LOGIN or self._principal is not None:
+        if api in BEFORE_LOGIN or self._guard is not None:
             api.dispatch(request)
         else:
             self._let_in(request)
@@ -355,10 +359,9 @@ class KafkaSession:
 
     def _become(self, principal: Principal) -> None:
         """The connection is this principal's from now on."""
-        before, self._registration = self._registration, self.admission.register(principal, DOOR, self)
+        before, self._guard = self._guard, self.services.guard(DOOR, principal, self)
         if before is not None:
             before.leave()
-        self._principal = principal
         self._reader.max_frame_bytes = self.config.max_request_bytes
         self._login_end.at(0)
         self._session_end.at(self._end_of_session(principal))

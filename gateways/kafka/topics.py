@@ -11,7 +11,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import CHECKS
 from gatehouse.gateways.kafka.transacting import CheckTopics
-from gatehouse.kernel.errors import InvalidTopic, UnknownTopic
+from gatehouse.kernel.errors import InvalidTopic
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
@@ -26,33 +26,25 @@ def text_of(name: bytes) -> str:
         raise InvalidTopic("a topic's name is not UTF-8") from None
 
 
-def find_topic(session: KafkaSession, name: str, operation: Operation) -> Topic:
+def find_topic(session: KafkaSession, name: str, operation: Operation) -> Topic:  # decision 93
     """The topic, which exists. Raises Denied, UnknownTopic."""
-    _require(session, name, operation)
-    topic = session.kernel.topic(name, session.principal.tenant)
-    if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}")
-    return topic
+    try:
+        return session.guard.topic(name, operation)
+    except Denied as refusal:
+        session.guard.count(refusal.code)
+        raise
 
 
 def find_fetched(session: KafkaSession, uuid: bytes) -> Topic:
     """The topic with this id, to be read. Raises Denied, UnknownTopic."""
-    topic = session.kernel.topic_by_uuid(uuid)
-    if topic is None or topic.tenant != session.principal.tenant:
-        raise UnknownTopic("there is no topic with this id")
-    _require(session, topic.name, Operation.CONSUME)
-    return topic
+    try:
+        return session.guard.topic_by_uuid(uuid, Operation.CONSUME)
+    except Denied as refusal:
+        session.guard.count(refusal.code)
+        raise
 
 
 def note_fetch(session: KafkaSession, topic: Topic) -> None:
     """Whoever fetches a group's checks is there to be asked."""
     if topic.name.startswith(CHECKS):
         CheckTopics.of(session.services).note_fetch(topic.tenant, topic.name)
-
-
-def _require(session: KafkaSession, name: str, operation: Operation) -> None:  # decision 93
-    try:
-        session.admission.require_topic(session.principal, operation, name)
-    except Denied as refusal:
-        session.admission.trace.on_event(session.door, refusal.code)
-        raise

@@ -27,9 +27,9 @@ from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.kafka.error_codes import INVALID_RECORD
 from gatehouse.gateways.kafka.mapping import Refused, code_of
+from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.settings import check_name
-from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
 from gatehouse.kernel.records.compression import NONE
 from gatehouse.kernel.records.record import encode_headers
@@ -116,7 +116,7 @@ class HeldBatch:
         """One transaction for each name, and one of what has none. Raises Denied, InvalidGroup, InvalidHalfName, with
         nothing held; what the kernel refuses afterwards is answered."""
         check_name(self._group, "group")
-        self._session.admission.require_group(self._session.principal, Operation.TRANSACT, self._group)
+        self._session.guard.require_group(Operation.TRANSACT, self._group)
         by_name: dict[str | None, list[Record]] = {}
         for record in records:
             named = any(name == NAME for name, _ in record[4])
@@ -138,12 +138,11 @@ class HeldBatch:
         return HalfWish([self._half(record) for record in records],
                         name if name is not None else self._sequence(header), _header(records[0], CHECK_BACK))
 
-    def _half(self, record: Record) -> Half:
+    def _half(self, record: Record) -> HalfMessage:
         _, timestamp_ms, key, value, headers, attributes, _ = record
-        placement = self._session.kernel.place_in(self._topic.name, key, partition=self._row.index,
-                                                  tenant=self._session.principal.tenant, may_create=False)
+        place = self._session.guard.place_in(self._topic.name, key, self._row.index)
         kept = encode_headers([pair for pair in headers if pair[0] not in TAKEN_OUT])
-        return Half((placement, value, kept, attributes, timestamp_ms))
+        return HalfMessage((place, value, kept, attributes, timestamp_ms))
 
     def _sequence(self, header: BatchHeader) -> str | None:
         """What an idempotent producer's batch is known by: no name that a header can give, since there is a NUL."""
@@ -264,7 +263,7 @@ def client_of(session: KafkaSession) -> HalfClient:
             _write(session.services, session.principal.tenant, topic, document)
         return True
 
-    return HalfClient(session.services, "kafka", WORDS, lambda: session.principal, tell)
+    return HalfClient(session.guard, WORDS, tell)
 
 
 def _write(services: Services, tenant: str, topic: str, document: Document) -> bool:

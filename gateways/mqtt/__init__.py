@@ -1,13 +1,13 @@
 """The MQTT door: 3.1.1, QoS 0 and 1. What it does not do is in README.md."""
 from __future__ import annotations
 
-from gatehouse.gateways.contract import GatewaySpec, WebSocketRoute
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, WebSocketRoute
 from gatehouse.gateways.mqtt.addresses import SPELLING
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.column import MQTT3, MQTT5
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import MqttSession
 
-GATEWAY = GatewaySpec(name="mqtt", door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
+GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
                       session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
                       websockets=(WebSocketRoute("/mqtt", ("mqtt",)),))

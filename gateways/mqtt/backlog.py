@@ -1,7 +1,7 @@
 """Messages that one slow client is still to be sent: in memory up to a bound, then as ranges of the log.
 
-A range names consecutive offsets of one partition; when its turn comes it is read back with `kernel.fetch` and what it
-holds waits in memory like the rest. Order is that of `keep`: memory first, since a message goes to memory only while
+A range names consecutive offsets of one partition; when its turn comes it is read back by the guard and what it holds
+waits in memory like the rest. Order is that of `keep`: memory first, since a message goes to memory only while
 no range is owed. When more ranges are owed than may be remembered, QoS 0 messages are dropped and counted; for QoS 1
 the client is given up: a silent gap would be a lie.
 
@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import size_of
 from gatehouse.kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPartition
-from gatehouse.kernel.message import Fetched, Message, Placement, Record
-from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import ReadBack
     from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.gateways.switchboard import HeardAddress
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Record
 
 FETCH_RANGES: Final = 64               # ranges read back in one go
 FETCH_BYTES: Final = 256 * 1024        # and bytes
@@ -30,29 +32,29 @@ MESSAGE_BYTES: Final = 128             # of memory for each message that waits, 
 RANGE_BYTES: Final = 128               # and for each range
 LEAST_RANGES: Final = 250              # that a client may be owed where nothing is left of the budget
 
-Waiting = tuple[Placement, "list[Message]", int, bool]
-"""(placement, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
+Waiting = tuple["HeardAddress", "list[Message]", int, bool]
+"""(address, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
 
 
 # decision 56: a slow one has references into the log
 class Range:
-    """Consecutive offsets of one partition, all of one placement, that the client is owed.
+    """Consecutive offsets of one partition, all of one address, that the client is owed.
 
-    The partition is noted, since a placement moves when its topic gets more partitions.
+    The partition is noted, since an address moves when its topic gets more partitions.
     """
 
-    __slots__ = ("placement", "partition_id", "first_offset", "count", "acknowledged")
+    __slots__ = ("address", "partition_id", "first_offset", "count", "acknowledged")
 
-    def __init__(self, placement: Placement, first_offset: int, count: int, acknowledged: bool) -> None:
-        self.placement = placement
-        self.partition_id = placement.partition_id
+    def __init__(self, address: HeardAddress, first_offset: int, count: int, acknowledged: bool) -> None:
+        self.address = address
+        self.partition_id = address.partition_id
         self.first_offset = first_offset
         self.count = count
         self.acknowledged = acknowledged           # sent with QoS 1
 
-    def goes_on(self, placement: Placement, offset: int, acknowledged: bool) -> bool:
-        """Whether a message of this placement at this offset is the next."""
-        return (self.placement is placement and self.partition_id == placement.partition_id
+    def goes_on(self, address: HeardAddress, offset: int, acknowledged: bool) -> bool:
+        """Whether a message of this address at this offset is the next."""
+        return (self.address is address and self.partition_id == address.partition_id
                 and self.first_offset + self.count == offset and self.acknowledged == acknowledged)
 
 
@@ -92,16 +94,16 @@ class Backlog:
         self._charged += by
         self._unsent.charge(by)
 
-    def keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
+    def keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int,
              acknowledged: bool) -> None:
         """Hold back `messages[start:stop]`, whose first is at `offset`."""
         ranges = self._ranges
         count = stop - start
-        if not self._keep_in_memory(placement, messages, start, stop, acknowledged):
-            if ranges and ranges[-1].goes_on(placement, offset, acknowledged):
+        if not self._keep_in_memory(address, messages, start, stop, acknowledged):
+            if ranges and ranges[-1].goes_on(address, offset, acknowledged):
                 ranges[-1].count += count
             elif self._may_owe_another():
-                ranges.append(Range(placement, offset, count, acknowledged))
+                ranges.append(Range(address, offset, count, acknowledged))
                 self._charge(RANGE_BYTES)
             elif acknowledged:
                 self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
@@ -116,7 +118,7 @@ class Backlog:
         most = self._outbox.config.max_waiting_ranges
         return len(self._ranges) < (most if self._unsent.part() else min(most, LEAST_RANGES))
 
-    def _keep_in_memory(self, placement: Placement, messages: list[Message], start: int, stop: int,
+    def _keep_in_memory(self, address: HeardAddress, messages: list[Message], start: int, stop: int,
                         acknowledged: bool) -> bool:
         if self._ranges:
             return False
@@ -126,11 +128,11 @@ class Backlog:
         if self._charged + size + MESSAGE_BYTES * (stop - start) > self._unsent.part():
             return False
         whole = stop - start == len(messages)      # then the list is shared with the others that it waits for
-        self._wait(placement, messages if whole else messages[start:stop], size, acknowledged)
+        self._wait(address, messages if whole else messages[start:stop], size, acknowledged)
         return True
 
-    def _wait(self, placement: Placement, messages: list[Message], size: int, acknowledged: bool) -> None:
-        self._waiting.append((placement, messages, 0, acknowledged))
+    def _wait(self, address: HeardAddress, messages: list[Message], size: int, acknowledged: bool) -> None:
+        self._waiting.append((address, messages, 0, acknowledged))
         self.waiting_bytes += size
         self._charge(size + MESSAGE_BYTES * len(messages))
 
@@ -157,15 +159,15 @@ class Backlog:
         outbox, waiting = self._outbox, self._waiting
         outbox.begin()
         while waiting:
-            placement, messages, start, acknowledged = waiting[0]
-            stop = outbox.send(placement, messages, start, len(messages), acknowledged)
+            address, messages, start, acknowledged = waiting[0]
+            stop = outbox.send(address, messages, start, len(messages), acknowledged)
             size = size_of(messages, start, stop)
             self.waiting_bytes -= size
             self._charge(-size - MESSAGE_BYTES * (stop - start))
             if not acknowledged:
                 self.unacknowledged -= stop - start
             if stop < len(messages):
-                waiting[0] = (placement, messages, stop, acknowledged)
+                waiting[0] = (address, messages, stop, acknowledged)
                 break
             waiting.popleft()
         outbox.flush()
@@ -174,20 +176,21 @@ class Backlog:
 
     def _fetch(self) -> None:
         firsts: dict[int, int] = {}
+        addresses: dict[HeardAddress, None] = {}
         for owed in islice(self._ranges, FETCH_RANGES):
             firsts.setdefault(owed.partition_id, owed.first_offset)
+            addresses[owed.address] = None
         size = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, self._unsent.part()))
         self._fetching = True
-        self._outbox.kernel.fetch([(partition_id, offset, size // len(firsts)) for partition_id,
-                                   offset in firsts.items()],
-                                  size, self._on_fetched)
+        self._outbox.guard.read_back([(partition_id, offset, size // len(firsts))
+                                      for partition_id, offset in firsts.items()], addresses, size, self._on_fetched)
 
-    def _on_fetched(self, answers: list[Fetched]) -> None:
+    def _on_fetched(self, answers: list[ReadBack]) -> None:
         self._fetching = False
         if not self._ranges:             # the client has gone meanwhile
             return
         try:
-            self._take_fetched({answer.partition_id: Found(answer) for answer in answers})
+            self._take_fetched({read.answer.partition_id: Found(read) for read in answers})
         except StorageFailed as error:
             self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
             return
@@ -226,12 +229,11 @@ class Backlog:
 
     def _keep_read(self, owed: Range, records: list[Record]) -> None:
         """Let records that were read wait to be sent; those that have expired are left out."""
-        placement = owed.placement
-        expired = self._outbox.kernel.has_expired
-        messages = [mapping.stored_message(record, placement) for record in records
-                    if not expired(record, placement.topic, placement.tenant)]
+        address = owed.address
+        expired = self._outbox.guard.has_expired
+        messages = [mapping.stored_message(record) for record in records if not expired(record, address.topic)]
         if messages:
-            self._wait(placement, messages, size_of(messages, 0, len(messages)), owed.acknowledged)
+            self._wait(address, messages, size_of(messages, 0, len(messages)), owed.acknowledged)
         if len(messages) < len(records):
             self._outbox.trace.on_event("mqtt", "expired", len(records) - len(messages))
             if not owed.acknowledged:
@@ -239,15 +241,13 @@ class Backlog:
 
 
 class Found:
-    """The answer for one partition, decoded once and taken from front to back. Raises StorageFailed."""
+    """The answer for one partition, taken from front to back. Raises StorageFailed."""
 
-    def __init__(self, answer: Fetched) -> None:
-        self._answer = answer
+    def __init__(self, read: ReadBack) -> None:
+        answer = self._answer = read.answer
         if answer.error is not None and not isinstance(answer.error, (OffsetOutOfRange, UnknownPartition)):
             raise StorageFailed(str(answer.error))
-        self._records: list[Record] = []
-        for piece in answer.pieces:
-            self._records += sound_records(piece)
+        self._records = read.records
         self._at = 0
 
     def lost_of(self, owed: Range) -> int:

@@ -10,7 +10,8 @@ from gatehouse.gateways.mqtt.mapping import topic_field
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.mqtt.session import MqttSession
-    from gatehouse.kernel.message import Message, Placement
+    from gatehouse.gateways.switchboard import HeardAddress
+    from gatehouse.kernel.api import Message
 
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form
 ENCODED_MAX: Final = 512           # runs of messages kept in encoded form while they are handed out: two portions
@@ -29,7 +30,7 @@ class Clients:
 
     def __init__(self, services: Services) -> None:
         self._by_id: dict[tuple[str, str], MqttSession] = {}
-        self._topics: dict[Placement, bytes] = {}
+        self._topics: dict[str, bytes] = {}
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
         self.unsent = services.unsent
@@ -70,13 +71,13 @@ class Clients:
 
     # --- encoding ----------------------------------------------------------------------------------------------------
 
-    def topic_field(self, placement: Placement) -> bytes:
+    def topic_field(self, address: HeardAddress) -> bytes:
         """`mapping.topic_field`, remembered."""
-        topic = self._topics.get(placement)
+        topic = self._topics.get(address.address)
         if topic is None:
             if len(self._topics) >= TOPICS_MAX:
                 self._topics.clear()
-            topic = self._topics[placement] = topic_field(placement)
+            topic = self._topics[address.address] = topic_field(address.address)
         return topic
 
     def encode_shared(self, topic: bytes, messages: list[Message]) -> bytes:

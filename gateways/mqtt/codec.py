@@ -6,7 +6,7 @@
     d DUP   qq QoS   r RETAIN     remaining length: 1 to 4 bytes, seven bits each, low first, high bit: more follow
 
 Rules kept here: one pass over the buffer; a burst becomes one list of message tuples that the kernel takes as it is;
-the only look-up per message is the dictionary from raw topic name to placement; a run of packets of one shape (same
+the only look-up per message is the dictionary from raw topic name to place; a run of packets of one shape (same
 topic, same size) is recognised by comparing the bytes up to the end of the topic name. Acknowledgements are never
 built one by one: `PUBACKS` holds all of them in order and a run is a slice of it.
 """
@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError, Unsupported
-from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, Placement
+from gatehouse.kernel.api import Message
+from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import NO_HEADERS
 
 DOOR: Final = 1                        # this door's number in each record's attributes
@@ -67,7 +68,7 @@ def packet_size(data: bytes, pos: int, packet_bytes_max: int) -> int:
             raise MalformedPacket("a remaining length of more than four bytes (2.2.3)")
     return 0
 
-def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[bytes, Placement],
+def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[bytes, int],
                      messages: list[Message], packet_ids: list[bytes]) -> tuple[int, int, int]:
     """Decode every whole PUBLISH from `pos` on into `messages`, and the ids of those with QoS 1 into `packet_ids`.
 
@@ -80,7 +81,7 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
     size = 0                           # of the whole packet
     attributes = 0
     acknowledged = False
-    placement: Placement | None = None
+    place: int | None = None
     while pos < end:
         if head_size == 0 or data[pos:pos + head_size] != head:
             first = data[pos]
@@ -102,8 +103,8 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
                 raise _refused_qos(first)
             if first & 10 == 8:
                 raise MalformedPacket("[MQTT-3.3.1-2] DUP set with QoS 0")
-            placement = places.get(data[topic_at:topic_end])
-            if placement is None:
+            place = places.get(data[topic_at:topic_end])
+            if place is None:
                 return pos, UNKNOWN_TOPIC, size
             attributes = DOOR if acknowledged else DOOR | TRANSIENT
             if first & 1:
@@ -117,8 +118,8 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
             packet_ids.append(_checked_id(data[at:at + 2]))
             at += 2
         pos += size
-        assert placement is not None
-        messages.append((placement, data[at:pos], NO_HEADERS, attributes, 0))
+        assert place is not None
+        messages.append((place, data[at:pos], NO_HEADERS, attributes, 0))
     return pos, NEED_MORE, 0
 
 def _refused_qos(first: int) -> ProtocolError:

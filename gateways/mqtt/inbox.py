@@ -23,20 +23,20 @@ from gatehouse.kernel.errors import (
     InvalidGroup,
     KernelError,
     MessageTooLarge,
+    Stopping,
     TooManyTopics,
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import Message, Placement, Stored, When
+from gatehouse.kernel.message import Stored, When
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.admission import Admission
-    from gatehouse.gateways.admission.places import PlacementCache
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
     from gatehouse.gateways.mqtt.packets import Will
     from gatehouse.gateways.mqtt.transacting import Transacting
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import Message
 
 DOOR_NAME: Final = "mqtt"
 MakesAcks = Callable[[Stored], bytes]
@@ -55,32 +55,22 @@ LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowe
 
 
 class Inbox:
-    """Made when CONNECT is accepted. The kernel's `Owner`. `end(reason)` closes the connection."""
+    """Made when CONNECT is accepted. The switchboard's `Submitter`. `end(reason)` closes the connection."""
 
-    def __init__(self, link: Link, kernel: Kernel, admission: Admission, principal: Principal,
-                 end: Callable[[str], None], *, ends_on_denied: bool = False) -> None:
+    def __init__(self, link: Link, guard: Guard, trace: Trace, end: Callable[[str], None], *,
+                 ends_on_denied: bool = False) -> None:
         self.settled = True
         """Whether everything submitted has been answered."""
 
         self._link = link
-        self._kernel = kernel
-        self._admission = admission
-        self.principal = principal
-        self._cache: PlacementCache = admission.cache(principal, DOOR_NAME)
+        self.guard = guard
+        self._trace = trace
         self._end = end
         self._ends_on_denied = ends_on_denied
         self._submitted = 0              # appends that will be answered
         self._answered = 0
         self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
-        self.places: dict[bytes, Placement] = self._cache.places
-
-    def become(self, principal: Principal) -> None:
-        """Rights have changed, and with them perhaps what is known of who publishes: every topic is judged anew."""
-        self.principal = principal
-        self._cache = self._admission.cache(principal, DOOR_NAME)
-        self._cache.clear()
-        self.places = self._cache.places
 
     def place(self, data: bytes, pos: int) -> bool:
         """Find out where the topic of the whole PUBLISH at `pos` is stored; False if it may not go anywhere.
@@ -93,7 +83,10 @@ class Inbox:
             self._count("publish_reserved")
             return False
         try:
-            self._cache.remember(raw, self._admission.place(self.principal, address))
+            self.guard.place_raw(raw, address)
+        except Stopping as error:      # of a topic that would have to be made: it is not the publish that is wrong
+            self.refuse(error)
+            return False
         except (Denied, KernelError) as refusal:
             self._deny(refusal)
             return False
@@ -112,7 +105,6 @@ class Inbox:
         try:
             if raw.startswith(mapping.HALF.encode()):
                 transacting().hold(packet, raw)
-                self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
             elif raw.startswith(mapping.DELAYED.encode()):
                 self._schedule(packet, raw)
             elif raw == mapping.DECIDE.encode():
@@ -133,11 +125,9 @@ class Inbox:
         if parts is None:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
         delay_ms, address = parts
-        places = {raw: self._admission.place(self.principal, address)}
-        decode_publishes(packet, 0, len(packet), places, messages, packet_ids)
-        self._admission.charge(DOOR_NAME, self.principal, 1, len(packet))
+        decode_publishes(packet, 0, len(packet), {raw: self.guard.place(address)}, messages, packet_ids)
         acks = encode_pubacks(packet_ids) if packet_ids else b""
-        self._kernel.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks)
+        self.guard.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks, len(packet))
         if acks:
             self.expect_answer()
 
@@ -158,41 +148,40 @@ class Inbox:
         if not messages:
             self.acknowledge_in_turn(acks)
             return 0
-        wait_ms = self._admission.charge(DOOR_NAME, self.principal, len(messages), size_bytes)
-        self._append(messages, acks)
-        return wait_ms
+        return self._append(messages, acks, size_bytes)
 
-    def _append(self, messages: list[Message], acks: bytes) -> None:
+    def _append(self, messages: list[Message], acks: bytes, size_bytes: int) -> int:
         try:
-            self._kernel.append(messages, self if acks else None, acks)
+            wait_ms = self.guard.append(messages, self if acks else None, acks, size_bytes)
             if acks:
                 self.expect_answer()
+            return wait_ms
         except MessageTooLarge as error:
-            self._append_before_large(messages)
+            self._append_before_large(messages, size_bytes)
             self.refuse(error)
         except NO_TOPIC as refusal:
-            self._cache.clear()
-            self._append_others(messages, acks, refusal)
+            wait_ms = self._append_others(messages, acks, size_bytes, refusal)
+            self.guard.forget_places()
+            return wait_ms
         except KernelError as error:
-            self._cache.clear()          # what was placed once may be gone: looked up again by who comes back
+            self.guard.forget_places()       # what was placed once may be gone: looked up again by who comes back
             self.refuse(error)
+        return 0
 
-    def _append_others(self, messages: list[Message], acks: bytes, refusal: KernelError) -> None:
+    def _append_others(self, messages: list[Message], acks: bytes, size_bytes: int, refusal: KernelError) -> int:
         """Topics were deleted since these messages were placed: those that nobody makes anew are denied."""
-        kept = [message for message in messages if message[0].may_create or self._has_topic(message[0])]
+        can_be_stored = {place: self.guard.can_be_stored(place) for place in {message[0] for message in messages}}
+        kept = [message for message in messages if can_be_stored[message[0]]]
         if len(kept) == len(messages):
             self.refuse(refusal)
-            return
+            return 0
         self._deny(refusal)
         if self._ends_on_denied:
-            return
+            return 0
         if kept:
-            self._append(kept, acks)
-        else:
-            self.acknowledge_in_turn(acks)
-
-    def _has_topic(self, placement: Placement) -> bool:
-        return placement.queue is not None or self._kernel.topic(placement.topic, placement.tenant) is not None
+            return self._append(kept, acks, size_bytes)
+        self.acknowledge_in_turn(acks)
+        return 0
 
     def on_stored(self, stored: list[Stored]) -> None:
         try:
@@ -225,17 +214,17 @@ class Inbox:
     def publish_will(self, will: Will) -> None:
         """[MQTT-3.1.2-8]; rights and places are those of now. What is refused is counted: there is nobody to tell."""
         try:
-            placement = self._admission.place(self.principal, mapping.decode_topic(will.topic))
-            self._kernel.append([mapping.will_message(will, placement)], None)
+            place = self.guard.place(mapping.decode_topic(will.topic))
+            self.guard.append([mapping.will_message(will, place)], None, None, len(will.payload))
         except (Denied, KernelError) as error:
             self._count("will_" + error.code)
 
-    def _append_before_large(self, messages: list[Message]) -> None:
+    def _append_before_large(self, messages: list[Message], size_bytes: int) -> None:
         """Nothing of the burst was taken; what stands before its first message that is too large is."""
-        for at, (placement, value, _, _, _) in enumerate(messages):
-            if value is not None and len(value) > placement.max_message_bytes:
+        for at, (place, value, _, _, _) in enumerate(messages):
+            if value is not None and len(value) > self.guard.max_bytes(place):
                 if at:
-                    self._kernel.append(messages[:at], None)
+                    self.guard.append(messages[:at], None, None, size_bytes)
                 return
 
     def acknowledge_in_turn(self, acks: bytes) -> None:
@@ -262,4 +251,4 @@ class Inbox:
             self._end(f"{code}: {refusal}")
 
     def _count(self, event: str) -> None:
-        self._admission.trace.on_event(DOOR_NAME, event)
+        self._trace.on_event(DOOR_NAME, event)

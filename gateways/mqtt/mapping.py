@@ -11,7 +11,8 @@ from typing import Final
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.packets import Will, decode_text
-from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Message, Placement, Record
+from gatehouse.kernel.api import Message
+from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Record
 from gatehouse.kernel.records.record import NO_HEADERS
 
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
@@ -59,17 +60,17 @@ def decode_filter(raw: bytes) -> str:
     return topic_filter
 
 
-def topic_field(placement: Placement) -> bytes:
+def topic_field(address: str) -> bytes:
     """The topic of a PUBLISH to subscribers: its size in two bytes, and the name."""
-    name = placement.address.encode()
+    name = address.encode()
     return len(name).to_bytes(2, "big") + name
 
 
-def will_message(will: Will, placement: Placement) -> Message:
+def will_message(will: Will, place: int) -> Message:
     attributes = DOOR | QOS_ATTRIBUTES[will.qos] | (RETAIN if will.retain else 0)
-    return placement, will.payload, NO_HEADERS, attributes, 0
+    return place, will.payload, NO_HEADERS, attributes, 0
 
 
-def stored_message(record: Record, placement: Placement) -> Message:
-    """A record read back from the log, as if it had just been appended."""
-    return placement, record[3], NO_HEADERS, record[5], record[1]
+def stored_message(record: Record) -> Message:
+    """A record read back from the log, as if it had just been delivered."""
+    return 0, record[3], NO_HEADERS, record[5], record[1]

@@ -20,30 +20,32 @@ from gatehouse.gateways.mqtt.backlog import Backlog
 from gatehouse.gateways.mqtt.codec import encode_qos0, encode_qos1, fitting, parts_qos1, run_of
 from gatehouse.gateways.mqtt.retained import RetainedFeed
 from gatehouse.gateways.mqtt.window import Window
-from gatehouse.kernel.message import TRANSIENT, Delivery, Message, Placement
+from gatehouse.kernel.message import TRANSIENT
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.shares import Shares
     from gatehouse.gateways.mqtt.transacting import Transacting
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.gateways.switchboard import Delivery, HeardAddress
+    from gatehouse.kernel.api import Message
 
 LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on average are not joined: a buffer costs 1 us
 
 
 class Outbox:
-    """The kernel's `Subscriber`.
+    """The switchboard's `LiveListener`.
 
     `give_up(reason)` ends the connection of a client that can no longer be served without a gap.
     """
 
-    def __init__(self, link: Link, kernel: Kernel, clients: Clients, config: MqttConfig, trace: Trace,
+    def __init__(self, link: Link, guard: Guard, clients: Clients, config: MqttConfig, trace: Trace,
                  give_up: Callable[[str], None]) -> None:
         self.link = link
-        self.kernel = kernel
+        self.guard = guard
         self.clients = clients
         self.config = config
         self.trace = trace
@@ -105,10 +107,10 @@ class Outbox:
         if self.transacting is not None:
             self.transacting.pump()
 
-    def give_retained(self, topic_filter: str, tenant: str, granted: int) -> None:
+    def give_retained(self, topic_filter: str, granted: int) -> None:
         """A new subscription: it is sent what is retained."""
         if self._feed is None:
-            self._feed = RetainedFeed(self, tenant)
+            self._feed = RetainedFeed(self)
         self._feed.add(topic_filter, granted)
 
     def forget_filter(self, topic_filter: str) -> None:
@@ -129,7 +131,7 @@ class Outbox:
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         self.begin()
-        for placement, messages, offset, granted_qos in deliveries:
+        for address, messages, offset, granted_qos in deliveries:
             end = len(messages)
             start = 0
             while start < end:
@@ -138,9 +140,9 @@ class Outbox:
                 backlog = self._backlog
                 sent = start
                 if backlog is None or not backlog.holds(acknowledged):
-                    sent = self.send(placement, messages, start, stop, acknowledged)
+                    sent = self.send(address, messages, start, stop, acknowledged)
                 if sent < stop:
-                    self._keep(placement, messages, sent, stop, offset + sent, acknowledged)
+                    self._keep(address, messages, sent, stop, offset + sent, acknowledged)
                     if self._ended:      # it was given up
                         return
                 start = stop
@@ -150,17 +152,17 @@ class Outbox:
         """Look how much may be written; then `send`, any number of times, then `flush`."""
         self._room = self._room_now()
 
-    def send(self, placement: Placement, messages: list[Message], start: int, stop: int, acknowledged: bool) -> int:
+    def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, acknowledged: bool) -> int:
         """Send of `messages[start:stop]` what window and socket have room for; returns the first that was not sent."""
         if acknowledged:
             stop = min(stop, start + self.window.room())
         if start >= stop or self._room <= 0:
             return start
-        topic = self.clients.topic_field(placement)
+        topic = self.clients.topic_field(address)
         stop, size = fitting(messages, start, stop, self._room, len(topic) + 2 if acknowledged else len(topic))
         count = stop - start
         if not acknowledged:
-            if count == len(messages) and len(placement.targets) > 1:
+            if count == len(messages) and len(address.sessions) > 1:
                 self._parts.append(self.clients.encode_shared(topic, messages))
             else:
                 self._parts.append(encode_qos0(topic, messages, start, stop))
@@ -183,8 +185,8 @@ class Outbox:
             else:
                 self.link.write_many(parts)
 
-    def _keep(self, placement: Placement, messages: list[Message], start: int, stop: int, offset: int,
+    def _keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int,
               acknowledged: bool) -> None:
         if self._backlog is None:
             self._backlog = Backlog(self)
-        self._backlog.keep(placement, messages, start, stop, offset, acknowledged)
+        self._backlog.keep(address, messages, start, stop, offset, acknowledged)

@@ -22,9 +22,8 @@ UNREADABLE: Final = "retained_unreadable"
 class RetainedFeed:
     """Made by an `Outbox` with its client's first subscription."""
 
-    def __init__(self, outbox: Outbox, tenant: str) -> None:
+    def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._tenant = tenant
         self._waiting: dict[str, int] = {}         # granted QoS by filter, in the order of subscribing
         self._filter = ""                          # the one under way
         self._granted = 0
@@ -58,8 +57,7 @@ class RetainedFeed:
         if self._outbox.may_send(self._granted > 0):
             self._asking = True
             count = min(PAGE_VALUES, self._outbox.window.room()) if self._granted else PAGE_VALUES
-            self._outbox.kernel.retained(self._filter, self._tenant, self._on_page, max_values=count,
-                                         start=self._start)
+            self._outbox.guard.retained(self._filter, self._on_page, max_values=count, start=self._start)
 
     def _on_page(self, values: list[Retained], after: str | None, error: Exception | None) -> None:
         self._asking = False

@@ -23,14 +23,14 @@ from gatehouse.gateways.mqtt.shares import Shares
 from gatehouse.gateways.mqtt.transacting import Transacting
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.sharing import SHARE, parse_share
-from gatehouse.kernel.message import Message
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.admission.session_registry import Registration
     from gatehouse.gateways.contract import Link, Services
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.packets import Connect, Will
+    from gatehouse.kernel.api import Message
 
 KEPT: Final = "clean_session_0"
 QOS_MAX: Final = 1                     # the highest that a subscription is granted
@@ -52,8 +52,7 @@ class MqttSession:
         self._packet_bytes_max = packets.CONNECT_BYTES_MAX
         self._inbox: Inbox | None = None                   # both None until CONNECT is accepted
         self._outbox: Outbox | None = None
-        self._principal: Principal | None = None           # as it logged in, whatever its client id
-        self._registration: Registration | None = None
+        self._guard: Guard | None = None
         self._tenant = ""
         self._client_id = ""
         self._wanted_id = ""                               # the same, unless it was given one
@@ -91,9 +90,10 @@ class MqttSession:
         packet_ids: list[bytes] = []
         begin = pos
         slow_steps = 0
+        guard, bytes_max = inbox.guard, self._packet_bytes_max
         try:
             while True:
-                pos, why, size = decode_publishes(data, pos, self._packet_bytes_max, inbox.places, messages, packet_ids)
+                pos, why, size = decode_publishes(data, pos, bytes_max, guard.places, messages, packet_ids)
                 if why == NEED_MORE:
                     self._received.keep(data, pos, size)
                     return
@@ -234,15 +234,14 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(packets.CONNACK_BAD_CLIENT_ID, str(error))
             return
-        self._principal = principal
-        self._registration = services.admission.register(principal, DOOR_NAME, self)
+        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id)
         self._will = connect.will
         self._packet_bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
         if before is not None:
             before.handle_taken_over()
-        self._inbox = Inbox(link, self._kernel, services.admission, self._known(principal), self._end,
+        self._inbox = Inbox(link, guard, services.admission.trace, self._end,
                             ends_on_denied=self._config.on_denied == "disconnect")
-        self._outbox = Outbox(link, self._kernel, clients, self._config, services.admission.trace, self._end)
+        self._outbox = Outbox(link, guard, clients, self._config, services.admission.trace, self._end)
         self._silence.expect(self._now_ms(), int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor))
         if not connect.clean_session:
             services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
@@ -262,32 +261,29 @@ class MqttSession:
         self._link.write(packets.encode_connack(code))         # and then the connection is closed [MQTT-3.2.2-5]
         self._end(f"connect_refused: {reason}")
 
-    def _known(self, principal: Principal) -> Principal:
-        return self._services.admission.known_by_client(principal, self._client_id)
-
     # --- admission's `RegisteredSession`
     # --------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
         """MQTT 3.1.1 has no words for it: the connection is closed. The will of a client whose token has run out is
         published, if it may be; that of a user who is gone is nobody's."""
-        principal = self._principal
-        if principal is None or not 0 < principal.expires_ms <= self._services.wall_ms():
+        guard = self._guard
+        if guard is None or not 0 < guard.logged_in.expires_ms <= self._services.wall_ms():
             self._will = None
         self._end(f"principal_ended: {reason}")
 
     def on_rights_changed(self) -> None:
         """Subscriptions that are no longer allowed end, and so does a client whose id is not; MQTT 3.1.1 cannot tell
         the client."""
-        if self._inbox is None or self._principal is None or self._ended:
+        guard, wanted = self._guard, self._wanted_id
+        if guard is None or self._ended:
             return
-        wanted = self._wanted_id
-        if wanted and not self._services.admission.may_have_client_id(self._principal, wanted):
+        if wanted and not self._services.admission.may_have_client_id(guard.logged_in, wanted):
             self.on_principal_ended("its client id is no longer allowed")
             return
-        self._inbox.become(self._known(self._principal))
+        guard.forget_places()
         for topic_filter in list(self._filters):
-            if not self._may_subscribe(self._inbox.principal, topic_filter):
+            if not self._may_subscribe(guard, topic_filter):
                 self._unsubscribe(topic_filter)
                 self._services.admission.trace.on_event(DOOR_NAME, "subscription_ended")
 
@@ -300,7 +296,7 @@ class MqttSession:
     def _grant(self, raw: bytes, qos: int) -> int:
         """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
         topic_filter = mapping.decode_filter(raw)
-        assert self._inbox is not None and self._outbox is not None
+        assert self._guard is not None and self._outbox is not None
         shared, transacts = topic_filter.startswith(SHARE), topic_filter.startswith(mapping.TXN)
         if topic_filter.startswith(mapping.RESERVED) and not shared and not transacts:
             return self._refuse_filter("reserved")
@@ -308,36 +304,34 @@ class MqttSession:
             return self._refuse_filter("too_many")
         granted = min(qos, QOS_MAX)
         try:
-            if not self._may_subscribe(self._inbox.principal, topic_filter):
+            if not self._may_subscribe(self._guard, topic_filter):
                 return self._refuse_filter("denied")
             if shared:
                 self._shares(self._outbox).subscribe(topic_filter, granted)
             elif transacts:
                 self._transact().subscribe(topic_filter, granted)
             else:
-                self._kernel.subscribe(topic_filter, self._outbox, granted, tenant=self._tenant)
+                self._guard.subscribe(topic_filter, self._outbox, granted)
         except KernelError as error:
             return self._refuse_filter(error.code)
         self._filters[topic_filter] = granted
         return granted
 
-    def _may_subscribe(self, principal: Principal, topic_filter: str) -> bool:
+    def _may_subscribe(self, guard: Guard, topic_filter: str) -> bool:
         """Raises InvalidFilter."""
-        admission = self._services.admission
         if topic_filter.startswith(mapping.TXN):
-            return self._transact().may_subscribe(principal, topic_filter)
+            return self._transact().may_subscribe(topic_filter)
         if not topic_filter.startswith(SHARE):
-            return admission.may(principal, Operation.CONSUME, topic_filter)
+            return guard.may(Operation.CONSUME, topic_filter)
         group, wanted = parse_share(topic_filter)
-        return (admission.may_group(principal, Operation.CONSUME, group)
-                and admission.may(principal, Operation.CONSUME, wanted))
+        return guard.may_group(Operation.CONSUME, group) and guard.may(Operation.CONSUME, wanted)
 
     def _give_retained(self, filters: list[bytes], granted: list[int]) -> None:
         """A shared subscription is given none, as in MQTT 5 (4.8.2), and there are none about transactions."""
         assert self._outbox is not None
         for raw, qos in zip(filters, granted, strict=True):
             if qos != packets.SUBACK_REFUSED and not raw.startswith(b"$"):
-                self._outbox.give_retained(mapping.decode_filter(raw), self._tenant, qos)
+                self._outbox.give_retained(mapping.decode_filter(raw), qos)
 
     def _shares(self, outbox: Outbox) -> Shares:
         if outbox.shares is None:
@@ -355,8 +349,8 @@ class MqttSession:
             self._shares(self._outbox).unsubscribe(topic_filter)
         elif topic_filter.startswith(mapping.TXN):
             self._transact().unsubscribe(topic_filter)
-        else:
-            self._kernel.unsubscribe(topic_filter, self._outbox, tenant=self._tenant)
+        elif self._guard is not None:
+            self._guard.unsubscribe(topic_filter, self._outbox)
             self._outbox.forget_filter(topic_filter)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
@@ -404,8 +398,8 @@ class MqttSession:
         self._ended = True
         self._received.clear()
         self._timers.stop()
-        if self._registration is not None:
-            self._registration.leave()
+        if self._guard is not None:
+            self._guard.leave()
         outbox = self._outbox
         if outbox is None:
             return

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
 from gatehouse.kernel.groups.group import HoldLimit
-from gatehouse.kernel.message import TRANSIENT, FirstLevel, Handle, Leased, Message, Placement
+from gatehouse.kernel.message import TRANSIENT, Handle, Leased
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.kernel.api import Message
     from gatehouse.kernel.groups.sharing import Shared
     from gatehouse.kernel.kernel import Kernel
 
-NOWHERE: Final = Placement("", "", "", 0, 0, 0, None, b"", b"", 0, FirstLevel())
 CREDIT: Final = 100                    # messages of one shared filter that are sent and not acknowledged, at most
 
 
@@ -137,4 +137,4 @@ class Shares:
 
 def _as_message(leased: Leased) -> Message:
     """For encoding: the codec looks at values alone."""
-    return NOWHERE, leased[6], leased[7], leased[8], leased[4]
+    return 0, leased[6], leased[7], leased[8], leased[4]

@@ -24,17 +24,16 @@ from gatehouse.gateways.checks import read_half_name
 from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, encode_qos0, encode_qos1, packet_id_of
-from gatehouse.gateways.mqtt.shares import NOWHERE
+from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import InvalidCheckBack, InvalidDelay, InvalidFilter, InvalidGroup
-from gatehouse.kernel.halves.records import Half
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.connections.receiving import Pacer
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.mqtt.inbox import Inbox
     from gatehouse.gateways.mqtt.outbox import Outbox
-    from gatehouse.kernel.message import Message, Stored
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Stored
 
 _SECONDS: Final = r"[0-9]{1,8}(?:\.[0-9]{1,3})?"
 _CHECK_BACK: Final = re.compile(rf"(?P<after>{_SECONDS})?,(?P<every>{_SECONDS})?,(?P<times>[0-9]{{1,5}})?", re.ASCII)
@@ -53,7 +52,7 @@ class Transacting:
         self._outbox = outbox
         self._name = name
         self._pacer = pacer
-        self._client = HalfClient(services, "mqtt", WORDS, lambda: inbox.principal, self._tell)
+        self._client = HalfClient(inbox.guard, WORDS, self._tell)
         self._listeners: dict[str, HalfListener] = {}          # by filter
 
     def hold(self, packet: bytes, raw: bytes) -> None:
@@ -68,8 +67,8 @@ class Transacting:
         def read() -> HalfWish:
             half = _read_half(written)
             about.update(name=half.name, address=half.address)
-            return HalfWish([Half(self._message(packet, raw, half.address), None, half.delay_ms)], half.name,
-                            half.check)
+            return HalfWish([HalfMessage(self._message(packet, raw, half.address), None, half.delay_ms)], half.name,
+                            half.check, len(packet))
 
         def held(answer: Stored) -> bytes:
             self._client.tell_held(group, about, answer)
@@ -79,8 +78,8 @@ class Transacting:
         self._inbox.expect_answer()
 
     def _message(self, packet: bytes, raw: bytes, address: str) -> Message:
-        """Raises Denied, what `Kernel.place` raises."""
-        places = {raw: self._services.admission.place(self._inbox.principal, address)}
+        """Raises Denied, what `Guard.place` raises."""
+        places = {raw: self._inbox.guard.place(address)}
         messages: list[Message] = []
         decode_publishes(packet, 0, len(packet), places, messages, [])
         return messages[0]
@@ -101,9 +100,9 @@ class Transacting:
         if acks:
             self._pacer.go_on(self._services.now_ms())
 
-    def may_subscribe(self, principal: Principal, topic_filter: str) -> bool:
+    def may_subscribe(self, topic_filter: str) -> bool:
         """Raises InvalidFilter, InvalidGroup where it is none of the topics above."""
-        return self._listener(topic_filter, 0).may_listen(principal)
+        return self._listener(topic_filter, 0).may_listen(self._inbox.guard.principal)
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
         """A client that subscribes again may do so with another QoS. Raises InvalidFilter, InvalidGroup."""
@@ -113,7 +112,7 @@ class Transacting:
 
     def _listener(self, topic_filter: str, qos: int) -> HalfListener:
         name = topic_filter.encode()
-        listener = HalfListener(self._services, WORDS, topic_filter, self._inbox.principal.tenant, self._name,
+        listener = HalfListener(self._services, WORDS, topic_filter, self._inbox.guard.tenant, self._name,
                                 partial(self._send, len(name).to_bytes(2, "big") + name, qos))
         if not {"/", "+", "#"}.isdisjoint(listener.group):
             raise InvalidFilter(f"{topic_filter[:200]!r} does not end with one group, which is one level")
@@ -137,7 +136,7 @@ class Transacting:
         outbox = self._outbox
         if not outbox.may_send(qos > 0):
             return False
-        messages: list[Message] = [(NOWHERE, orjson.dumps(document), b"\0", 0, 0)]
+        messages: list[Message] = [(0, orjson.dumps(document), b"\0", 0, 0)]
         if qos:
             outbox.link.write(encode_qos1(field, messages, 0, 1, outbox.window.take(1)))
         else:

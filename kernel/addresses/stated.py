@@ -7,10 +7,10 @@ one, and a header that leads to another topic is not believed.)
 """
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
-from gatehouse.kernel.message import Headers, Message
+from gatehouse.kernel.message import Headers, Placement
 from gatehouse.kernel.records.record import add_header, encode_header, named_headers, varint
 
 STATED: Final = varint(len(ADDRESS_HEADER)) + ADDRESS_HEADER
@@ -23,11 +23,12 @@ def stated_in(headers: Headers) -> bytes | None:
 
 
 # decision 64: the hub's is put behind the sender's
-def stated(message: Message) -> Message:
-    """A sender's message that says nothing else of its address than the hub does."""
-    placement, value, headers, attributes, timestamp_ms = message
+def stated(message: tuple[Any, bytes | None, bytes, int, int], placement: Placement
+           ) -> tuple[Any, bytes | None, bytes, int, int]:
+    """A sender's message to a placement that says nothing else of its address than the hub does."""
+    where, value, headers, attributes, timestamp_ms = message
     said = named_headers(headers, (ADDRESS_HEADER,))
     address = placement.address.encode()
     if not said or said[-1][1] == address:
         return message
-    return placement, value, add_header(headers, encode_header(ADDRESS_HEADER, address)), attributes, timestamp_ms
+    return where, value, add_header(headers, encode_header(ADDRESS_HEADER, address)), attributes, timestamp_ms

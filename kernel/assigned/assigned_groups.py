@@ -146,8 +146,7 @@ class AssignedGroups:
             raise InconsistentProtocol(f"a member knows at most {MAX_PROTOCOLS} protocols")
         if len((joining.instance_id or "").encode()) > MAX_INSTANCE_BYTES:
             raise InvalidGroup(f"an instance id has at most {MAX_INSTANCE_BYTES} bytes")
-        said_bytes = sum([len(protocol) + len(metadata) for protocol, metadata in joining.protocols])
-        self._require_room(0 if entry is None else entry.size_bytes, said_bytes)
+        self._require_room(0 if entry is None else entry.size_bytes, joining.said_bytes)
         if entry is None and joining.member_id:
             self._require_not_leased(tenant, name)
             raise UnknownMember(f"there is no group {name!r} with members")
@@ -201,11 +200,12 @@ class AssignedGroups:
 
     # ---- offsets
 
-    def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes]], owner: Owner | None, token: object,
-                       member_id: str = "", instance_id: str | None = None, generation: int = -1, tenant: str = "/"
-                       ) -> None:
-        """Per partition id the group's next offset and some bytes of its own (at most 4096), for a member; without a
-        generation, for somebody who assigns for itself. Of no offsets only whether they might be committed.
+    def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
+                       token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,
+                       tenant: str = "/") -> None:
+        """Per partition id the group's next offset and some bytes of its own (at most 4096), None forgets them; for a
+        member, or without a generation for somebody who assigns for itself. Of no offsets only whether they might be
+        committed.
 
         Raises InvalidGroup, GroupIsLeased, UnknownMember, FencedMember, StaleGeneration, Rebalancing, Stopping.
         """

@@ -13,6 +13,7 @@ whether the group is to be written down. Refusals are raised, with nothing chang
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -76,10 +77,6 @@ class GroupMember:
     def instance_id(self) -> str | None:
         return self.joining.instance_id
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self.assignment) + sum([len(name) + len(metadata) for name, metadata in self.joining.protocols])
-
     def expiry_ms(self) -> int | None:
         """When it has been silent for too long; None while it waits for the group."""
         waits = self.sync is not None or self.join is not None and not self.is_new
@@ -103,6 +100,8 @@ class ClassicGroup:
         self.leader = ""
         self.members: dict[str, GroupMember] = {}          # by member id, the oldest first
         self._instances: dict[str, str] = {}               # member ids of static members
+        self._known: Counter[str] = Counter()              # how many members know a protocol
+        self._said_bytes = 0                               # by all members
         self._promised: dict[str, int] = {}                # member ids that were given to who has yet to join: until
         self._unsynced: set[str] = set()                   # who has not asked for its part of this generation
         self._storing = False                              # the assignment is on its way to the disk
@@ -274,7 +273,7 @@ class ClassicGroup:
     @property
     def size_bytes(self) -> int:
         """What its members say, and are told."""
-        return sum([member.size_bytes for member in self.members.values()])
+        return self._said_bytes + sum([len(member.assignment) for member in self.members.values()])
 
     def take(self) -> Effects:
         """What has become due since the last call."""
@@ -295,14 +294,8 @@ class ClassicGroup:
     def _supports(self, joining: Joining) -> bool:
         if self.state is GroupState.EMPTY:
             return bool(joining.protocol_type and joining.protocols)
-        by_all = self._known_by_all()
         return joining.protocol_type == self.protocol_type and any(
-            by_all is None or name in by_all for name, _ in joining.protocols)
-
-    def _known_by_all(self) -> set[str] | None:
-        """What all members know; None: anything, as there is none."""
-        sets = [{name for name, _ in member.joining.protocols} for member in self.members.values()]
-        return set.intersection(*sets) if sets else None
+            self._known[name] == len(self.members) for name, _ in joining.protocols)
 
     def _join_again(self, now_ms: int, joining: Joining, rules: GroupRules, waiting: Waiting) -> None:
         member_id, instance_id = joining.member_id, joining.instance_id
@@ -333,13 +326,24 @@ class ClassicGroup:
 
     def _enter(self, member: GroupMember) -> None:
         self.members[member.id] = member
+        self._count(member, 1)
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.id
+
+    def _count(self, member: GroupMember, by: int) -> None:
+        """What it says counts, by 1, or does not any more, by -1."""
+        self._said_bytes += by * member.joining.said_bytes
+        for name in member.joining.protocol_names:
+            self._known[name] += by
+            if not self._known[name]:
+                del self._known[name]
 
     def _wait_for_join(self, now_ms: int, member: GroupMember, joining: Joining, waiting: Waiting) -> None:
         if member.join is not None:
             self._answers.append((member.join, Rebalancing("another request has come for this member")))
+        self._count(member, -1)
         member.joining, member.join = joining, waiting
+        self._count(member, 1)
         member.expires_ms = now_ms + (NEW_MEMBER_MS if member.is_new else joining.session_ms)
 
     def _prepare_or_go_on(self, now_ms: int, rules: GroupRules) -> None:
@@ -361,6 +365,8 @@ class ClassicGroup:
         member.is_new, member.assignment = False, old.assignment
         self.members = {each.id: each for each in [member if each is old else each for each in self.members.values()]}
         self._instances[joining.instance_id] = new_id
+        self._count(old, -1)
+        self._count(member, 1)
         self.leader = new_id if was_leader else self.leader
         if old.id in self._unsynced:
             self._unsynced.remove(old.id)
@@ -439,12 +445,10 @@ class ClassicGroup:
     def _vote(self) -> str:
         """Of the protocols that all know, the one that most like best; as the oldest member likes them, where several
         have as many votes."""
-        by_all = self._known_by_all() or set()
-        votes: dict[str, int] = {name: 0 for member in self.members.values() for name, _ in member.joining.protocols
-                                 if name in by_all}
+        oldest = next(iter(self.members.values()))
+        votes = {name: 0 for name in oldest.joining.protocol_names if self._known[name] == len(self.members)}
         for member in self.members.values():
-            best = next((name for name, _ in member.joining.protocols if name in by_all), "")
-            votes[best] = votes.get(best, 0) + 1
+            votes[next(name for name in member.joining.protocol_names if name in votes)] += 1
         return max(votes, key=lambda name: votes[name])
 
     def _joined(self, member: GroupMember) -> Joined:
@@ -471,6 +475,7 @@ class ClassicGroup:
         if member is None:
             return
         self._lost = True
+        self._count(member, -1)
         if member.instance_id is not None:
             del self._instances[member.instance_id]
         self._answers += [(waiting, error) for waiting in (member.join, member.sync) if waiting is not None]

@@ -51,6 +51,16 @@ class Joining(NamedTuple):
     may_skip: bool = True
     """A leader that has come back under its instance id can be told to assign nothing."""
 
+    @property
+    def said_bytes(self) -> int:
+        """What it says of itself, names of protocols included."""
+        return sum([len(name) + len(metadata) for name, metadata in self.protocols])
+
+    @property
+    def protocol_names(self) -> list[str]:
+        """What it knows, the best first, each once."""
+        return list(dict.fromkeys([name for name, _ in self.protocols]))
+
 
 class Joined(NamedTuple):
     """The answer to who has joined."""

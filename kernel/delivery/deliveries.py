@@ -18,7 +18,7 @@ from typing import Final
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.delivery.slices import Slices
 from gatehouse.kernel.delivery.subscriptions import Outbox, Subscriptions
-from gatehouse.kernel.message import Message, Piece, Placement, Record
+from gatehouse.kernel.message import NumberedMessage, Piece, Placement, Record
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import missing, sound_records
 from gatehouse.kernel.records.opened import Opened, opened_whole
@@ -34,7 +34,7 @@ STEP_RECORDS: Final = 64                   # of a producer's batch are placed be
 PORTION: Final = 256                       # stretches of messages that subscribers get in one call
 STEP_PAIRS: Final = 1024                   # of stretch and subscriber are made before the clock is read: 0.2 ms
 
-Heard = list[tuple["Placement | None", list[Message], Run, int]]
+Heard = list[tuple["Placement | None", list[NumberedMessage], Run, int]]
 
 
 # decision 56: live subscribers hear from memory
@@ -180,7 +180,7 @@ class Deliveries:
                 if not headers:
                     places[key] = placement
             if placement.targets:
-                message = (placement, value, encode_headers(headers), attributes, timestamp_ms)
+                message = (0, value, encode_headers(headers), attributes, timestamp_ms)
                 outbox.add(placement, [message], first_offset + offset)
                 yield from self._pause(outbox)
             if not number % STEP_RECORDS:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gatehouse.kernel.addresses.address import ADDRESS_HEADER, levels_of
-from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie, parse_filter
-from gatehouse.kernel.message import Delivery, FirstLevel, Message, Placement, Subscriber
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
+from gatehouse.kernel.addresses.audience import Audience
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.message import Delivery, FirstLevel, NumberedMessage, Placement, Subscriber
 from gatehouse.kernel.records.record import encode_header
 
 STEP_MESSAGES: Final = 64
@@ -34,73 +35,11 @@ class QueueTarget:
         """Never called: what matches is in the partition already."""
 
 
-class Audience:
-    """Who hears in one tenant."""
-
-    __slots__ = ("_by_first", "_first_levels", "_options", "_wild", "trie")
-
-    def __init__(self) -> None:
-        self.trie: FilterTrie[tuple[Subscriber, int]] = FilterTrie()
-        self._options: dict[tuple[tuple[str, ...], Subscriber], int] = {}
-        self._first_levels: dict[str, FirstLevel] = {}
-        self._wild = 0                               # filters that begin with a wildcard
-        self._by_first: dict[str, int] = {}          # other filters, by first level
-
-    def __len__(self) -> int:
-        return len(self._options)
-
-    def add(self, pattern: tuple[str, ...], subscriber: Subscriber, options: int) -> None:
-        self.remove(pattern, subscriber)
-        self._options[pattern, subscriber] = options
-        self.trie.insert(pattern, (subscriber, options))
-        self._count(pattern[0], 1)
-
-    def remove(self, pattern: tuple[str, ...], subscriber: Subscriber) -> bool:
-        options = self._options.pop((pattern, subscriber), None)
-        if options is None:
-            return False
-        self.trie.remove(pattern, (subscriber, options))
-        self._count(pattern[0], -1)
-        return True
-
-    def _count(self, first: str, by: int) -> None:
-        if first in (ONE, MANY):
-            self._wild += by
-            assert self._wild >= 0, "a filter goes once"
-            self.touch()
-            return
-        left = self._by_first.get(first, 0) + by
-        assert left >= 0, "a filter goes once"
-        if left:
-            self._by_first[first] = left
-        else:
-            del self._by_first[first]
-        if first in self._first_levels:
-            self._first_levels[first].version += 1
-
-    def first_level(self, name: str) -> FirstLevel:
-        level = self._first_levels.get(name)
-        if level is None:
-            level = self._first_levels[name] = FirstLevel()
-        return level
-
-    def touch(self) -> None:
-        for level in self._first_levels.values():
-            level.version += 1
-
-    def may_match(self, first_levels: frozenset[str] | None) -> bool:
-        if not self._options:
-            return False
-        if self._wild or first_levels is None:
-            return True
-        return not first_levels.isdisjoint(self._by_first)
-
-
 class Subscriptions:
     """Every subscription and binding of the hub. A filter hears of its own tenant's messages alone."""
 
     def __init__(self) -> None:
-        self._audiences: dict[str, Audience] = {}
+        self._audiences: dict[str, Audience[Subscriber]] = {}
         self._queue_targets: dict[tuple[int, bool], QueueTarget] = {}
         self.limited: set[int] = set()               # queues that refuse messages when they are full
         self.version = 0
@@ -108,7 +47,7 @@ class Subscriptions:
     def __len__(self) -> int:
         return sum(map(len, self._audiences.values()))
 
-    def _audience(self, tenant: str) -> Audience:  # decision 90
+    def _audience(self, tenant: str) -> Audience[Subscriber]:  # decision 90
         audience = self._audiences.get(tenant)
         if audience is None:
             audience = self._audiences[tenant] = Audience()
@@ -134,7 +73,7 @@ class Subscriptions:
         also: dict[int, None] = dict.fromkeys(placement.routed or ())
         audience = self._audiences.get(placement.tenant)
         if audience and placement.queue is None:
-            for subscriber, options in audience.trie.match(levels_of(placement.address)):
+            for subscriber, options in audience.match(placement.address):
                 if isinstance(subscriber, QueueTarget):
                     if placement.routed is None or not subscriber.chosen:
                         also[subscriber.partition_id] = None
@@ -201,7 +140,7 @@ class Outbox:
         self._on_error = on_error
         self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
 
-    def add(self, placement: Placement, messages: list[Message], first_offset: int) -> None:
+    def add(self, placement: Placement, messages: list[NumberedMessage], first_offset: int) -> None:
         self.entries += 1
         self.sorted += 1 + len(placement.targets)
         self._messages += len(messages)
@@ -225,6 +164,8 @@ class Outbox:
             if number and not number % step:
                 yield
             try:
-                subscriber.on_delivery(deliveries)
+                steps = subscriber.on_delivery(deliveries)
+                if steps is not None:
+                    yield from steps
             except Exception as error:      # one subscriber's bug must not cost the others their messages
                 self._on_error(error)

@@ -68,6 +68,10 @@ class Groups:
         """
         return self._leasing.of_topic(name, topic, start)
 
+    def claim(self, name: str, tenant: str = "/") -> None:
+        """The name is a leased group's from now on. Raises InvalidGroup, AssignedGroup, Stopping."""
+        self._leasing.claim(tenant, name)
+
     def define(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                token: object = None) -> None:
         """Make a group, or change its settings. Raises InvalidGroup, InvalidSelector, Stopping."""

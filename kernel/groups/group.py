@@ -19,7 +19,7 @@ from gatehouse.kernel.groups.cursor import Cursor, Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.message import Handle, Leased, Owner, Stored
+from gatehouse.kernel.message import Handle, Leased, Owner, Stored, tell
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class DeadLetterAnswer:
             self._left -= 1
             self._error = self._error or answer.error
             if not self._left:
-                self._owner.on_stored([Stored(self._token, self._error, answer.append_ms, [])])
+                tell(self._owner, [Stored(self._token, self._error, answer.append_ms, [])])
 
 
 class LeasedGroup:

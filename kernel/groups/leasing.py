@@ -64,6 +64,11 @@ class Policies:
         return topic.settings.message_ttl_ms or 0 if topic is not None else 0
 
 
+def assigned(name: str) -> AssignedGroup:
+    """Why nothing is leased from this group."""
+    return AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
+
+
 class Leasing:
     """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `new_epoch`
     gives a number that no cursor had before; `names` are those of `Selectors`; `secret` signs what is the hub's own
@@ -129,16 +134,25 @@ class Leasing:
         Raises InvalidGroup, AssignedGroup, Stopping.
         """
         group = self._by_name.get((topic.tenant, name), {}).get(topic.id)
-        if group is not None:
-            settings: GroupSettings | None = group.settings
-        else:
-            check_name(name, "group")
-            settings = self.definitions.get(topic.tenant, name)
-            if settings is None and self.has_offsets(topic.tenant, name):
-                raise AssignedGroup(f"group {name!r} commits offsets; messages cannot be leased from it")
-        if settings is not None and settings.kind == ASSIGNED:
-            raise AssignedGroup(f"group {name!r} is an assigned one; messages cannot be leased from it")
-        return group or self._make(name, topic, settings, start)
+        if group is None:
+            return self._make(name, topic, self._require_leasable(topic.tenant, name), start)
+        if group.settings.kind == ASSIGNED:
+            raise assigned(name)
+        return group
+
+    def claim(self, tenant: str, name: str) -> None:
+        """The name is a leased group's from now on. Raises InvalidGroup, AssignedGroup, Stopping."""
+        if self._require_leasable(tenant, name) is None:
+            self.core.store([self.definitions.put(tenant, name, GroupSettings())])
+
+    def _require_leasable(self, tenant: str, name: str) -> GroupSettings | None:
+        """The settings of the name, which no assigned group has; None where nobody has it. Raises InvalidGroup,
+        AssignedGroup."""
+        check_name(name, "group")
+        settings = self.definitions.get(tenant, name)
+        if settings is None and self.has_offsets(tenant, name) or settings is not None and settings.kind == ASSIGNED:
+            raise assigned(name)
+        return settings
 
     def has_offsets(self, tenant: str, name: str) -> bool:
         """Whether a tenant's group of this name has committed offsets."""

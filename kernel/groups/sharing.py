@@ -71,6 +71,7 @@ class Sharing:
         name, filter_text = parse_share(text)
         topic = self.topic_of(filter_text)
         if topic is None:
+            self._groups.claim(name, tenant)
             return self._groups.queue_group(self._bound_queue(text, filter_text, tenant))
         existing = self._topics.get(topic, tenant)
         if existing is None:

@@ -94,7 +94,8 @@ def first_due(when: When, now_ms: int, wall_ms: int) -> Due:
 
 def pending_of(message: Message, due: Due, accepted_ms: int, repeat: str) -> Pending:
     """A message that enters no partition yet."""
-    to, value, headers, attributes, timestamp_ms = stated(message) if message[2].find(STATED) >= 0 else message
+    says_address = message[2].find(STATED) >= 0
+    to, value, headers, attributes, timestamp_ms = stated(message, message[0]) if says_address else message
     topic, partition = to.topic, to.partition if to.fixed_partition else -1
     if isinstance(to.queue, Queue):
         topic, partition = to.queue.name, to.partition_id - to.queue.first_partition_id

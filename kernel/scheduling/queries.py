@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
@@ -146,7 +146,7 @@ class Queries:
                 self._book.settling[key] = Fate.RECALLED
             self._book.answer(owner, token)      # with the frame that recalls it, or behind it
         except KernelError as error:
-            owner.on_stored([Stored(token, error, 0, [])])
+            tell(owner, [Stored(token, error, 0, [])])
 
     # ---- many
 

@@ -61,7 +61,9 @@ class Answering:  # decision 122
                 self.on_caught_up()
             for owner, stored in flush.items():
                 try:
-                    owner.on_stored(stored)
+                    steps = owner.on_stored(stored)
+                    if steps is not None:
+                        yield from steps
                 except Exception as fault:       # one owner's bug must not cost the others their answers
                     self._on_error(fault)
                 count += 1

@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gatehouse.kernel.errors import IdempotencyConflict, KeptFull, Stopping
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
+from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Owner, Placement
 from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, TopicSettings, encode_topic, topic_key
@@ -59,16 +60,28 @@ class Appending:
 
     def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
         """See `Kernel.append`."""
+        self._append(messages, owner, token, positions, None)
+
+    def append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
+                        token: object, positions: bool) -> None:
+        """As `append`, for messages with numbers of placements in front. Raises UnknownPlace besides, for others."""
+        self._append(messages, owner, token, positions, placements)
+
+    def _append(self, messages: list[Any], owner: Owner | None, token: object, positions: bool,
+                placements: dict[int, Placement] | None) -> None:
         if self._committer.short:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()
-        limited = check(messages, self.refresh)
-        if self._parts.kept_full:
-            self.refuse_owed(messages)
-        if limited:
-            self.refuse_full(messages)
+        limited = check(messages, self.refresh, placements)
+        if limited or self._parts.kept_full:
+            placed: list[Message] = messages if placements is None else [
+                (placements[message[0]], *message[1:]) for message in messages]
+            if self._parts.kept_full:
+                self.refuse_owed(placed)
+            if limited:
+                self.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        pending_frame.builder.add(messages, places)
+        pending_frame.builder.add(messages, places, None, placements)
         if owner is not None:
             pending_frame.submissions.append(Submission(owner, token, places, None))
         self._committer.note_size()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from crc32c import crc32c
 
 from gatehouse.kernel.addresses.stated import STATED, stated
-from gatehouse.kernel.errors import MessageTooLarge
+from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries
-from gatehouse.kernel.message import RETAIN, Message, Placement, Record
+from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Placement, Record
 from gatehouse.kernel.records.batch import placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 from gatehouse.kernel.retention.holders import retained_key
@@ -43,18 +43,28 @@ class Run:  # decision 3
         self.first_id: int = -1
 
 
-def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool:
-    """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`).
+Entering = tuple[Any, "bytes | None", bytes, int, int]
+"""A message with its placement in front, or where placements are given by number, with the number."""
+
+
+def check(messages: list[Entering], refresh: Callable[[Placement], None],
+          places: dict[int, Placement] | None = None) -> bool:
+    """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
+    `places` is given, messages have numbers of places in front; UnknownPlace where one is not in it.
 
     Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
     that is too long for it. True where one enters a queue that may be full."""
-    last: Placement | None = None
+    last: object = None
     limit = 0
     limited = False
     for at, message in enumerate(messages):
-        placement = message[0]
-        if placement is not last:
-            last = placement
+        where = message[0]
+        if where is not last:
+            last = where
+            looked_up: Placement | None = where if places is None else places.get(where)
+            if looked_up is None:
+                raise UnknownPlace("the place was given to somebody else, or under other rights")
+            placement = looked_up
             if placement.version != placement.first_level.version:
                 refresh(placement)
             limit = placement.max_message_bytes
@@ -67,7 +77,7 @@ def check(messages: list[Message], refresh: Callable[[Placement], None]) -> bool
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
         # not `STATED in headers`: Python first takes the left side for a number, and formats an error that it drops
         if len(headers) > len(STATED) and headers.find(STATED) >= 0 and not placement.address_header:
-            messages[at] = stated(message)
+            messages[at] = stated(message, placement)
     return limited
 
 
@@ -111,34 +121,40 @@ class BatchBuilder:
         self._open: dict[int, Run] = {}
         # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
         # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
-        self.heard: list[tuple[Placement | None, list[Message], Run, int]] = []
+        self.heard: list[tuple[Placement | None, list[NumberedMessage], Run, int]] = []
         # messages that change state of their own, the value of their address or the newest record of their key:
         # (message, run, index in the run)
         self.noted: list[tuple[Message, Run, int]] = []
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `partition_ids` was asked
 
-    def add(self, messages: list[Message], places: list[tuple[Run, int]] | None, own: Run | None = None) -> None:
+    def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
+            placements: dict[int, Placement] | None = None) -> None:
         """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
 
         `places` is given where the caller wants to know: run and index in it are added per message. `own` is the run
         that they enter, where they have ids already: they are all of its partition, and it has room for them.
+        `placements` by number, where messages have numbers in front.
         """
         now_ms = self.now_ms
         size_bytes = 0
-        last: Placement | None = None
+        last: object = None
+        placement: Placement | None = None
         run: Run | None = None
-        heard: list[Message] | None = None
+        heard: list[NumberedMessage] | None = None
         stretch: Stretch | None = None
         compact = False
+        key_part = address_header = b""
         for message in messages:
-            placement, value, headers, attributes, timestamp_ms = message
-            if placement is not last or run is None or run.count >= RUN_LIMIT:
+            where, value, headers, attributes, timestamp_ms = message
+            if where is not last or run is None or run.count >= RUN_LIMIT:
                 if stretch is not None:
                     stretch.stop = stretch.run.count
                     stretch = None
-                last = placement
-                compact = placement.compact
+                last = where
+                placement = where if placements is None else placements[where]
+                assert placement is not None, "a place is known since its message was checked"
+                compact, key_part, address_header = placement.compact, placement.key_part, placement.address_header
                 run = self._run(placement.partition_id) if own is None else own
                 heard = None
                 if placement.targets:
@@ -148,12 +164,13 @@ class BatchBuilder:
                     stretch = Stretch(placement.also, run, run.count)
                     self.stretches.append(stretch)
             if heard is not None:
-                heard.append(message)
-            if placement.address_header:
-                headers = add_header(headers, placement.address_header)
+                heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
+            if address_header:
+                headers = add_header(headers, address_header)
             n = run.count
             if compact or attributes & RETAIN:
-                self.noted.append((message, run, n))
+                assert placement is not None
+                self.noted.append(((placement, value, message[2], attributes, timestamp_ms), run, n))
             if places is not None:
                 places.append((run, n))
             if timestamp_ms == 0:
@@ -167,7 +184,7 @@ class BatchBuilder:
             else:
                 length = len(value)
                 tail = (SMALL[length] if length < SMALL_LIMIT else varint(length)) + value + headers
-            middle = SMALL[n] + placement.key_part
+            middle = SMALL[n] + key_part
             size = len(front) + len(middle) + len(tail)
             record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
             if n == 0:

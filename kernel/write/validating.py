@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.delivery.slices import Slices
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import CODEC_MASK, MAX_OPENED_BYTES, BatchHeader
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge
@@ -228,7 +228,7 @@ class Validating:  # decision 114
         if waiting.owner is None:
             return
         try:
-            waiting.owner.on_stored([Stored(waiting.token, error.with_traceback(None), self._loop.now_ms(), [])])
+            tell(waiting.owner, [Stored(waiting.token, error.with_traceback(None), self._loop.now_ms(), [])])
         except Exception as fault:           # one owner's bug must not cost the others their answers
             self._on_error(fault)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gatehouse.config.config import Door
-from gatehouse.gateways.contract import GatewaySpec, Listen
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Listen
 from gatehouse.gateways.tls.tls import TlsFault, TlsSettings
 from gatehouse.relisten import relisten
 
@@ -37,7 +37,8 @@ class Running:
 
 
 def door(*listen: Listen) -> Door:
-    return Door(GatewaySpec("mqtt", 1, dict, (), SESSION), listen, None)
+    return Door(GatewaySpec(name="mqtt", contract=CONTRACT, door=1, config=dict, default_listen=(), session=SESSION),
+                listen, None)
 
 
 def run(running: object, old: Door, new: Door, caplog: pytest.LogCaptureFixture) -> tuple[tuple[Listen, ...], str]:

@@ -56,6 +56,7 @@ class KnownUsers(RecordingAdmission):
         for answer in answers:
             answer()
 
-    def register(self, principal: Principal, door: str, session: RegisteredSession) -> Registration:
+    def register(self, principal: Principal, door: str, session: RegisteredSession,
+                 look_again: Callable[[], None] | None = None) -> Registration:
         self.registered.append((principal, session))
-        return super().register(principal, door, session)
+        return super().register(principal, door, session, look_again)

@@ -142,7 +142,7 @@ def test_nothing_moves_the_terminals_cursor() -> None:
 
 
 def test_a_door_that_does_not_say_how_it_spells_addresses_is_no_door_here() -> None:
-    silent = replace(SPECS["mqtt"], name="smoke", door=9, columns=(), spelling=None)
+    silent = replace(SPECS["mqtt"], name="smoke", door=None, columns=(), spelling=None)
     with pytest.raises(UnknownDoor, match="there are amqp, http, kafka, mqtt, mqtt3, mqtt5"):
         explain("smoke", "a", ROUTES, 4, SPECS | {"smoke": silent})
     assert explain("mqtt", "a/b", ROUTES, 4, SPECS | {"smoke": silent}).as_dict() \

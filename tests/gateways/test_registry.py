@@ -13,12 +13,14 @@ from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 from gatehouse.gateways.registry import GatewayClash, check_specs, load_specs
 
 
-def spec(name: str = "smoke", door: int = 9) -> GatewaySpec:
-    return GatewaySpec(name=name, door=door, config=dict, default_listen=(), session=print)  # type: ignore[arg-type]
+def spec(name: str = "smoke", door: int | None = None) -> GatewaySpec:
+    return GatewaySpec(name=name, contract=CONTRACT, door=door, config=dict, default_listen=(),
+                       session=print)  # type: ignore[arg-type]
 
 
 SPEC = spec()
 NOT_A_SPEC = "hello"
+OF_A_NUMBER = spec(door=12)
 OF_TOMORROW = replace(spec("later"), contract=CONTRACT + 1)
 
 
@@ -35,7 +37,7 @@ def test_the_built_in_doors_that_are_built() -> None:
 
 def test_a_plugin_is_a_door_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     plugins(monkeypatch, f"{__name__}:SPEC")
-    assert load_specs()["smoke"].door == 9
+    assert load_specs()["smoke"].door is None, "the hub gives it a number"
 
 
 def test_a_plugin_that_declares_something_else_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,9 +78,15 @@ def test_a_plugin_cannot_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_door_number_is_taken_once() -> None:
     with pytest.raises(GatewayClash, match=r"other \(b\) and smoke \(a\) both use door number 9"):
-        check_specs([("a", spec()), ("b", spec("other"))])
+        check_specs([("a", spec(door=9)), ("b", spec("other", door=9))])
 
 
-def test_a_door_number_has_four_bits() -> None:
-    with pytest.raises(GatewayClash, match="not in 0 to 15"):
-        check_specs([("a", spec(door=16))])
+def test_a_plugin_that_states_a_number_or_no_contract_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "no_contract.py").write_text(
+        "from gatehouse.gateways.contract import GatewaySpec\n"
+        "GATEWAY = GatewaySpec(name='smoke', config=dict, default_listen=(), session=print)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins(monkeypatch, f"{__name__}:OF_A_NUMBER", "no_contract:GATEWAY")
+    specs = load_specs()
+    assert specs.broken["plugin0"].endswith("states a door number; a door from outside is given its number by each hub")
+    assert "missing 1 required keyword-only argument: 'contract'" in specs.broken["plugin1"]

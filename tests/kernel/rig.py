@@ -16,7 +16,7 @@ from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.projection import Projection
-from tests.simulation.world import World
+from gatehouse.kernel.world import World
 
 
 class Witness:

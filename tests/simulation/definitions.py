@@ -37,6 +37,10 @@ class History(Generic[T]):
         """Number of the newest state: give it to `acknowledged` once something that came after it is."""
         return self._settled + len(self._states) - 1
 
+    @property
+    def now(self) -> T:
+        return self._states[-1]
+
     def note(self, state: T) -> None:
         if state != self._states[-1]:
             self._states.append(state)

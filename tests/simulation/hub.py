@@ -13,11 +13,11 @@ from gatehouse.kernel.log.frame import decode_head
 from gatehouse.kernel.log.log import Damage
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.world import Restless, World
 from gatehouse.transactions.coordinator import Transactions
 from tests.simulation.disk import Crash, CrashKind, SimDisk
 from tests.simulation.store import SimStore
 from tests.simulation.transacting import SETTINGS
-from tests.simulation.world import Restless, World
 
 ROUTES: Final = Routes([RouteEntry("#", "unrouted")])
 MAX_STEPS: Final = 20_000          # of loop and workers until nothing is left to do; more is an endless loop

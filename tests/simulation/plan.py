@@ -76,6 +76,28 @@ RETENTION: Final[dict[str, int]] = {
 """For plans whose log turns over many times."""
 
 
+ASSIGNED: Final[dict[str, int]] = {
+    "join_member": 40,       # member, protocol
+    "sync_member": 40,       # member
+    "beat_member": 12,       # member
+    "commit_member": 20,     # member, topic, partition, offset
+    "leave_member": 3,       # member
+    "publish": 6,
+    "create_topic": 3,
+    "delete_topic": 1,
+    "run_some": 40,
+    "settle": 10,
+    "advance": 12,
+    "stop": 2,
+    "kill": 3,
+    "cut_power": 3,
+    "lose_index": 1,
+    "fill_disk": 1,
+    "break_disk": 1,
+}
+"""For plans about members of assigned groups."""
+
+
 class Plan(NamedTuple):
     seed: int
     settings: KernelSettings
@@ -106,10 +128,10 @@ def turning_over(random: Random) -> KernelSettings:
                    checkpoint_ms=random.choice((500, 2_000)), idempotency_ms=20_000, max_idempotency_keys=6)
 
 
-def make_plan(seed: int, length: int) -> Plan:
-    """Every third seed is about retention."""
+def make_plan(seed: int, length: int, weights: dict[str, int] | None = None) -> Plan:
+    """Every third seed is about retention, unless it is said which steps come how often."""
     random = Random(seed)
-    weights = RETENTION if seed % 3 == 0 else WEIGHTS
+    weights = weights or (RETENTION if seed % 3 == 0 else WEIGHTS)
     settings = turning_over(random) if seed % 3 == 0 else settings_from(random)
     steps = [Step(verb, (random.randrange(1 << 16), random.randrange(1 << 16), random.randrange(1 << 16),
                          random.randrange(1 << 16)))

@@ -15,6 +15,7 @@ from typing import Final
 from gatehouse.kernel.log.log import LogFailed, LogFull
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.idempotency import decode_answer
+from tests.simulation.assigned import AssignedMembers
 from tests.simulation.checker import Broken, Ledger, difference
 from tests.simulation.clients import Client, Producer
 from tests.simulation.definitions import GROUPS, Definitions
@@ -42,7 +43,7 @@ FLIPPED: Final = 4                          # at a crash, one header of a segmen
 HEADER_BYTES: Final = 32                    # of a segment
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
-                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION)
+                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION, Kind.MEMBERS)
 
 
 class Simulation:
@@ -63,14 +64,15 @@ class Simulation:
         self.scheduled = Scheduled(self)
         self.leasing = Leasing(self)
         self.transacting = Transacting(self)
+        self.assigned = AssignedMembers(self)
         self.hub.network = self.doors.step
-        self.hub.after_step = self.definitions.note
+        self.hub.after_step = self.after_step
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._flips = 0
         self._random = Random(f"start {plan.seed}")
         self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
-                       self.leasing, self.transacting)
+                       self.leasing, self.transacting, self.assigned)
 
     # ---- the run
 
@@ -89,9 +91,13 @@ class Simulation:
         verb(*step.numbers)
         self.note()
 
+    def after_step(self) -> None:
+        self.definitions.note()
+        self.assigned.note()
+
     def note(self) -> None:
         """Remember what may have changed."""
-        self.definitions.note()
+        self.after_step()
         self.ledger.log_end = self.hub.log.end()
         self.ledger.largest_segment = max(
             self.ledger.largest_segment, *[segment.size_bytes for segment in self.hub.log.segments()])
@@ -132,15 +138,21 @@ class Simulation:
 
     def _start(self) -> None:
         self.hub.start()
-        self.clients = [Client(self.ledger, self.definitions.found) for _ in range(3)]
+        self.clients = [Client(self.ledger, self.refused) for _ in range(3)]
         self.reading.begin()
         self.doors.begin()
         self.transacting.begin()
+
+    def refused(self) -> None:
+        """The disk was full, and what was not durable is taken back."""
+        self.definitions.found()
+        self.assigned.found()
 
     def _crashed(self, kind: CrashKind) -> None:
         self.doors.end()
         self.ledger.crashed()
         self.leasing.crashed()
+        self.assigned.crashed()
         self.hub.crash(kind)
         self._flip_headers()
 
@@ -159,6 +171,7 @@ class Simulation:
             try:
                 self._start()
                 self.definitions.found()
+                self.assigned.found()
                 self.check()
                 return
             except Crash:
@@ -205,6 +218,7 @@ class Simulation:
         self.doors.end()
         self.hub.stop(self._random)
         self.leasing.crashed()
+        self.assigned.crashed()
         self._restart()
 
     def kill(self, *_: int) -> None:
@@ -258,6 +272,7 @@ class Simulation:
         self.ledger.log_end = self.hub.log.end()
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
         self.retaining.check()
+        self.assigned.check()
         self.scheduled.check(rests=False)
         self.transacting.check(rests=False)
 

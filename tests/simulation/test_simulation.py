@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.mqtt.inbox import Inbox
 from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursor import Cursor
@@ -25,6 +24,7 @@ from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
+from gatehouse.kernel.port import Port
 from gatehouse.kernel.retention.retention import Kept, Retention
 from gatehouse.kernel.scheduling import book as book_module
 from gatehouse.kernel.scheduling.at_hand import AtHand
@@ -171,23 +171,26 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
 
 
 def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
-    real = Kernel.append          # the door itself may be compiled: what it calls of its own cannot be replaced
+    # the door itself and its port may be compiled: what they call of their own cannot be replaced
+    def port(kernel: Any, door: Any, transactions: Any = None) -> Port:
+        def append(messages: Any, placements: Any, owner: Any, number: Any, positions: bool) -> None:
+            kernel._appending.append_numbered(messages, placements, None, number, positions)
+            if owner is not None:
+                for _ in owner.on_stored([Stored(number, None, 0, [])]):
+                    pass
 
-    def append(kernel: Any, messages: Any, owner: Any, token: Any = None, **options: Any) -> None:
-        at_once = isinstance(owner, Inbox)
-        real(kernel, messages, None if at_once else owner, token, **options)
-        if at_once:
-            owner.on_stored([Stored(token, None, 0, [])])
+        return Port(kernel, append, door, transactions)
 
-    patch.setattr(Kernel, "append", append)
+    patch.setattr(Kernel, "port", port)
 
 
 def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     real = Kernel.append_batch
 
-    def append_batch(kernel: Any, partition_id: int, batch: bytes, owner: Any, token: Any) -> None:
-        real(kernel, partition_id, batch, None, token)
-        owner.on_stored([Stored(token, None, 0, [(partition_id, kernel.bounds(partition_id)[1], -1)])])
+    def append_batch(kernel: Any, partition_id: int, batch: bytes, owner: Any, token: Any, divert: Any = None) -> None:
+        real(kernel, partition_id, batch, None, token, divert)
+        for _ in owner.on_stored([Stored(token, None, 0, [(partition_id, kernel.bounds(partition_id)[1], -1)])]):
+            pass
 
     patch.setattr(Kernel, "append_batch", append_batch)
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.contract import GatewaySpec, Services
+from gatehouse.kernel.world import FakeTimer
 from tests.simulation.hub import SimHub
-from tests.simulation.world import FakeTimer
 
 
 class Peer(Protocol):

@@ -26,9 +26,6 @@ from gatehouse_stomp.codec import Frame, StompError, decode, encode
 from gatehouse_stomp.column import FRAME_HEADERS, STOMP, address_of
 
 NAME: Final = "stomp"
-DOOR: Final = 12
-"""Kept in the attributes of each record that came in here, beside flags."""
-
 NOT_DONE: Final = frozenset(("ACK", "NACK", "BEGIN", "COMMIT", "ABORT"))
 
 
@@ -152,7 +149,7 @@ class StompSession:
         if problems:
             raise StompError(problems[0])
         placement = self._services.admission.place(principal, address_of(frame.header("destination")))
-        attributes = DOOR | (RETAIN if envelope.retain else 0)
+        attributes = self._services.door_numbers.of(NAME) | (RETAIN if envelope.retain else 0)
         message: Message = (placement, frame.body, encode_headers(envelope.headers), attributes, envelope.timestamp_ms)
         self._kernel.append([message], self, _receipt(frame))
         self._unanswered += 1

@@ -5,6 +5,7 @@ import pytest
 
 from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
+from gatehouse.kernel.records.private import MARK
 from gatehouse_stomp import GATEWAY
 from gatehouse_stomp.codec import encode
 
@@ -49,7 +50,7 @@ def test_properties_cross_and_what_is_the_hubs_own_does_not() -> None:
     hub = FakeHub()
     session, link = opened(hub)
     session.handle_data(b"SUBSCRIBE\nid:1\ndestination:/plant/+\n\n\0")
-    session.handle_data(b"SEND\ndestination:plant/t\ncontent-type:text/css\nunit:C\\cF\namqp:x\n\nbody\0")
+    session.handle_data(b"SEND\ndestination:plant/t\ncontent-type:text/css\nunit:C\\cF\n" + MARK + b"amqp:x\n\nbody\0")
     hub.kernel.flush()
     frame = link.take()
     assert frame.startswith(b"MESSAGE\nsubscription:1\nmessage-id:plant-0-") and frame.endswith(b"\n\nbody\0")

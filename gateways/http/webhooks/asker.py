@@ -25,14 +25,14 @@ from gatehouse.gateways.http.webhooks.signing import sign
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
-    from gatehouse.gateways.http.webhooks.guard import Guard
+    from gatehouse.gateways.http.webhooks.guard import TargetGuard
     from gatehouse.transactions.coordinator import Check, Decision
 
 
 class WebhookAsker:
     """A `transactions.Member`. `disable` is called, with the reason, when the receiver answers 410."""
 
-    def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: Guard,
+    def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: TargetGuard,
                  disable: Callable[[str], None]) -> None:
         self.counts: Counter[str] = Counter()                # delivered: decided; failed: not
         self.last = Outcome(0, "nothing was asked yet")

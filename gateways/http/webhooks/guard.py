@@ -43,7 +43,7 @@ class WebhookTarget(NamedTuple):
     plain: bool                          # http
 
 
-class Guard:
+class TargetGuard:
     """`allow` as `webhook_allow` says it. ValueError where an entry cannot be read."""
 
     def __init__(self, allow: Iterable[str]) -> None:

@@ -29,7 +29,7 @@ from gatehouse.kernel.records.private import public_headers
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
-    from gatehouse.gateways.http.webhooks.guard import Guard
+    from gatehouse.gateways.http.webhooks.guard import TargetGuard
     from gatehouse.kernel.groups.group import LeasedGroup, Membership
     from gatehouse.kernel.message import Leased, Record
 
@@ -42,7 +42,8 @@ GONE: Final = 410
 class Runner:  # decision 72
     """`disable` is called, with the reason, when the receiver answers 410."""
 
-    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: Guard, disable: Callable[[str], None]) -> None:
+    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: TargetGuard,
+                 disable: Callable[[str], None]) -> None:
         self.webhook = webhook
         self.counts: Counter[str] = Counter()                # delivered, failed
         self.last = Outcome(0, "nothing was posted yet")

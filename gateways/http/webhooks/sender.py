@@ -17,7 +17,7 @@ from gatehouse.gateways.http.response import SERVER
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.webhooks.definition import Webhook
-    from gatehouse.gateways.http.webhooks.guard import Guard
+    from gatehouse.gateways.http.webhooks.guard import TargetGuard
 
 MAX_ANSWER_BYTES: Final = 65_536
 ANSWER_S: Final = 2.0
@@ -47,7 +47,7 @@ class Forbidden(OSError):
 class WebhookSender:
     """Posts for one webhook; `close` it."""
 
-    def __init__(self, webhook: Webhook, guard: Guard) -> None:
+    def __init__(self, webhook: Webhook, guard: TargetGuard) -> None:
         self._url = URL(webhook.url, encoded=True)
         self._guard = guard
         self._target = guard.check(webhook.url)

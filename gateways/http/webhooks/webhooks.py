@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
-from gatehouse.gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.kernel.errors import Stopping
 
@@ -35,7 +35,7 @@ class Webhooks:
     """Started once the hub is ready; stopped before the kernel."""
 
     def __init__(self, door: Door) -> None:
-        self.guard = Guard(door.config.webhook_allow)
+        self.guard = TargetGuard(door.config.webhook_allow)
         self._door = door
         self._known: dict[Key, Webhook] = {}
         self._runners: dict[Key, Runner | WebhookAsker] = {}

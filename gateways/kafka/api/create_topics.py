@@ -72,9 +72,7 @@ class Creation:
             if session.kernel.topic(asked.name, tenant) is not None:
                 raise TopicExists(f"topic {asked.name!r} exists already")
             return None
-        return session.kernel.create_topic(asked.name, partitions=partitions, settings=settings, tenant=tenant,
-                                           owner=session,
-                                           token=token, maker=session.admission.maker(session.principal))
+        return session.guard.create_topic(asked.name, partitions, settings, session, token)
 
     def settle(self) -> None:
         self.pending -= 1

@@ -37,7 +37,7 @@ from gatehouse.kernel.records.batch import as_batch, empty_batch
 from gatehouse.kernel.state.topics import Topic
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.delivery.watches import Watch
+    from gatehouse.kernel.api import WatchPort
 
 # decision 59: no fetch sessions
 FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
@@ -59,7 +59,7 @@ class Fetch:
         self.deadline_ms = session.services.now_ms() + max(0, min(wanted.max_wait_ms, config.fetch_max_wait_ms))
         self.looked_ms = 0
         self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
-        self.watch: Watch | None = None
+        self.watch: WatchPort | None = None
         self.ended = False
 
     def look(self) -> None:
@@ -69,13 +69,13 @@ class Fetch:
         for topic in self.wanted.topics:
             self.look_at(*topic)
         if self.rows.wants:
-            self.request.session.kernel.fetch(self.rows.wants, self.max_bytes, self.on_read, stored=True)
+            self.request.session.guard.fetch(self.rows.wants, self.max_bytes, self.on_read)
         else:
             self.judge(0)
 
     def look_at(self, name: bytes, partitions: list[FetchPartition], block: Block | None) -> None:
         """One topic's partitions."""
-        rows, kernel = self.rows, self.request.session.kernel
+        rows, guard = self.rows, self.request.session.guard
         rows.open_topic(name, len(partitions) if block is None else len(block))
         try:
             topic = self.find_topic(name)
@@ -84,10 +84,10 @@ class Fetch:
             rows.refuse(partitions, block, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
         else:
             if block is None:
-                rows.scan(partitions, _partition_ids(topic), kernel.bounds)
+                rows.scan(partitions, _partition_ids(topic), guard.bounds)
             else:
-                bounds = np.frombuffer(kernel.bounds_of(topic), np.int64).reshape(-1, 2)
-                rows.scan_many(block, _partition_ids(topic), bounds, kernel.bounds)
+                bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
+                rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
         rows.close_topic()
 
     def find_topic(self, name: bytes) -> Topic:
@@ -131,7 +131,7 @@ class Fetch:
             flow.bytes_out += total_bytes
             self.request.done(rows.encode(self.request.correlation_id, 0))
             return
-        self.watch = session.kernel.watch(rows.partition_ids(), self.on_grown)
+        self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
 
     def on_grown(self) -> None:

@@ -35,7 +35,7 @@ def dispatch(request: Request) -> None:
         answer(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
     try:
-        request.session.kernel.new_producer_id(request.session, NewProducer(request))
+        request.session.guard.new_producer_id(request.session, NewProducer(request))
     except KernelError as refusal:
         answer(request, code_of(refusal))
 

@@ -61,20 +61,20 @@ class Lookup:
                 row.error_code = code_of(refusal)
 
     def look_up_one(self, row: Row, topic: Topic, asked: Any) -> None:
-        kernel = self.request.session.kernel
+        guard = self.request.session.guard
         partition_id = topic.partition_id(asked.partition_index)
         if asked.current_leader_epoch >= 0 and asked.current_leader_epoch != self.epoch:
             row.error_code = FENCED_LEADER_EPOCH if asked.current_leader_epoch < self.epoch else UNKNOWN_LEADER_EPOCH
         elif asked.timestamp >= 0:
             self.pending += 1
-            kernel.offset_for_time(partition_id, asked.timestamp, partial(self.on_looked_up, row))
+            guard.offset_for_time(partition_id, asked.timestamp, partial(self.on_looked_up, row))
         elif asked.timestamp == LARGEST_TIMESTAMP:
             self.pending += 1
-            kernel.offset_of_largest_timestamp(partition_id, partial(self.on_looked_up, row))
+            guard.offset_of_largest_timestamp(partition_id, partial(self.on_looked_up, row))
         elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-            row.offset, row.leader_epoch = kernel.bounds(partition_id)[0], self.epoch
+            row.offset, row.leader_epoch = guard.bounds(partition_id)[0], self.epoch
         elif asked.timestamp == LATEST:
-            row.offset, row.leader_epoch = kernel.bounds(partition_id)[1], self.epoch
+            row.offset, row.leader_epoch = guard.bounds(partition_id)[1], self.epoch
         elif asked.timestamp != LATEST_TIERED:
             row.error_code = UNSUPPORTED_VERSION
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import code_of
@@ -35,8 +34,7 @@ def dispatch(request: Request) -> None:
     session = request.session
     asked = request.decode(MetadataRequest)
     if asked.topics is None or request.version == ALL_WHEN_EMPTY and not asked.topics:
-        topics = [describe(session, topic) for topic in session.kernel.topics(session.principal.tenant)
-                  if may_see(session, topic.name)]
+        topics = [describe(session, topic) for topic in session.guard.topics()]
     else:
         nameless = None if request.version >= NULL_NAMES else ""
         topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
@@ -51,7 +49,7 @@ def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None)
     topic = session.kernel.topic_by_uuid(topic_id.bytes)
     if topic is None or topic.tenant != session.principal.tenant:
         return refused(nameless, topic_id, UNKNOWN_TOPIC_ID)
-    if not may_see(session, topic.name):
+    if not session.guard.sees_topic(topic.name):
         return refused(nameless, topic_id, TOPIC_AUTHORIZATION_FAILED)
     return describe(session, topic)
 
@@ -59,7 +57,7 @@ def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None)
 def find(session: KafkaSession, name: str, may_create: bool) -> Row:
     if not is_topic_name(name):
         return refused(name, NO_UUID, INVALID_TOPIC)
-    if not may_see(session, name):
+    if not session.guard.sees_topic(name):
         return refused(name, NO_UUID, TOPIC_AUTHORIZATION_FAILED)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
@@ -73,18 +71,11 @@ def find(session: KafkaSession, name: str, may_create: bool) -> Row:
 def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
     """A topic by being asked for. Raises UnknownTopic, and what the kernel says to the name."""
     if may_create and session.kernel.settings.auto_create_topics:
-        session.kernel.place_in(name, None, tenant=session.principal.tenant, maker=session.principal.name,
-                                may_create=session.admission.may_create(session.principal, name))
+        session.guard.make_topic(name)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
     return topic
-
-
-def may_see(session: KafkaSession, name: str) -> bool:
-    """Whether a client may see a topic: as Kafka's DESCRIBE, which comes with the right to read or to write."""
-    may = session.admission.may_topic
-    return may(session.principal, Operation.CONSUME, name) or may(session.principal, Operation.PUBLISH, name)
 
 
 def describe(session: KafkaSession, topic: Topic) -> Row:

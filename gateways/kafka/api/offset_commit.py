@@ -6,7 +6,7 @@ is kept by keeping them longer.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
 
@@ -26,6 +26,8 @@ from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
+NO_OFFSET: Final = (-1, -2)      # latest and earliest, which KafkaJS commits to have none: it begins where it is told
+
 
 class Commit:
     """One request: the rows of its answer, and the offsets that are committed."""
@@ -36,7 +38,7 @@ class Commit:
         self.request = request
         self.rows: list[Row] = []            # of topics
         self.committed: list[Row] = []       # of partitions that wait for the disk
-        self.offsets: dict[int, tuple[int, bytes]] = {}
+        self.offsets: dict[int, tuple[int, bytes] | None] = {}
 
     def add(self, asked: Any) -> None:
         """A topic's partitions; what is wrong with one of them stands in its row."""
@@ -91,11 +93,13 @@ class Commit:
         self.request.answer(OffsetCommitResponse, throttle_time_ms=0, topics=self.rows)
 
 
-def offset_of(partition: Any) -> tuple[int, bytes]:
-    """Offset and metadata of one partition. Raises Refused."""
+def offset_of(partition: Any) -> tuple[int, bytes] | None:
+    """Offset and metadata of one partition; None forgets them. Raises Refused."""
     metadata = (partition.committed_metadata or "").encode()
     if len(metadata) > MAX_METADATA_BYTES:
         raise Refused(OFFSET_METADATA_TOO_LARGE, f"{len(metadata)} bytes of metadata, at most {MAX_METADATA_BYTES}")
+    if partition.committed_offset in NO_OFFSET:
+        return None
     if partition.committed_offset < 0:
         raise Refused(INVALID_REQUEST, "an offset is not negative")
     return partition.committed_offset, metadata

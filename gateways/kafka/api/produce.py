@@ -47,7 +47,7 @@ class Produced:
             self.refuse(code_of(stored.error), str(stored.error))
         else:
             partition_id, self.base_offset, _ = stored.positions[0]
-            self.log_start = self.produce.request.session.kernel.bounds(partition_id)[0]
+            self.log_start = self.produce.request.session.guard.bounds(partition_id)[0]
             if self.decisions:
                 decisions, self.decisions = self.decisions, []
                 KafkaDeciding(self, self.produce.request.session).take(decisions)
@@ -80,15 +80,13 @@ class Unacknowledged(NamedTuple):
 class Produce:
     """One produce request until its last batch is stored."""
 
-    __slots__ = ("request", "acks", "topics", "pending", "records", "record_bytes", "throttle_ms")
+    __slots__ = ("request", "acks", "topics", "pending", "throttle_ms")
 
     def __init__(self, request: Request, acks: int) -> None:
         self.request = request
         self.acks = acks
         self.topics: list[tuple[bytes, list[Produced]]] = []
         self.pending = 1                    # batches without an answer; one more while they are being appended
-        self.records = 0
-        self.record_bytes = 0
         self.throttle_ms = 0
 
     def append(self, name: bytes, partitions: list[tuple[int, bytes | None]]) -> None:
@@ -110,19 +108,15 @@ class Produce:
             batch = batch or b""
             try:
                 count = check_produced(batch, self.request.version)
-                self._append(topic, row, batch)
+                self._append(topic, row, batch, count)
             except Refused as refusal:
                 row.refuse(refusal.code, str(refusal))
             except (KernelError, Denied) as refusal:
                 row.refuse(code_of(refusal), str(refusal))
-            if not row.error:
-                self.records += count
-                self.record_bytes += len(batch)
 
-    def _append(self, topic: Topic, row: Produced, batch: bytes) -> None:
+    def _append(self, topic: Topic, row: Produced, batch: bytes, count: int) -> None:
         """Raises Refused, KernelError, Denied."""
         session = self.request.session
-        partition_id = topic.partition_id(row.index)
         divert: Divert | None = None
         if topic.name == DECIDE:
             divert = row.keep_decisions
@@ -131,11 +125,13 @@ class Produce:
         else:
             note_delay(session, batch)
         if divert is None and self.acks == NO_ACKS:
-            session.kernel.append_batch(partition_id, batch, session, Unacknowledged(self))
+            wait_ms = session.guard.append_batch(topic.name, row.index, batch, count, session, Unacknowledged(self))
+            self.throttle_ms = max(self.throttle_ms, wait_ms)
             return
         self.pending += 1
         try:
-            session.kernel.append_batch(partition_id, batch, session, row, divert)
+            wait_ms = session.guard.append_batch(topic.name, row.index, batch, count, session, row, divert)
+            self.throttle_ms = max(self.throttle_ms, wait_ms)
         except KernelError:
             self.pending -= 1
             raise
@@ -143,10 +139,8 @@ class Produce:
     def finish(self) -> None:
         """Everything is with the kernel."""
         session = self.request.session
-        if self.records:
-            self.throttle_ms = session.admission.charge("kafka", session.principal, self.records, self.record_bytes)
-            if self.throttle_ms:
-                session.throttle(self.throttle_ms)
+        if self.throttle_ms:
+            session.throttle(self.throttle_ms)
         self.settle()
 
     def settle(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gatehouse.config.config import AuthSettings, Config, ConfigError, HubSettings, KernelSection, load
-from gatehouse.gateways.contract import GatewaySpec
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec
 
 
 @dataclass
@@ -27,8 +27,10 @@ class KafkaSettings:
 
 SESSION: Any = print
 SPECS = {
-    "mqtt": GatewaySpec("mqtt", 1, MqttSettings, ("127.0.0.1:1883",), SESSION),
-    "kafka": GatewaySpec("kafka", 0, KafkaSettings, ("127.0.0.1:9092",), SESSION),
+    "mqtt": GatewaySpec(name="mqtt", contract=CONTRACT, door=1, config=MqttSettings,
+                        default_listen=("127.0.0.1:1883",), session=SESSION),
+    "kafka": GatewaySpec(name="kafka", contract=CONTRACT, door=0, config=KafkaSettings,
+                         default_listen=("127.0.0.1:9092",), session=SESSION),
 }
 
 
@@ -64,7 +66,9 @@ def test_the_file_in_the_repository_says_the_defaults():
     path = Path(__file__).parents[3] / "gateways.toml"
     text = path.read_text()
     assert "[gateways.mqtt]" in text
-    others = {name: GatewaySpec(name, door, MqttSettings, (), SESSION) for name, door in (("http", 2), ("amqp", 3))}
+    others = {name: GatewaySpec(name=name, contract=CONTRACT, door=door, config=MqttSettings, default_listen=(),
+                                session=SESSION)
+              for name, door in (("http", 2), ("amqp", 3))}
     config = load(path, {}, SPECS | others)
     assert (config.hub, config.kernel, config.auth) == (HubSettings(), KernelSection(), AuthSettings())
     assert [door.spec.name for door in config.doors] == ["mqtt", "http", "amqp", "kafka"]

@@ -84,7 +84,7 @@ class Player:
             self.hub.advance(int(rest))
         elif what == "ready":
             name, _, texts = rest.partition(" ")
-            assert [one[6] for one in self.hub.broker.vhost("/").queues[name].kernel_queue.ready] == texts_of(texts)
+            assert self.hub.ready(name) == texts_of(texts)
         else:
             assert what in ("open", "closed"), what
             assert link.closed is (what == "closed"), link.reason

@@ -1,201 +1,35 @@
-"""The kernel's queues without a kernel, and a client that speaks AMQP in bytes: for tests without a socket."""
+"""A client that speaks AMQP in bytes to a hub without a socket."""
 from __future__ import annotations
 
-from collections import deque
-from operator import itemgetter
 from typing import Any
 
 from gatehouse.gateways.amqp import GATEWAY, codec
 from gatehouse.gateways.amqp.broker import Broker
 from gatehouse.gateways.amqp.config import AmqpConfig
-from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
-from gatehouse.gateways.amqp.dead_letters import encode_target
-from gatehouse.gateways.amqp.exchanges import Binding
 from gatehouse.gateways.amqp.methods import decode_method, encode_method
 from gatehouse.gateways.amqp.tables import typed
-from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
-from gatehouse.gateways.kit import FakeHub, FakeKernel
-from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement
-
-
-class FakeKernelQueue:
-    """One queue: ready messages in order, and those that somebody holds."""
-
-    def __init__(self) -> None:
-        self.ready: deque[Leased] = deque()
-        self.out: dict[Handle, Leased] = {}
-        self.consumers: list[Consumer] = []
-        self.next_offset = 0
-
-
-class Flushed:
-    def __init__(self, then: Any) -> None:
-        self.on_stored = lambda stored: then()
-
-
-class FakeQueues:
-    """`gateways.amqp.ports.Queues` in memory, fed by `QueueKernel.flush`."""
-
-    def __init__(self, kernel: QueueKernel) -> None:
-        self.kernel = kernel
-        self.acked: list[Handle] = []
-        self.dead_letter: Any = None
-        self.records: dict[str, bytes] = {}
-        self.heard: list[Binding] = []
-        self._placements: dict[tuple[str, bool, int, tuple[FakeKernelQueue, ...]], Placement] = {}
-
-    # ---- queues
-
-    def open(self, queue: AmqpQueue) -> None:
-        queue.kernel_queue = FakeKernelQueue()
-
-    def reopen(self, vhost: VirtualHost) -> list[AmqpQueue]:
-        return []
-
-    def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
-        return None
-
-    def on_gone(self, tell: Any) -> None:
-        self.tell_gone = tell
-
-    def drop(self, queue: AmqpQueue) -> None:
-        queue.kernel_queue = FakeKernelQueue()
-
-    def purge(self, queue: AmqpQueue) -> int:
-        count = len(queue.kernel_queue.ready)
-        queue.kernel_queue.ready.clear()
-        return count
-
-    def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
-        return None
-
-    def ready(self, queue: AmqpQueue) -> int:
-        return len(queue.kernel_queue.ready)
-
-    def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
-        self.heard.append(binding)
-
-    def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
-        if binding in self.heard:
-            self.heard.remove(binding)
-
-    # ---- consuming
-
-    def attach(self, consumer: Consumer) -> None:
-        consumer.queue.kernel_queue.consumers.append(consumer)
-        self.top_up(consumer)
-
-    def detach(self, consumer: Consumer) -> None:
-        consumer.queue.kernel_queue.consumers.remove(consumer)
-
-    def top_up(self, consumer: Consumer) -> None:
-        self.kernel.kernel_queues.setdefault(consumer.queue.kernel_queue, None)
-
-    def take_one(self, source: ConsumerSource, on_done: Any) -> None:
-        kernel_queue = source.queue.kernel_queue
-        one = kernel_queue.ready.popleft() if kernel_queue.ready else None
-        if one is not None:
-            kernel_queue.out[one[:3]] = one
-        on_done(one)
-
-    def when_flushed(self, then: Any) -> None:
-        self.kernel.append([], Flushed(then), None)
-
-    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        for handle in handles:
-            queue.kernel_queue.out.pop(handle, None)
-        self.acked += handles
-
-    def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        kernel_queue = queue.kernel_queue
-        again = [kernel_queue.out.pop(handle) for handle in handles if handle in kernel_queue.out]
-        again = [(one[0], one[1], one[2] + 1, *one[3:]) for one in again]
-        kernel_queue.ready = deque(sorted([*kernel_queue.ready, *again], key=itemgetter(1)))
-        self.kernel.kernel_queues.setdefault(kernel_queue, None)
-
-    def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
-        target = encode_target(queue.settings.dead_letter_exchange, queue.settings.dead_letter_key)
-        for handle in handles:
-            one = queue.kernel_queue.out.pop(handle)
-            if target:
-                self.kernel.append(self.dead_letter(queue.vhost.name, queue.name, target, one, "rejected"), None)
-
-    def dead_letter_by(self, dead_letter: Any) -> None:
-        self.dead_letter = dead_letter
-
-    # ---- publishing and definitions
-
-    def place(self, address: str, vhost: VirtualHost, queues: list[AmqpQueue], priority: int, *, in_topic: bool,
-              may_create: bool, maker: str = "") -> Placement:
-        known = (address, in_topic, priority, tuple(queue.kernel_queue for queue in queues))
-        placement = self._placements.get(known)
-        if placement is None:
-            base = self.kernel.place(address if in_topic else "queue")
-            placement = self._placements[known] = Placement(
-                base.tenant, address, base.topic, base.topic_id, 0, base.partition_id, base.key, base.key_part, b"",
-                base.max_message_bytes, base.first_level)
-            placement.queue = None if in_topic else queues[0].kernel_queue
-            self.kernel.entered[placement] = [queue.kernel_queue for queue in queues]
-        return placement
-
-    def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
-        return "plant/line1"
-
-    def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
-        for name, value in records.items():
-            if value is None:
-                del self.records[name]
-            else:
-                self.records[name] = value
-        self.kernel.append([], owner, token)
-
-    def stored(self) -> list[tuple[str, str, bytes]]:
-        return [("/", name, value) for name, value in self.records.items()]
-
-
-class QueueKernel(FakeKernel):
-    """The fake kernel with queues: what is stored enters them, and a flush hands it to consumers."""
-
-    def __init__(self, now_ms: Any) -> None:
-        super().__init__(now_ms)
-        self.hub = bytes(16)
-        self.entered: dict[Placement, list[FakeKernelQueue]] = {}
-        self.kernel_queues: dict[FakeKernelQueue, None] = {}
-
-    def _store(self, message: Message, stretches: Any) -> tuple[int, int, int]:
-        place = super()._store(message, stretches)
-        for kernel_queue in self.entered.get(message[0], ()):
-            kernel_queue.ready.append((kernel_queue, kernel_queue.next_offset, 1, place[2], 0, message[0].key,
-                                       message[1], message[2],
-                                message[3]))
-            kernel_queue.next_offset += 1
-            self.kernel_queues.setdefault(kernel_queue, None)
-        return place
-
-    def flush(self) -> None:
-        super().flush()
-        kernel_queues, self.kernel_queues = self.kernel_queues, {}
-        for kernel_queue in kernel_queues:
-            for consumer in list(kernel_queue.consumers):
-                room = consumer.room() if consumer.no_ack else min(consumer.room(), consumer.channel.budget.left)
-                leased = [kernel_queue.ready.popleft() for _ in range(min(room, len(kernel_queue.ready)))]
-                kernel_queue.out.update({one[:3]: one for one in leased})
-                if not consumer.no_ack:
-                    consumer.channel.budget.left -= len(leased)
-                if leased:
-                    consumer.on_leased(leased)
+from gatehouse.gateways.kit import FakeHub
 
 
 class Hub(FakeHub):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.kernel: QueueKernel = QueueKernel(self.now_ms)
-        self.services.kernel = self.kernel  # type: ignore[assignment]
-        self.queues = FakeQueues(self.kernel)
-        self.services.shared["amqp"] = self.broker = Broker(self.services, self.queues)
+        self.open_door(GATEWAY)
+        self.broker = Broker.of(self.services)
 
     def client(self, config: AmqpConfig | None = None) -> Client:
         return Client(self, config or AmqpConfig())
+
+    def ready(self, name: str, vhost: str = "/") -> list[bytes | None]:
+        """The values of what a queue holds and nobody has."""
+        queue = self.kernel.groups.queue(name, vhost)
+        assert queue is not None
+        values: list[bytes | None] = []
+        for partition_id, prefetcher in self.kernel.groups.queue_group(queue).prefetchers.items():
+            cursor = prefetcher.cursor
+            values += [record[3] for record in self.kernel.records_of(partition_id)
+                       if not cursor.is_settled(record[0]) and not cursor.is_leased(record[0])]
+        return values
 
 
 NO_PROPERTIES = b"\0\0"

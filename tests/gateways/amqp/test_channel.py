@@ -5,7 +5,7 @@ import pytest
 
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.methods import encode_method
-from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.log.log import LogFull
 from tests.gateways.amqp.fakes import Client, Hub
 from tests.gateways.amqp.test_session import refused
 
@@ -54,12 +54,11 @@ def test_a_slow_client_is_given_no_more_until_it_takes(hub: Hub, client: Client)
     client.send(codec.frame(codec.METHOD, 1, encode_method("basic.consume", queue="q", no_ack=True)))
     for _ in range(20):
         hub.kernel.flush()
-    waiting = hub.broker.vhost("/").queues["q"].kernel_queue.ready
-    assert 0 < len(waiting) < 190
+    assert 0 < len(hub.ready("q")) < 190
     client.link.drain(client.session)
     for _ in range(20):
         hub.kernel.flush()
-    assert not waiting
+    assert not hub.ready("q")
 
 
 def test_unacknowledged_messages_go_back_when_the_channel_or_connection_ends(hub: Hub, client: Client) -> None:
@@ -114,17 +113,16 @@ def test_exclusive_consumers(hub: Hub, client: Client) -> None:
 
 
 def test_rejected_messages_do_not_loop_by_themselves(hub: Hub, client: Client) -> None:
-    client.ask("queue.declare", queue="q", arguments={"x-dead-letter-exchange": ""})
+    client.ask("queue.declare", queue="q", arguments={"x-dead-letter-exchange": "", "x-message-ttl": 50_000})
     client.publish("", "q", b"x")
     hub.kernel.flush()
     for count in (1, 2):
         tag = client.ask("basic.get", queue="q")[0][2]["delivery_tag"]
         client.ask("basic.reject", delivery_tag=tag)
         hub.kernel.flush()
-        kernel_queue = hub.broker.vhost("/").queues["q"].kernel_queue
-        assert len(kernel_queue.ready) == 1, count                                 # a reject is no automatic cycle
-    one = kernel_queue.ready.popleft()
-    assert hub.queues.dead_letter("/", "q", '{"exchange": "", "key": null}', one, "expired") == []
+        assert len(hub.ready("q")) == 1, count                                     # a reject is no automatic cycle
+    hub.advance(60_000)
+    assert hub.ready("q") == []
 
 
 # ---- what is durable ------------------------------------------------------------------------------------------------
@@ -138,17 +136,17 @@ def test_replies_leave_in_order_once_changes_are_durable(hub: Hub, client: Clien
     hub.kernel.flush()
     assert client.names() == ["queue.declare-ok", "basic.qos-ok", "exchange.declare-ok", "queue.bind-ok",
                               "confirm.select-ok"]
-    assert len(hub.queues.records) == 2
+    assert len(hub.kernel.definitions("amqp")) == 2
 
 
 def test_what_the_disk_does_not_take_is_not_there(hub: Hub, client: Client) -> None:
     client.ask("exchange.declare", exchange="old", type="fanout", durable=True)
-    hub.kernel.disk_error = StorageFull("no space")
+    hub.log.fault = LogFull("no space")
     client.send(b"".join(codec.frame(codec.METHOD, 1, encode_method(name, **arguments)) for name, arguments in (
         ("queue.declare", {"queue": "q", "durable": True}), ("queue.bind", {"queue": "q", "exchange": "old"}),
         ("exchange.declare", {"exchange": "new", "type": "topic", "durable": True}))))
     hub.kernel.flush()
-    assert refused(client, "connection", 506) == "RESOURCE_ERROR - no space"
+    assert refused(client, "connection", 506) == "RESOURCE_ERROR - the disk is full: no space"
     vhost = hub.broker.vhost("/")
     assert "q" not in vhost.queues
     assert "new" not in vhost.exchanges
@@ -162,12 +160,12 @@ def test_only_what_is_durable_at_both_ends_is_kept(hub: Hub, client: Client) -> 
     for queue in ("kept", "lost"):
         for exchange in ("amq.topic", "lost"):
             client.ask("queue.bind", queue=queue, exchange=exchange, routing_key="a")
-    assert len(hub.queues.records) == 1
+    assert len(hub.kernel.definitions("amqp")) == 1
     client.ask("queue.unbind", queue="kept", exchange="amq.topic", routing_key="a")
-    assert hub.queues.records == {}
+    assert hub.kernel.definitions("amqp") == []
     client.ask("queue.delete", queue="lost")
     client.ask("exchange.delete", exchange="lost")
-    assert hub.queues.heard == []
+    assert hub.broker.queues._heard == {}
 
 
 def test_exchanges_that_delete_themselves(hub: Hub, client: Client) -> None:
@@ -178,4 +176,4 @@ def test_exchanges_that_delete_themselves(hub: Hub, client: Client) -> None:
     client.ask("queue.bind", queue="q", exchange="second")
     client.ask("queue.delete", queue="q")
     assert not {"first", "second"} & hub.broker.vhost("/").exchanges.keys()
-    assert hub.queues.records == {}
+    assert hub.kernel.definitions("amqp") == []

@@ -10,7 +10,7 @@ from pika import spec
 from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.gateways.amqp.methods import encode_method
-from gatehouse.kernel.message import TRANSIENT, FirstLevel, Leased, Message, Placement
+from gatehouse.kernel.message import TRANSIENT, Leased, Message
 from tests.gateways.amqp.fakes import publish
 
 BODY_MAX = 4088
@@ -18,18 +18,12 @@ CHANNEL = b"\0\1"
 PERSISTENT = b"\x10\0\2"
 
 
-def placement(queue: object = "a queue") -> Placement:
-    placed = Placement("/", "q", "", 0, 0, 1, None, b"\x01", b"", 1 << 20, FirstLevel())
-    placed.queue = queue
-    return placed
-
-
-def routes(*names: tuple[str, str], **options: Any) -> dict[bytes, Placement]:
-    return {encode_method("basic.publish", exchange=exchange, routing_key=key): placement(**options)
+def routes(*names: tuple[str, str], queue: object = "a queue") -> dict[bytes, tuple[int, bool]]:
+    return {encode_method("basic.publish", exchange=exchange, routing_key=key): (7, queue is not None)
             for exchange, key in names}
 
 
-def decode(data: bytes, known: dict[bytes, Placement]) -> tuple[list[Message], int, int]:
+def decode(data: bytes, known: dict[bytes, tuple[int, bool]]) -> tuple[list[Message], int, int]:
     """(messages, bytes left, why)"""
     messages: list[Message] = []
     pos, why, _ = codec.decode_publishes(data, 0, CHANNEL, BODY_MAX, known, messages)

@@ -37,6 +37,8 @@ def furnished(*allowed: tuple[Operation, str]) -> tuple[Hub, Client, Rules]:
     owner.ask("exchange.declare", exchange="direct", type="direct")
     owner.ask("exchange.declare", exchange="inside", type="topic", internal=True)
     owner.ask("queue.declare", queue="work")
+    hub.kernel.create_topic("plant")
+    hub.kernel.flush()
     rules.allowed = set(allowed)
     client = hub.client().login()
     return hub, client, rules

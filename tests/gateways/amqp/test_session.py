@@ -7,7 +7,7 @@ from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import encode_table, text, typed
-from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.log.log import LogFull
 from tests.gateways.amqp.fakes import Client, Hub, publish
 
 
@@ -178,7 +178,7 @@ def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -
     assert not client.link.closed
     client.ask("connection.close-ok", 0)
     assert client.link.closed
-    assert hub.broker.vhost("/").queues["q"].kernel_queue.next_offset == 0
+    assert hub.ready("q") == []
 
 
 def test_a_client_that_does_not_answer_the_end_is_left(hub: Hub, client: Client) -> None:
@@ -260,7 +260,7 @@ def test_what_the_disk_does_not_take_is_refused(hub: Hub, client: Client) -> Non
     client.ask("confirm.select")
     client.publish("", "q", b"1")
     client.publish("", "q", b"2")
-    hub.kernel.disk_error = StorageFull("no space")
+    hub.log.fault = LogFull("no space")
     hub.kernel.flush()
     assert client.got() == [(1, "basic.nack", {"delivery_tag": 2, "multiple": True, "requeue": False})]
 
@@ -272,8 +272,7 @@ def test_bodies_in_several_frames_and_channels_in_between(hub: Hub) -> None:
     cut = large.index(b"\x03\0\1")
     client.send(large[:cut] + codec.HEARTBEAT_FRAME + other + large[cut:])
     hub.kernel.flush()
-    ready = hub.broker.vhost("/").queues["q"].kernel_queue.ready
-    assert sorted(len(one[6]) for one in ready) == [1, 10_000]
+    assert sorted(len(value or b"") for value in hub.ready("q")) == [1, 10_000]
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 50])
@@ -285,7 +284,7 @@ def test_bytes_may_be_cut_anywhere(hub: Hub, client: Client, chunk: int) -> None
     for at in range(0, len(data), chunk):
         client.send(data[at:at + chunk])
     hub.kernel.flush()
-    assert [one[6] for one in hub.broker.vhost("/").queues["q"].kernel_queue.ready] == [b"x" * 20, b"", b"z"]
+    assert hub.ready("q") == [b"x" * 20, b"", b"z"]
     assert [name for _, name, _ in client.got() if name == "basic.return"] == ["basic.return"]
 
 

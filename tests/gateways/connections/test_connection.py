@@ -14,7 +14,7 @@ import uvloop
 from gatehouse.gateways.connections.capacity import Capacity
 from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
 from gatehouse.gateways.connections.settings import ConnectionSettings
-from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services
 from gatehouse.gateways.kit import LISTEN, FakeHub
 from tests.running_hub import free_port
 
@@ -88,7 +88,8 @@ class Stage:
         self.still_ms: int | None = None
         self.services = Services("hub", self.hub.services.kernel, self.hub.admission, self.now_ms)
         self.sessions: list[EchoSession] = []
-        spec = GatewaySpec("echo", 9, list, (), session=cast(Any, EchoSession))
+        spec = GatewaySpec(name="echo", contract=CONTRACT, config=list, default_listen=(),
+                           session=cast(Any, EchoSession))
         self.capacity = Capacity(limit)
         self.listener = Listener(spec, self.services, self.sessions if config is None else config,
                                  capacity=self.capacity, settings=settings)

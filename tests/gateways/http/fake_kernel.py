@@ -11,7 +11,6 @@ from array import array
 from collections.abc import Callable, Collection
 from typing import Any
 
-from gatehouse.gateways.kit import one_turn
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
 from gatehouse.kernel.delivery.slices import Slices
@@ -20,6 +19,7 @@ from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRa
 from gatehouse.kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
 from gatehouse.kernel.records.record import encode_headers, encode_key, varint
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
+from gatehouse.kernel.world import FakeLoop
 
 NOW_MS = 1_700_000_000_000
 
@@ -51,8 +51,12 @@ class FakeKernel:
         self._next_id = (1 << 60) + 1
 
     def slices(self) -> Slices:
-        """Everything in one turn."""
-        return one_turn()
+        """Everything in one turn: no time passes, so that no slice comes to its end."""
+        return Slices(FakeLoop(), self._on_error)
+
+    @staticmethod
+    def _on_error(error: Exception) -> None:
+        raise error
 
     # --- placing
 

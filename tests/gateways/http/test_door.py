@@ -15,7 +15,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.capacity import Capacity
 from gatehouse.gateways.connections.listener import Listener
-from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services, WebSocketRoute
+from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services, WebSocketRoute
 from gatehouse.gateways.http import GATEWAY
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.opening import SPARE
@@ -132,7 +132,7 @@ class Echo:
 
 
 def test_other_doors_are_reached_by_websocket() -> None:
-    other = GatewaySpec(name="other", door=9, config=dict, default_listen=(), session=Echo,
+    other = GatewaySpec(name="other", contract=CONTRACT, config=dict, default_listen=(), session=Echo,
                         websockets=(WebSocketRoute("/mqtt", ("echo", "mqtt")), WebSocketRoute("/", ("mqtt",))))
 
     async def test(client: Client) -> None:

@@ -9,7 +9,7 @@ from gatehouse.gateways.http.live.blocks import MESSAGE, Block, Entry
 from gatehouse.gateways.http.live.feed import Feed, TopicFeed
 from gatehouse.gateways.http.live.positions import Positions
 from gatehouse.kernel.delivery.slices import Slices
-from tests.simulation.world import FakeLoop
+from gatehouse.kernel.world import FakeLoop
 
 HUB = bytes(16)
 PARTITION = 1

@@ -13,11 +13,11 @@ from gatehouse.gateways.http.routes import build_table
 from gatehouse.kernel import errors
 
 README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text()
-OF_KAFKA_ALONE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
+NOT_HERE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
                   "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation",
-                  "rebalancing", "inconsistent_protocol"}
-"""Codes that no call of this door can end in: they belong to idempotent producers, and to members of groups that share
-out partitions."""
+                  "rebalancing", "inconsistent_protocol", "unknown_place"}
+"""Codes that no call of this door can end in: they belong to idempotent producers, to members of groups that share
+out partitions, and to guards."""
 
 
 def test_every_call_is_in_the_readme() -> None:
@@ -35,7 +35,7 @@ def test_every_problem_is_explained() -> None:
 def test_every_refusal_of_the_kernel_and_of_admission_has_its_status() -> None:
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, errors.KernelError)]
     for code in (*(kind.code for kind in kinds), Denied.code, NotAuthenticated.code):
-        assert (code in PROBLEMS) != (code in OF_KAFKA_ALONE), code
+        assert (code in PROBLEMS) != (code in NOT_HERE), code
 
 
 def test_every_setting_is_explained_and_bounded() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.webhooks.guard import Guard
+from gatehouse.gateways.http.webhooks.guard import TargetGuard
 
 PRIVATE = ("127.0.0.1", "127.255.255.254", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
            "0.0.0.0", "0.1.2.3", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1",
@@ -16,13 +16,13 @@ PUBLIC = ("93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "::f
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_no_socket_connects_to_what_is_not_public(address):
-    guard = Guard(())
+    guard = TargetGuard(())
     assert not guard.may_connect(guard.check("https://example.com/"), address)
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_public_addresses_are_connected_to(address):
-    guard = Guard(())
+    guard = TargetGuard(())
     assert guard.may_connect(guard.check("https://example.com/"), address)
 
 
@@ -34,7 +34,7 @@ def test_public_addresses_are_connected_to(address):
     "https://example.com\\@127.0.0.1/", "https://ex\u00e4mple.com/", "https://example.com/" + "a" * 2048, "https://[::1"])
 def test_forbidden_urls(url):
     with pytest.raises(Refusal) as refused:
-        Guard(()).check(url)
+        TargetGuard(()).check(url)
     assert refused.value.code == "forbidden_url"
 
 
@@ -46,14 +46,14 @@ def test_forbidden_urls(url):
 def test_what_is_inside_is_refused_however_it_is_written(host):
     for allow in ((), ("hook.internal",)):
         with pytest.raises(Refusal) as refused:
-            Guard(allow).check(f"https://{host}/")
+            TargetGuard(allow).check(f"https://{host}/")
         assert refused.value.code == "forbidden_url"
 
 
 @pytest.mark.parametrize("host", ["example.com", "134744072", "0x8.0x8.0x8.0x8", "010.8.8.8", "shop.internal.example",
                                   "localhost.example"])
 def test_what_may_be_public_is_taken(host):
-    assert Guard(()).check(f"https://{host}/").host == host
+    assert TargetGuard(()).check(f"https://{host}/").host == host
 
 
 @pytest.mark.parametrize(("allow", "url"), [
@@ -62,7 +62,7 @@ def test_what_may_be_public_is_taken(host):
     ("10.0.0.0/8", "https://2130706433/")])
 def test_what_is_inside_is_refused_where_something_else_is_allowed(allow, url):
     with pytest.raises(Refusal):
-        Guard((allow,)).check(url)
+        TargetGuard((allow,)).check(url)
 
 
 @pytest.mark.parametrize(("allow", "url", "address", "allowed"), [
@@ -83,7 +83,7 @@ def test_what_is_inside_is_refused_where_something_else_is_allowed(allow, url):
     ("http://hook.internal", "http://hook.internal/", "10.9.9.9", True),
 ])
 def test_what_is_allowed_besides(allow, url, address, allowed):
-    guard = Guard((allow,))
+    guard = TargetGuard((allow,))
     assert guard.may_connect(guard.check(url), address) is allowed
 
 
@@ -92,10 +92,10 @@ def test_what_is_allowed_besides(allow, url, address, allowed):
     ("http://10.0.0.0/8", "http://127.0.0.1/")])
 def test_plain_http_is_allowed_by_name_alone(allow, url):
     with pytest.raises(Refusal):
-        Guard((allow,)).check(url)
+        TargetGuard((allow,)).check(url)
 
 
 @pytest.mark.parametrize("entry", ["", "http://", "a/b", "https://x", "*", "a.*.b", "10.0.0.0/99"])
 def test_an_entry_that_says_nothing_is_refused(entry):
     with pytest.raises(ValueError):
-        Guard((entry,))
+        TargetGuard((entry,))

@@ -7,7 +7,7 @@ import uuid
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kafka.config import KafkaConfig
@@ -27,13 +27,14 @@ from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name
 from gatehouse.kernel.index.store import MemoryStore
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
+from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
-from tests.simulation.world import FakeLoop
+from gatehouse.kernel.world import FakeLoop
 
 EPOCH = 3
 NOW_MS = 1_700_000_000_000
@@ -145,6 +146,13 @@ class FakeKernel:
             found = self.create_topic(topic)
         return Placement(tenant, topic, topic, found.id, 0, found.partition_id(0), key, b"\x01", b"", 0, FirstLevel())
 
+    def port(self, door: Any, transactions: Any = None) -> Port:
+        return Port(cast(Any, self), self.append_numbered, door, transactions)
+
+    def append_numbered(self, messages: Any, placements: Any, owner: Owner | None, token: object, positions: bool
+                        ) -> None:
+        raise AssertionError("a producer sends batches")
+
     # ---- append
 
     def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
@@ -186,7 +194,8 @@ class FakeKernel:
             if owner is not None:
                 answers.setdefault(id(owner), (owner, []))[1].append(Stored(token, error, NOW_MS, positions))
         for owner, stored in answers.values():
-            owner.on_stored(stored)
+            for _ in owner.on_stored(stored) or ():
+                pass
         self.wake(touched)
 
     def pass_time(self, by_ms: int) -> None:

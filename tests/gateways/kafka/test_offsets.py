@@ -97,8 +97,16 @@ def test_a_commit_says_for_each_partition_what_is_wrong_and_keeps_the_others() -
     asked = {("plant", 0): (7, None), ("plant", 2): (1, None), ("plant", 1): (1, "x" * 4097), ("other", 0): (1, None)}
     assert commit(peer, 8, "g", asked) == {
         ("plant", 0): 0, ("plant", 2): 3, ("plant", 1): 12, ("other", 0): 3}
-    assert commit(peer, 8, "g", {("plant", 1): (-2, None)}) == {("plant", 1): 42}
+    assert commit(peer, 8, "g", {("plant", 1): (-3, None)}) == {("plant", 1): 42}
     assert peer.kernel.offsets == {"g": {peer.kernel.by_name["plant"].partition_id(0): (7, b"")}}
+
+
+@pytest.mark.parametrize("none", [-1, -2])
+def test_a_commit_of_no_offset_forgets_it(none: int) -> None:
+    peer = plant()
+    commit(peer, 8, "g", {("plant", 0): (7, None), ("plant", 1): (8, None)})
+    assert commit(peer, 8, "g", {("plant", 0): (none, None)}) == {("plant", 0): 0}
+    assert fetch(peer, 8, "g", {"plant": [0, 1]})[1] == {("plant", 0): (-1, "", 0), ("plant", 1): (8, "", 0)}
 
 
 def test_a_commit_by_a_member_or_of_a_leased_group_is_refused() -> None:

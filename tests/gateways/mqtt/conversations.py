@@ -9,11 +9,13 @@ from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
-from gatehouse.kernel.errors import KernelError, StorageFull
+from gatehouse.kernel.addresses.routes import RouteEntry
+from gatehouse.kernel.log.log import LogFull
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "mqtt"
 CONNECTED = ["> 10 0d 0004 'MQTT' 04 02 0000 0001 'c'", "< 20020000"]
-DISK_ERRORS: dict[str, KernelError] = {"storage_full": StorageFull("no space left on device")}
+DISK_ERRORS = {"storage_full": LogFull("no space left on device")}
+ONE_TOPIC = (RouteEntry("#", "all"),)         # and of one partition: what is stored has one order
 TOKEN = re.compile(r"'([^']*)'(?:\*(\d+))?|([0-9a-f]+)|\s+")
 
 
@@ -64,7 +66,7 @@ class Player:
     """One client's side of a conversation with a door of its own."""
 
     def __init__(self, chunk_bytes: int = 0) -> None:
-        self.hub = FakeHub()
+        self.hub = FakeHub(routes=ONE_TOPIC)
         session, self.link = self.hub.open(GATEWAY, MqttConfig())
         self.session: Session = session
         self.chunk_bytes = chunk_bytes           # 0: each step in one piece
@@ -102,7 +104,7 @@ class Player:
         self.session.handle_stopping()
 
     def do_disk(self, rest: str) -> None:
-        self.hub.kernel.disk_error = DISK_ERRORS[rest]
+        self.hub.log.fault = DISK_ERRORS[rest]
 
     def do_open(self, rest: str) -> None:
         assert not self.link.closed, self.link.reason
@@ -120,10 +122,9 @@ class Player:
     def _log(self) -> list[tuple[str, bytes | None, int]]:
         """Everything stored, in order: address, value, attributes."""
         kernel = self.hub.kernel
-        records = []
-        for (_, topic), partition_id in kernel._partition_ids.items():
-            for _, _, key, value, _, attributes, message_id in kernel.partitions[partition_id].records:
-                records.append((message_id, kernel.address_of(topic, key, ()), value, attributes))
+        records = [(message_id, kernel.address_of(topic.name, key, headers), value, attributes)
+                   for topic in kernel.topics()
+                   for _, _, key, value, headers, attributes, message_id in kernel.records(topic.name)]
         return [record[1:] for record in sorted(records)]
 
 

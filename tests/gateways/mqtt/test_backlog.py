@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from gatehouse.gateways.admission.guard import ReadBack
 from gatehouse.gateways.mqtt.backlog import Found, Range
 from gatehouse.kernel.message import Fetched
 from tests.kernel.rig import Rig
@@ -13,4 +14,4 @@ from tests.kernel.rig import Rig
 def test_what_cannot_be_read_is_lost_as_what_retention_took(start: int, next_offset: int, lost: int) -> None:
     answer = Fetched(1, None, start, 100, [])
     answer.next_offset = next_offset
-    assert Found(answer).lost_of(Range(Rig().kernel.place("t/k"), 10, 5, True)) == lost
+    assert Found(ReadBack(answer, [])).lost_of(Range(Rig().kernel.place("t/k"), 10, 5, True)) == lost

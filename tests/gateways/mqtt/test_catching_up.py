@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from gatehouse.gateways.mqtt.catching_up import CatchingUp
 from gatehouse.kernel.delivery.slices import SLICE_MS, Slices
-from tests.simulation.world import FakeLoop
+from gatehouse.kernel.world import FakeLoop
 
 
 class Behind:

@@ -103,7 +103,7 @@ def test_a_login_by_certificate_ends_with_it_and_its_will_is_published() -> None
     session.on_principal_ended("what it logged in with has expired")
     hub.cut(session)
     hub.kernel.flush()
-    assert link.closed and [record[3] for record in hub.kernel.partitions[1].records] == [b"bye"]
+    assert link.closed and [record[3] for record in hub.kernel.records()] == [b"bye"]
 
 
 def test_mqtt_3_1_4_2_a_client_id_is_taken_over_by_its_user_alone() -> None:
@@ -159,7 +159,7 @@ def test_a_client_that_goes_while_it_is_checked() -> None:
     session.handle_data(packet("ada", "lovelace", ("w", "bye")))
     hub.cut(session)
     admission.tell()
-    assert admission.registered == [] and link.take() == b"" and hub.kernel.partitions == {}
+    assert admission.registered == [] and link.take() == b"" and hub.kernel.records() == []
 
 
 def test_a_denied_publish_ends_the_connection_where_that_is_wanted_and_what_came_before_stands() -> None:
@@ -168,7 +168,7 @@ def test_a_denied_publish_ends_the_connection_where_that_is_wanted_and_what_came
     session.handle_data(publish(b"yes", b"1", 1) + publish(b"no", b"2", 2) + publish(b"yes", b"3", 3))
     hub.kernel.flush()
     assert link.closed and link.reason.startswith("not_authorized")
-    assert [record[3] for record in hub.kernel.partitions[1].records] == [b"1"]
+    assert [record[3] for record in hub.kernel.records()] == [b"1"]
 
 
 def test_a_denied_delayed_publish() -> None:
@@ -211,7 +211,7 @@ def test_topics_that_were_allowed_are_judged_anew_when_rights_change() -> None:
     session.on_rights_changed()
     session.handle_data(publish(b"t", b"2", 2))
     hub.kernel.flush()
-    assert [record[3] for record in hub.kernel.partitions[1].records] == [b"1"]
+    assert [record[3] for record in hub.kernel.records()] == [b"1"]
 
 
 @pytest.mark.parametrize("expired", [True, False])
@@ -225,7 +225,7 @@ def test_the_will_of_a_client_whose_token_runs_out_is_published_and_that_of_a_us
     assert link.closed and link.reason == "principal_ended: why"
     hub.cut(session)
     hub.kernel.flush()
-    assert [record[3] for queue in hub.kernel.partitions.values() for record in queue.records] == [b"bye"] * expired
+    assert [record[3] for record in hub.kernel.records()] == [b"bye"] * expired
 
 
 def test_a_will_that_may_not_be_published_is_counted() -> None:

@@ -5,6 +5,7 @@ from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks
@@ -173,11 +174,14 @@ def test_a_client_that_is_owed_too_many_stretches_is_disconnected() -> None:
 
 def test_what_retention_took_is_counted_and_the_rest_comes() -> None:
     hub = FakeHub()
+    hub.kernel.create_topic("t", settings=TopicSettings(retention_ms=60_000))
     session, link = subscriber(hub, "t", 1)
-    send(hub, *[b"%02d" % n for n in range(20)])
+    send(hub, *[b"%02d" % n for n in range(15)])
+    hub.advance(40_000)
+    send(hub, *[b"%02d" % n for n in range(15, 20)])
     assert [payload for payload, _ in received(link)] == [b"00", b"01"]
-    partition = hub.kernel.partitions[hub.kernel.place("t").partition_id]
-    partition.log_start = 15
+    hub.advance(40_000)
+    assert hub.kernel.bounds(hub.kernel.place("t").partition_id) == (15, 20)
     got = []
     for packet_id in range(1, 8):
         session.handle_data(acks(packet_id))
@@ -192,7 +196,8 @@ def test_a_topic_deleted_meanwhile_is_lost_and_what_is_behind_it_comes() -> None
     send(hub, *[b"%02d" % n for n in range(12)])
     send(hub, b"other", topic=b"u")
     received(link)
-    del hub.kernel.partitions[hub.kernel.place("t").partition_id]
+    hub.kernel.delete_topic("t")
+    hub.advance(10_000)
     session.handle_data(acks(1, 2))
     assert received(link) == [(b"other", 3)]
     assert hub.admission.trace.counts["mqtt", "lost_retention"] == 10

@@ -13,7 +13,7 @@ from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.inbox import LATE_ACKS_MAX
 from gatehouse.gateways.mqtt.packets import FILTERS_MAX
 from gatehouse.gateways.mqtt.session import SLOW_STEPS_PER_TURN
-from gatehouse.kernel.errors import InvalidAddress
+from gatehouse.kernel.addresses.address import MAX_LEVELS
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_outbox import received, subscriber
@@ -59,7 +59,10 @@ def test_given_client_ids_differ() -> None:
 def only(*allowed: tuple[Operation, str]) -> FakeHub:
     def decision(principal: Principal, operation: Operation, address: str) -> bool:
         return (operation, address) in allowed
-    return FakeHub(decision=decision)
+    hub = FakeHub(decision=decision)
+    hub.kernel.create_topic("yes")
+    hub.kernel.flush()
+    return hub
 
 
 def test_mqtt_3_3_5_2_a_denied_publish_is_acknowledged_in_turn_and_dropped() -> None:
@@ -74,7 +77,7 @@ def test_mqtt_3_3_5_2_a_denied_publish_is_acknowledged_in_turn_and_dropped() -> 
     hub.kernel.flush()
     assert link.take() == b"\x40\2\0\2\x40\2\0\3\x40\2\0\4\x40\2\0\5\x40\2\0\6"
     assert hub.admission.trace.counts["mqtt", "publish_denied"] == 5
-    assert [record[3] for record in hub.kernel.partitions[1].records] == [b"2", b"4"]
+    assert [record[3] for record in hub.kernel.records()] == [b"2", b"4"]
     assert not link.closed
 
 
@@ -99,9 +102,8 @@ def test_a_denied_subscription_is_refused_and_the_others_stand() -> None:
 
 def test_an_address_that_the_kernel_refuses_is_acknowledged_and_counted() -> None:
     hub = FakeHub()
-    hub.kernel.refused_addresses["t"] = InvalidAddress("too many levels")
     session, link = connect(hub)
-    session.handle_data(publish(b"t", b"x", 7))
+    session.handle_data(publish(b"/".join([b"t"] * (MAX_LEVELS + 1)), b"x", 7))
     assert link.take() == b"\x40\2\0\7"
     assert hub.admission.trace.counts["mqtt", "publish_invalid_address"] == 1
 
@@ -215,13 +217,13 @@ def test_a_large_packet_that_comes_slowly_keeps_its_client_alive() -> None:
         hub.advance(10_000)
     assert not link.closed
     hub.kernel.flush()
-    assert len(hub.kernel.partitions[1].records) == 1
+    assert len(hub.kernel.records()) == 1
 
 
 def test_when_the_kernel_is_stopping_the_connection_ends() -> None:
     hub = FakeHub()
     session, link = connect(hub)
-    hub.kernel.stopping = True
+    hub.kernel.close(lambda: None)
     session.handle_data(publish(b"t", b"x", 1))
     assert link.closed and link.reason.startswith("stopping")
 
@@ -232,7 +234,7 @@ def test_answers_that_come_after_the_end_are_nobodys() -> None:
     session.handle_data(publish(b"t", b"x", 1))
     hub.cut(session)
     hub.kernel.flush()
-    assert len(hub.kernel.partitions[1].records) == 1
+    assert len(hub.kernel.records()) == 1
 
 
 def test_a_description_names_the_client_and_what_it_hears() -> None:
@@ -254,4 +256,4 @@ def test_a_message_of_megabytes_in_small_pieces(size: int) -> None:
         session.handle_data(packet[at:at + size])
     hub.kernel.flush()
     assert link.take() == b"\x40\2\0\1"
-    assert hub.kernel.partitions[1].records[0][3] == packet[-len(packet) + packet.index(b"\0\x01\x02"):]
+    assert hub.kernel.records()[0][3] == packet[-len(packet) + packet.index(b"\0\x01\x02"):]

@@ -6,6 +6,7 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt.backlog import FETCH_BYTES, LEAST_RANGES
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.outbox import LARGE_BYTES
+from gatehouse.kernel.settings import KernelSettings
 from tests.gateways.mqtt.test_outbox import received, send, subscriber
 from tests.gateways.mqtt.test_window import acks
 
@@ -13,8 +14,8 @@ KIB = 1 << 10
 CONFIG = MqttConfig()
 
 
-def small_hub(limit_bytes: int) -> tuple[FakeHub, UnsentBudget]:
-    hub = FakeHub()
+def small_hub(limit_bytes: int, settings: KernelSettings | None = None) -> tuple[FakeHub, UnsentBudget]:
+    hub = FakeHub(settings=settings)
     hub.services.unsent.limit_bytes = limit_bytes
     return hub, hub.services.unsent
 
@@ -76,7 +77,7 @@ def test_the_budget_gets_back_what_waited_for_a_client_that_is_given_up() -> Non
 
 
 def test_with_nothing_left_of_the_budget_fewer_stretches_are_remembered() -> None:
-    hub, budget = small_hub(1 << 20)
+    hub, budget = small_hub(1 << 20, KernelSettings(default_partitions=1, auto_topics_per_minute=10_000))
     session, link = subscriber(hub, "#", 0, CONFIG)
     link.stalled = True
     budget.charge(budget.limit_bytes)

@@ -217,8 +217,13 @@ def test_a_name_is_of_members_or_of_leases() -> None:
         rig.kernel.groups.group(GROUP, "t")
     with pytest.raises(AssignedGroup):
         rig.kernel.groups.share(f"$share/{GROUP}/t/#", rig.witness, 1)
+    with pytest.raises(AssignedGroup):
+        rig.kernel.groups.share(f"$share/{GROUP}/t/+", rig.witness, 1)
     rig.kernel.groups.group("leased", "t")
+    rig.kernel.groups.share("$share/shared/t/+", rig.witness, 1)
     rig.run()
+    with pytest.raises(GroupIsLeased):
+        Client(rig, "shared").join()
     for ask in (lambda: Client(rig, "leased").join(),
                 lambda: rig.kernel.assigned.join("leased", joining("x"), RULES, print),
                 lambda: rig.kernel.assigned.commit_offsets("leased", {partition_id: (1, b"")}, None, None),

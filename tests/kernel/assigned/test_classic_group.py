@@ -563,6 +563,9 @@ class Members(RuleBasedStateMachine):
         static_ids = [member.instance_id for member in group.members.values() if member.instance_id is not None]
         assert len(set(static_ids)) == len(static_ids)
         assert all(member.id == name for name, member in group.members.items())
+        assert group.size_bytes == sum(member.joining.said_bytes + len(member.assignment)
+                                       for member in group.members.values())
+        assert set(group._known) == {name for member in group.members.values() for name, _ in member.joining.protocols}
         next_ms = group.next_ms()
         assert next_ms is None or next_ms > self.hall.now_ms or group.state is PREPARING
         self.look_at_answers()

@@ -4,9 +4,9 @@ from __future__ import annotations
 from gatehouse.kernel.delivery.deliveries import MAX_WAITING, OPEN_HERE_BYTES, PORTION
 from gatehouse.kernel.delivery.slices import SLICE_MS, Slices
 from gatehouse.kernel.message import Delivery
+from gatehouse.kernel.world import FakeLoop
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
-from tests.simulation.world import FakeLoop
 
 SUBSCRIBERS = 40
 

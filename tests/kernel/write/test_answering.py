@@ -6,13 +6,13 @@ import pytest
 from gatehouse.kernel.delivery.slices import SLICE_MS
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.kernel.world import FakeLoop
 from gatehouse.kernel.write.answering import STEP_OWNERS
 from gatehouse.kernel.write.batches import STEP_RECORDS
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
 from tests.kernel.batches import batch_of
 from tests.kernel.delivery.test_slices import step, turns_of
 from tests.kernel.rig import Rig
-from tests.simulation.world import FakeLoop
 
 OWNERS = STEP_OWNERS * 20
 

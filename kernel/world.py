@@ -123,6 +123,17 @@ class FakeWorker:
         return True
 
 
+class InlineWorker:
+    """`kernel.ports.Worker` for work that takes no time: a job is done before `submit` returns."""
+
+    def submit(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        try:
+            result, error = job(), None
+        except Exception as raised:
+            result, error = None, raised
+        done(result, error)
+
+
 class World:
     """Loop and workers of one hub."""
 

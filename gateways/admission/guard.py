@@ -1,0 +1,436 @@
+"""All that a session, a call or a plugin gets of the kernel: what one principal may do by one door, and no more.
+
+Each call asks for the rights of the principal as they are now, and what is appended counts for its quota. Places are
+numbers that were given to this guard's principal under the rights of now: any other is refused (UnknownPlace). When
+rights change, subscriptions that are no longer allowed end here, whatever the session does about it.
+"""
+# decision 151: rights are part of each call, not questions beside it
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.addresses import queue_address
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.places import GivenPlaces
+from gatehouse.gateways.checks import require_seen
+from gatehouse.kernel.errors import UnknownTopic
+from gatehouse.kernel.records.batch import sound_records
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
+    from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
+    from gatehouse.kernel.api import HalfMessage, Message, WatchPort
+    from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+    from gatehouse.kernel.records.validation import Divert
+    from gatehouse.kernel.state.topics import Topic, TopicSettings
+    from gatehouse.transactions.coordinator import Decision, Member, Membership
+    from gatehouse.transactions.deciding import Guarded
+    from gatehouse.transactions.settings import CheckSettings
+
+
+class Partitions:
+    """Partitions of topics that were asked for by their names, with the right to them."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._stops: dict[int, int] = {}
+
+    def add(self, topic: Topic) -> None:
+        for first, count in topic.ranges:
+            if first not in self._stops:
+                insort(self._firsts, first)
+            self._stops[first] = first + count
+
+    def require(self, partition_ids: Iterable[int]) -> None:
+        """Raises Denied for one that is not among them."""
+        first = stop = 0
+        for partition_id in partition_ids:
+            if not first <= partition_id < stop:
+                at = bisect_right(self._firsts, partition_id)
+                first = self._firsts[at - 1] if at else 0
+                stop = self._stops.get(first, 0)
+                if partition_id >= stop:
+                    raise Denied("a partition of a topic that was not asked for")
+
+
+class ReadBack(NamedTuple):
+    """What a partition still has of what was delivered."""
+
+    answer: Fetched
+    records: list[Record]
+
+
+class Guard:
+    """Made by `Services.guard` for one session, and ended by `leave`.
+
+    `session` is told when the principal ends or its rights change. `client_id`: what rules call `{client_id}`; "" where
+    the door has no such thing. `own_places`: places are remembered for this guard, not for all of its principal on the
+    door, as they depend on more than the principal.
+    """
+
+    def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
+                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False) -> None:
+        self.logged_in: Final = principal
+        """The principal as it logged in, whatever its client id."""
+
+        self._admission = admission
+        self._switchboard = switchboard
+        self._port = switchboard.port
+        self._door = door
+        self._client_id = client_id
+        self._filters: dict[tuple[str, LiveListener], None] = {}
+        self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
+        self._registration: Registration | None = None
+        self._own_places = GivenPlaces(self._port) if own_places else None
+        if session is not None:
+            self._registration = admission.register(principal, door, session, self.look_again)
+        self._renew()
+
+    def _renew(self) -> None:
+        admission = self._admission
+        self._version = admission.version
+        self._principal = admission.known_by_client(self.logged_in, self._client_id)
+        self._readable = Partitions()
+        self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
+        if self._own_places is not None:
+            self._places.clear()
+
+    def leave(self) -> None:
+        """The session is over: nothing is delivered to it any more."""
+        if self._registration is not None:
+            self._registration.leave()
+        for filter_text, listener in list(self._filters):
+            self.unsubscribe(filter_text, listener)
+
+    def look_again(self) -> None:
+        """Rights have changed: end the subscriptions that are no longer allowed."""
+        for filter_text, listener in list(self._filters):
+            if not self.may(Operation.CONSUME, filter_text):
+                self.unsubscribe(filter_text, listener)
+
+    def count(self, event: str, amount: int = 1) -> None:
+        """For the metrics: something that became of what this door's clients sent or asked for."""
+        self._admission.trace.on_event(self._door, event, amount)
+
+    # ---- who
+
+    @property
+    def principal(self) -> Principal:
+        """Who this is, as rules know him now."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._principal
+
+    @property
+    def tenant(self) -> str:
+        return self.logged_in.tenant
+
+    def may(self, operation: Operation, address: str) -> bool:
+        """Whether the principal may do this at an address, or consume with a filter."""
+        return self._admission.may(self.principal, operation, address)
+
+    def may_group(self, operation: Operation, group: str) -> bool:
+        """Whether the principal may consume with a group, alter it, or transact in it."""
+        return self._admission.may_group(self.principal, operation, group)
+
+    def require_group(self, operation: Operation, group: str) -> None:
+        """`may_group`, or Denied."""
+        self._admission.require_group(self.principal, operation, group)
+
+    # ---- where
+
+    @property
+    def places(self) -> dict[bytes, int]:
+        """The places that `place_raw` gave, for a codec's look-up per message; to be asked for anew for each read."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._places.by_raw
+
+    def place(self, address: str) -> int:
+        """The place of an address. Raises Denied and what `KernelPort.place` raises."""
+        principal = self.principal
+        place = self._places.by_name.get(address)
+        if place is None:
+            place = self._judge(principal, address)
+            self._places.remember(address, place)
+        return place
+
+    def place_raw(self, raw: bytes, address: str) -> int:
+        """As `place`, and remembered in `places` under the text that the client wrote."""
+        place = self._judge(self.principal, address)
+        self._places.remember_raw(raw, place)
+        return place
+
+    def _judge(self, principal: Principal, address: str) -> int:
+        admission = self._admission
+        admission.require(principal, Operation.PUBLISH, address)
+        return self._port.place(self._places.guard, address, principal.tenant,
+                                admission.may_create(principal, address), principal.name)
+
+    def forget_places(self) -> None:
+        """Look every address up again: what was placed once may be gone."""
+        self._places.clear()
+
+    def let_go(self) -> None:
+        """Look every address up again; what was decoded with its place may still be appended."""
+        self._places.let_go()
+
+    @property
+    def version(self) -> object:
+        """Another object when places that were given before are unknown."""
+        return self._admission.version
+
+    def place_queue(self, name: str, priority: int) -> int:
+        """The place of a queue alone. Raises Denied, UnknownQueue."""
+        self._admission.require(self.principal, Operation.PUBLISH, queue_address(name))
+        return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
+
+    def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
+        """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
+        Denied and what `KernelPort.place` raises."""
+        principal = self.principal
+        self._admission.require(principal, Operation.PUBLISH, address)
+        return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
+                                                         self._admission.may_create(principal, address),
+                                                         principal.name))
+
+    def place_in(self, topic: str, key: bytes | None, partition: int) -> int:
+        """The place of a key in a partition of a topic that exists. Raises Denied and what `KernelPort.place_in`
+        raises."""
+        name = (topic, key, partition)
+        principal = self.principal
+        place = self._places.by_name.get(name)
+        if place is None:
+            self._admission.require(principal, Operation.PUBLISH, self._port.address_of(topic, key, ()))
+            place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
+            self._places.remember(name, place)
+        return place
+
+    def max_bytes(self, place: int) -> int:
+        """The largest message that is taken there. Raises UnknownPlace."""
+        return self._port.max_bytes(self._places.guard, place)
+
+    def can_be_stored(self, place: int) -> bool:
+        """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
+        return self._port.can_be_stored(self._places.guard, place)
+
+    # ---- topics as a whole, for doors whose clients name them
+
+    def topic(self, name: str, operation: Operation) -> Topic:
+        """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
+        with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
+        self._admission.require_topic(self.principal, operation, name)
+        topic = self._port.topic(name, self.tenant)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name!r}")
+        return self._shown(topic, operation)
+
+    def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
+        """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
+        topic = self._port.topic_by_uuid(uuid)
+        if topic is None or topic.tenant != self.tenant:
+            raise UnknownTopic("there is no topic with this id")
+        self._admission.require_topic(self.principal, operation, topic.name)
+        return self._shown(topic, operation)
+
+    def _shown(self, topic: Topic, operation: Operation) -> Topic:
+        self._visible.add(topic)
+        if operation is Operation.CONSUME:
+            self._readable.add(topic)
+        return topic
+
+    def sees_topic(self, name: str) -> bool:
+        """Whether the principal may know of a topic: who may consume or publish all of it may."""
+        return any(self._admission.may_topic(self.principal, operation, name)
+                   for operation in (Operation.CONSUME, Operation.PUBLISH))
+
+    def topics(self) -> list[Topic]:
+        """The topics of the tenant that the principal may know of, sorted by name."""
+        return [topic for topic in self._port.topics(self.tenant) if self.sees_topic(topic.name)]
+
+    def make_topic(self, name: str) -> None:
+        """Have a topic made by being asked for, where it is missing and that is allowed. Raises what `KernelPort.place`
+        raises of a missing topic."""
+        principal = self.principal
+        place = self._port.place_in(self._guard(), name, None, None, principal.tenant,
+                                    self._admission.may_create(principal, name), principal.name)
+        self._port.forget_places(self._places.guard, [place])
+
+    def create_topic(self, name: str, partitions: int | None, settings: TopicSettings, owner: Submitter,
+                     token: object) -> Topic:
+        """Raises Denied and what `KernelPort.create_topic` raises."""
+        self._admission.require_topic(self.principal, Operation.CREATE, name)
+        with self._submission(owner, token) as number:
+            return self._port.create_topic(name, partitions, settings, self.tenant,
+                                           self._admission.maker(self._principal), number)
+
+    def new_producer_id(self, owner: Submitter, token: object) -> None:
+        """See `KernelPort.new_producer_id`."""
+        with self._submission(owner, token) as number:
+            self._port.new_producer_id(number)
+
+    def append_batch(self, name: str, partition: int, batch: bytes, count: int, owner: Submitter, token: object,
+                     divert: Divert | None = None) -> int:
+        """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
+        sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
+        partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
+        number = self._switchboard.submit(owner, token)
+        try:
+            self._port.append_batch(partition_id, batch, number, divert)
+        except Exception:
+            self._switchboard.take_back(number)
+            raise
+        return self._admission.charge(self._door, self._principal, count, len(batch))
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
+        self._visible.require((partition_id,))
+        return self._port.bounds(partition_id)
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """Log start offset and high watermark of every partition of a topic, one after the other. Raises Denied."""
+        self._visible.require([first for first, _ in topic.ranges])
+        return self._port.bounds_of(topic)
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+              ) -> None:
+        """See `KernelPort.fetch`; batches come as they are stored. Raises Denied for a partition of no topic that was
+        asked for to be consumed."""
+        if self._version is not self._admission.version:
+            self._renew()
+        self._readable.require([partition_id for partition_id, _, _ in wants])
+        self._port.fetch(wants, max_bytes, on_done, True)
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> WatchPort:
+        """See `KernelPort.watch`: that something is there, and nothing of it."""
+        return self._port.watch(partition_ids, wake)
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_for_time`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.offset_for_time(partition_id, timestamp_ms, on_done)
+
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_of_largest_timestamp`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.offset_of_largest_timestamp(partition_id, on_done)
+
+    # ---- told
+
+    @contextmanager
+    def _submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
+        """A number under which `owner` is answered, unless what is told with it is refused."""
+        number = self._switchboard.submit(owner, token)
+        try:
+            yield number
+        except Exception:
+            self._switchboard.take_back(number)
+            raise
+
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
+        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
+        wire. Returns for how many ms the sender is to be slowed down. Raises as `KernelPort.append`."""
+        if self._version is not self._admission.version:
+            self._renew()
+        number = self._switchboard.submit(owner, token) if owner is not None else 0
+        try:
+            self._port.append(self._places.guard, messages, number, False, None)
+        except Exception:
+            self._switchboard.take_back(number)
+            raise
+        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
+                 size_bytes: int) -> int:
+        """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
+        with self._submission(owner, token) as number:
+            self._port.schedule(self._guard(), messages, whens, number, None)
+        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
+              owner: Submitter, token: object, size_bytes: int | None) -> int:
+        """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
+        with what they came in. Raises Denied and what `Transactions.begin` raises."""
+        self.require_group(Operation.TRANSACT, group)
+        with self._submission(owner, token) as number:
+            self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
+        if size_bytes is None:
+            return 0
+        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+
+    def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:
+        """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`."""
+        self._switchboard.transactions.decide(transaction_id, decision, tenant=self.tenant, by=self.principal.name,
+                                             guard=self._require_seen, owner=owner, token=token)
+
+    def _require_seen(self, transaction: Guarded) -> None:
+        require_seen(self._admission, self.principal, transaction)
+
+    def join_checks(self, group: str, member: Member, name: str, credit: int) -> Membership:
+        """Be asked what became of the group's transactions; see `Transactions.join`. Raises Denied, InvalidGroup."""
+        self.require_group(Operation.TRANSACT, group)
+        return self._switchboard.transactions.join(group, self.tenant, member, name=name, credit=credit)
+
+    def checks_for(self, place: int, group: str) -> CheckSettings:
+        """How a transaction is checked whose first message goes to a place; a caller may change some of it."""
+        checks: CheckSettings = self._port.checks_for(self._places.guard, place, group)
+        return checks
+
+    def _guard(self) -> int:
+        """The number in whose name places were given under the rights of now: others are unknown in it."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._places.guard
+
+    def subscribe(self, filter_text: str, listener: LiveListener, options: int = 0) -> None:
+        """Tell `listener` of new messages whose address matches. Raises InvalidFilter, Denied."""
+        self._admission.require(self.principal, Operation.CONSUME, filter_text)
+        self._switchboard.subscribe(filter_text, listener, options, self.tenant)
+        self._filters[filter_text, listener] = None
+
+    def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
+        """Undo `subscribe`, where it was done."""
+        if (filter_text, listener) in self._filters:
+            del self._filters[filter_text, listener]
+            self._switchboard.unsubscribe(filter_text, listener, self.tenant)
+
+    # ---- asked
+
+    def retained(self, filter_text: str, on_done: OnRetained, *, max_values: int, start: str) -> None:
+        """See `KernelPort.retained`. Raises Denied, InvalidFilter."""
+        self._admission.require(self.principal, Operation.CONSUME, filter_text)
+        self._port.retained(filter_text, self.tenant, on_done, max_values, start)
+
+    def read_back(self, wants: list[tuple[int, int, int]], addresses: Collection[HeardAddress], max_bytes: int,
+                  on_done: Callable[[list[ReadBack]], None]) -> None:
+        """Read again what was delivered, of some addresses: (partition id, offset, max_bytes) each; see
+        `KernelPort.fetch`. Records that the principal may not have are left out."""
+        allowed = {address.address for address in addresses
+                   if address.tenant == self.tenant and self.may(Operation.CONSUME, address.address)}
+
+        def on_fetched(answers: list[Fetched]) -> None:
+            on_done([ReadBack(answer, self._of_addresses(answer, allowed)) for answer in answers])
+
+        self._port.fetch(wants, max_bytes, on_fetched, False)
+
+    def _of_addresses(self, answer: Fetched, allowed: Collection[str]) -> list[Record]:
+        """The records of a partition that are of these addresses."""
+        topic = self._switchboard.topic_of(answer.partition_id, self.tenant)
+        if topic is None:
+            return []
+        records = [record for piece in answer.pieces for record in sound_records(piece)]
+        if self._admission.may_topic(self.principal, Operation.CONSUME, topic):
+            return records
+        address_of = self._port.address_of
+        return [record for record in records if address_of(topic, record[2], record[4]) in allowed]
+
+    def has_expired(self, record: Record, topic: str) -> bool:
+        """Whether a record of a topic is worth nothing any more."""
+        return self._port.has_expired(record, topic, self.tenant)

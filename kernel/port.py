@@ -1,0 +1,266 @@
+"""The kernel's end of a door's port: numbers become placements, and what a flush brings becomes plain values. Hot."""
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
+from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
+from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.message import (
+    Delivery,
+    Fetched,
+    Headers,
+    OnRetained,
+    Owner,
+    Place,
+    Placement,
+    Record,
+    Stored,
+    When,
+)
+from gatehouse.kernel.message import Message as PlacedMessage
+from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import Topic, TopicSettings
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.delivery.watches import Watch
+    from gatehouse.kernel.kernel import Kernel
+
+
+UNKNOWN: Final = "the place was given to somebody else, or under other rights"
+
+AppendNumbered = Callable[["list[Message]", "dict[int, Placement]", "Owner | None", object, bool], None]
+"""`write.appending.Appending.append_numbered`."""
+
+
+class HalfHolder(Protocol):
+    """Transactions: they stand beside the kernel and take placed messages (decision 152)."""
+
+    def checks_for(self, halves: list[Half], group: str) -> Any:
+        """How a transaction of these is checked."""
+
+    def begin(self, halves: list[Half], *, group: str, tenant: str, by: str, settings: Any, owner: Owner | None,
+              token: object, name: str | None) -> None:
+        """Hold half messages as one transaction."""
+
+
+class Port:
+    """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
+
+    def __init__(self, kernel: Kernel, append: AppendNumbered, door: DoorSide, transactions: HalfHolder | None) -> None:
+        self._kernel = kernel
+        self._append = append
+        self._transactions = transactions
+        self._door = door
+        self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
+        self._last_guard = 0
+        self._last_place = 0
+
+    # ---- from definitions
+
+    @property
+    def epoch(self) -> int:
+        return self._kernel.epoch
+
+    @property
+    def hub(self) -> bytes:
+        return self._kernel.hub
+
+    @property
+    def settings(self) -> KernelSettings:
+        return self._kernel.settings
+
+    @property
+    def congested(self) -> bool:
+        return self._kernel.congested
+
+    def wall_of(self, hub_ms: int) -> int:
+        return self._kernel.parts.clock.wall_of(hub_ms)
+
+    def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
+        return self._kernel.has_expired(record, topic, tenant)
+
+    def topic(self, name: str, tenant: str) -> Topic | None:
+        return self._kernel.topic(name, tenant)
+
+    def topic_by_uuid(self, uuid: bytes) -> Topic | None:
+        return self._kernel.topic_by_uuid(uuid)
+
+    def topics(self, tenant: str) -> list[Topic]:
+        return self._kernel.topics(tenant)
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        return self._kernel.address_of(topic, key, headers)
+
+    # ---- places
+
+    def open_guard(self) -> int:
+        self._last_guard += 1
+        self._guards[self._last_guard] = {}
+        return self._last_guard
+
+    def close_guard(self, guard: int) -> None:
+        self._guards.pop(guard, None)
+
+    def forget_places(self, guard: int, places: list[int] | None) -> None:
+        given = self._guards[guard]
+        if places is None:
+            given.clear()
+        else:
+            for place in places:
+                given.pop(place, None)
+
+    def place(self, guard: int, address: str, tenant: str, may_create: bool, maker: str) -> int:
+        return self._given(guard, self._kernel.place(address, tenant=tenant, may_create=may_create, maker=maker))
+
+    def place_in(self, guard: int, topic: str, key: bytes | None, partition: int | None, tenant: str,
+                 may_create: bool, maker: str) -> int:
+        return self._given(guard, self._kernel.place_in(topic, key, partition=partition, tenant=tenant,
+                                                        may_create=may_create, maker=maker))
+
+    def place_queue(self, guard: int, name: str, tenant: str, priority: int) -> int:
+        queue = self._kernel.groups.queue(name, tenant)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {name!r}")
+        return self._given(guard, self._kernel.place_queue(queue, priority))
+
+    def place_routed(self, guard: int, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool,
+                     maker: str) -> int:
+        return self._given(guard, self._kernel.place_routed(address, partition_ids, tenant, may_create, maker))
+
+    # decision 149: numbers are given once, and never again
+    def _given(self, guard: int, placement: Placement) -> int:
+        self._last_place += 1
+        self._guards[guard][self._last_place] = placement
+        return self._last_place
+
+    def max_bytes(self, guard: int, place: int) -> int:
+        return self._placement(guard, place).max_message_bytes
+
+    def can_be_stored(self, guard: int, place: int) -> bool:
+        placement = self._placement(guard, place)
+        return (placement.may_create or placement.queue is not None
+                or self._kernel.topic(placement.topic, placement.tenant) is not None)
+
+    def _placement(self, guard: int, place: int) -> Placement:
+        placement = self._guards[guard].get(place)
+        if placement is None:
+            raise UnknownPlace(UNKNOWN)
+        return placement
+
+    def _placed(self, guard: int, messages: list[Message]) -> list[PlacedMessage]:
+        """Messages as the kernel takes them. Raises UnknownPlace."""
+        given = self._guards[guard]
+        try:
+            return [(given[place], value, headers, attributes, timestamp_ms)
+                    for place, value, headers, attributes, timestamp_ms in messages]
+        except KeyError:
+            raise UnknownPlace(UNKNOWN) from None
+
+    def checks_for(self, guard: int, place: int, group: str) -> Any:
+        assert self._transactions is not None, "a port of the hub has transactions"
+        message: PlacedMessage = (self._placement(guard, place), None, NO_HEADERS, 0, 0)
+        return self._transactions.checks_for([Half(message)], group)
+
+    # ---- told
+
+    def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
+               ) -> None:
+        if idempotency_key is not None:
+            self._kernel.append(self._placed(guard, messages), self if number else None, number,
+                                idempotency_key=idempotency_key)
+            return
+        self._append(messages, self._guards[guard], self if number else None, number, positions)
+
+    def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
+                 idempotency_key: str | None) -> None:
+        self._kernel.schedule(self._placed(guard, messages), whens, self if number else None, number,
+                              idempotency_key=idempotency_key)
+
+    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
+        self._kernel.append_batch(partition_id, batch, self if number else None, number, divert)
+
+    def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
+              name: str | None) -> None:
+        assert self._transactions is not None, "a port of the hub has transactions"
+        placed = self._placed(guard, [half.message for half in halves])
+        self._transactions.begin([Half(message, half.when, half.delay_ms)
+                                  for message, half in zip(placed, halves, strict=True)],
+                                 group=group, tenant=tenant, by=by, settings=checks,
+                                 owner=self if number else None, token=number, name=name)
+
+    def flush(self, number: int) -> None:
+        self._kernel.append([], self, number)
+
+    def subscribe(self, filter: str, tenant: str) -> None:
+        self._kernel.subscribe(filter, self, tenant=tenant)
+
+    def unsubscribe(self, filter: str, tenant: str) -> None:
+        self._kernel.unsubscribe(filter, self, tenant=tenant)
+
+    def create_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, maker: str,
+                     number: int) -> Topic:
+        return self._kernel.create_topic(name, partitions=partitions, settings=settings, tenant=tenant, maker=maker,
+                                         owner=self if number else None, token=number)
+
+    def new_producer_id(self, number: int) -> None:
+        self._kernel.new_producer_id(self, number)
+
+    def note_fault(self, fault: Exception) -> None:
+        self._kernel.parts.on_error(fault)
+
+    def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+        self._kernel.note_unreadable(partition_id, offset, count)
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        self._kernel.on_relief(callback)
+
+    # ---- asked
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        return self._kernel.bounds(partition_id)
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        return self._kernel.bounds_of(topic)
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+              stored: bool) -> None:
+        self._kernel.fetch(wants, max_bytes, on_done, stored=stored)
+
+    def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
+        self._kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
+        return self._kernel.watch(partition_ids, wake)
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        self._kernel.offset_for_time(partition_id, timestamp_ms, on_done)
+
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
+        self._kernel.offset_of_largest_timestamp(partition_id, on_done)
+
+    # ---- what the kernel calls
+
+    def on_stored(self, stored: list[Stored]) -> Iterator[None]:
+        """One flush's answers for the whole door."""
+        return self._door.on_answers(stored)
+
+    def on_delivery(self, deliveries: list[Delivery]) -> Iterator[None]:
+        """What of a flush the door has a filter for."""
+        heard: list[Heard] = []
+        for placement, messages, first_offset, _ in deliveries:
+            place = placement.shown
+            if place is None or place.partition_id != placement.partition_id:
+                place = placement.shown = _place_of(placement)
+            heard.append((place, messages, first_offset))
+        return self._door.on_delivery(heard)
+
+
+def _place_of(placement: Placement) -> Place:
+    """The placement as doors see it."""
+    return Place(placement.tenant, placement.address, placement.topic, placement.partition, placement.partition_id,
+                 placement.key)

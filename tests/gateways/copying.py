@@ -1,0 +1,95 @@
+"""A pytest plugin: every door's port copies whatever crosses it, both ways, as a border between processes would.
+
+    python -m pytest -p tests.gateways.copying tests/gateways/mqtt
+
+Numbers, bytes, texts, values and errors go through pickle. Call-backs stay, and what they are called with is copied.
+Something that only works because both sides hold the same object fails here: a copy is equal and never the same.
+"""
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gatehouse.gateways.switchboard import Switchboard
+from gatehouse.kernel.api import DoorSide, Heard
+from gatehouse.kernel.message import Stored
+
+crossed: list[int] = [0]
+"""How many values have been copied."""
+
+
+def copy(value: Any) -> Any:
+    """The value as the other side gets it."""
+    crossed[0] += 1
+    return pickle.loads(pickle.dumps(value))
+
+
+def across(value: Any) -> Any:
+    """An argument: a call-back is called with copies, all else is one."""
+    if not callable(value):
+        return copy(value)
+
+    def call_back(*arguments: Any) -> Any:
+        return value(*[copy(argument) for argument in arguments])
+
+    return call_back
+
+
+class CopyingDoor:
+    """A door as its port sees it."""
+
+    def __init__(self, door: DoorSide) -> None:
+        self._door = door
+
+    def on_answers(self, answers: list[Stored]) -> Iterator[None]:
+        return self._door.on_answers(copy(answers))
+
+    def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
+        return self._door.on_delivery(copy(heard))
+
+
+class CopyingPort:
+    """A port as its door sees it."""
+
+    def __init__(self, port: Any) -> None:
+        self._port = port
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._port, name)
+        return self._call(attribute) if callable(attribute) else copy(attribute)
+
+    @staticmethod
+    def _call(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            try:
+                return copy(method(*[across(argument) for argument in arguments]))
+            except Exception as error:
+                raise copy(error) from None
+
+        return call
+
+
+class CopyingPorts:
+    """Opens ports that copy."""
+
+    def __init__(self, ports: Any) -> None:
+        self._ports = ports
+
+    def port(self, door: DoorSide) -> Any:
+        return CopyingPort(self._ports.port(CopyingDoor(door)))
+
+
+_begin = Switchboard.__init__
+
+
+def _begin_copying(switchboard: Switchboard, ports: Any, transactions: Any) -> None:
+    _begin(switchboard, CopyingPorts(ports), transactions)
+
+
+Switchboard.__init__ = _begin_copying                         # type: ignore[method-assign]
+
+
+def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
+    """Nothing is proved where nothing has crossed."""
+    assert exitstatus or crossed[0] > 1000, "the doors under test have no port"
