@@ -38,6 +38,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
+from gatehouse.kernel.message import Handle
 from gatehouse.kernel.retention.holders import Stretch
 
 PAGE_SHIFT: Final = 8
@@ -228,10 +229,16 @@ class Cursor:  # decision 20
 
     # ---- ending leases
 
-    def holds(self, offset: int, attempt: int) -> bool:
-        """Whether this very lease is still running."""
-        lease = self._out.get(offset)
-        return lease is not None and lease.attempt == attempt
+    def ended(self, handles: Sequence[Handle], start: int, stop: int) -> list[int]:
+        """Which handles from `start` until before `stop` name leases of this cursor that do not run any more."""
+        out = self._out
+        ended: list[int] = []
+        for i in range(start, stop):
+            handle = handles[i]
+            lease = out.get(handle[1])
+            if lease is None or lease.attempt != handle[2]:
+                ended.append(i)
+        return ended
 
     def is_leased(self, offset: int) -> bool:
         return offset in self._out

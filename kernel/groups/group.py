@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
-from gatehouse.kernel.groups.cursor import Cursor, Key, Lease
+from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
@@ -436,28 +436,28 @@ class LeasedGroup:
         group. One that comes twice is good once."""
         refused: list[KernelError | None] = [None] * len(handles)
         by_cursor: dict[Prefetcher, list[int]] = {}
-        key: Any = None
-        cursor: Cursor | None = None
-        offsets: list[int] = []
-        for i, handle in enumerate(handles):
-            if handle[0] is not key or cursor is None:
-                key = handle[0]
-                prefetcher = self.prefetchers.get(key[0])
-                if prefetcher is None or prefetcher.cursor.key != key:
-                    cursor = None
-                    rewound = prefetcher is not None and key[2] == self.name
-                    refused[i] = ExpiredReceipt("the group was rewound") if rewound \
-                        else UnknownReceipt("this receipt handle is not of this group")
-                    continue
-                cursor = prefetcher.cursor
-                offsets = by_cursor.setdefault(prefetcher, [])
-            if not cursor.holds(handle[1], handle[2]):
-                refused[i] = ExpiredReceipt("the lease has ended")
-                continue
-            offsets.append(handle[1])
+        start = 0
+        while start < len(handles):                    # those of one cursor at a time
+            key = handles[start][0]
+            stop = start + 1
+            while stop < len(handles) and handles[stop][0] is key:
+                stop += 1
+            prefetcher = self.prefetchers.get(key[0])
+            if prefetcher is None or prefetcher.cursor.key != key:
+                rewound = prefetcher is not None and key[2] == self.name
+                refused[start:stop] = [ExpiredReceipt("the group was rewound") if rewound
+                                       else UnknownReceipt("this receipt handle is not of this group")] * (stop - start)
+            else:
+                ended = prefetcher.cursor.ended(handles, start, stop)
+                for i in ended:
+                    refused[i] = ExpiredReceipt("the lease has ended")
+                good = [handles[i][1] for i in range(start, stop) if not ended or refused[i] is None]
+                if good:
+                    by_cursor.setdefault(prefetcher, []).extend(good)
+            start = stop
         if len(handles) > 1:
             by_cursor = {of: list(dict.fromkeys(good_offsets)) for of, good_offsets in by_cursor.items()}
-        return refused, [(of, good_offsets) for of, good_offsets in by_cursor.items() if good_offsets]
+        return refused, list(by_cursor.items())
 
     def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
         self._settled += len(offsets)
