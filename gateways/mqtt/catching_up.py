@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.backlog import Backlog
-    from gatehouse.kernel.delivery.slices import Slices
+    from gatehouse.kernel.slices import Slices
 
 
 class CatchingUp:

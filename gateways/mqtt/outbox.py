@@ -17,10 +17,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.backlog import Backlog
-from gatehouse.gateways.mqtt.codec import encode_qos0, encode_qos1, fitting, parts_qos1, run_of
-from gatehouse.gateways.mqtt.retained import RetainedFeed
+from gatehouse.gateways.mqtt.codec import PACKET_ID_BYTES, encode_qos0, encode_qos1, fitting, parts_qos1, run_of
+from gatehouse.gateways.mqtt.packets import encode_retained
 from gatehouse.gateways.mqtt.window import Window
-from gatehouse.kernel.message import TRANSIENT
+from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
+from gatehouse.kernel.message import TRANSIENT, Retained
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -108,10 +109,27 @@ class Outbox:
             self.transacting.pump()
 
     def give_retained(self, topic_filter: str, granted: int) -> None:
-        """A new subscription: it is sent what is retained."""
+        """A new subscription, or the same again [MQTT-3.8.4-3]: it is sent what is retained."""
         if self._feed is None:
-            self._feed = RetainedFeed(self)
+            self._feed = RetainedFeed(self.guard, self._retained_room, self._send_retained)
         self._feed.add(topic_filter, granted)
+
+    def _retained_room(self, granted: int) -> int:
+        if not self.may_send(granted > 0):
+            return 0
+        return self.window.room() if granted else PAGE_VALUES
+
+    def _send_retained(self, topic_filter: str, granted: int, value: Retained) -> bool:
+        """[MQTT-3.3.1-6], [MQTT-3.3.1-8] with RETAIN set."""
+        acknowledged = granted > 0 and not value.record[5] & TRANSIENT
+        if not self.may_send(acknowledged):
+            return False
+        packet_id = PACKET_ID_BYTES[self.window.take(1)] if acknowledged else b""
+        encoded = encode_retained(value.address, packet_id, value.record[3] or b"")
+        self.link.write(encoded)
+        self.flow.messages_out += 1
+        self.flow.bytes_out += len(encoded)
+        return True
 
     def forget_filter(self, topic_filter: str) -> None:
         """The subscription is over."""

@@ -31,6 +31,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key, split_key
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Timer
@@ -99,7 +100,7 @@ class AssignedGroups:
     any."""
 
     def __init__(self, *, loop: Loop, state: StateTable, definitions: Definitions[GroupSettings], live: LiveGroups,
-                 put_state: PutState, has_offsets: Callable[[str, str], bool], secret: bytes, epoch: int,
+                 put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
                  on_error: Callable[[Exception], None]) -> None:
         self._loop = loop
         self._state = state
@@ -115,13 +116,16 @@ class AssignedGroups:
         self._timer: Timer | None = None
         self._timer_ms = 0                     # when it comes
         self._unused: dict[_Entry, None] = {}  # groups without members, the longest unused first
-        self._member_ids = blake2b(epoch.to_bytes(8, "big"), key=secret, person=b"member ids", digest_size=32).digest()
+        self._identity = identity
+        self._member_ids = b""                 # what signs them, from this start on
         self._stopped = False
 
     # ---- opening and closing
 
     def open(self) -> None:
         """Load the groups that are stored: their members have a session's time to be heard of."""
+        self._member_ids = blake2b(self._identity.epoch.to_bytes(8, "big"), key=self._identity.secret,
+                                   person=b"member ids", digest_size=32).digest()
         now_ms = self._loop.now_ms()
         for key, value in list(self._state.scan(Kind.MEMBERS)):
             entry = _Entry(*split_key(key))

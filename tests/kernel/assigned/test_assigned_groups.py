@@ -96,7 +96,7 @@ def state_of(rig: Rig, group: str = GROUP, tenant: str = "/") -> GroupState | No
 
 
 def records(rig: Rig) -> dict[bytes, bytes]:
-    return dict(rig.kernel.parts.state.scan(Kind.MEMBERS))
+    return dict(rig.kernel._state.scan(Kind.MEMBERS))
 
 
 def partition_of(rig: Rig) -> int:
