@@ -24,6 +24,8 @@ PIP    := $(PYTHON) -m pip --quiet --disable-pip-version-check
 # A registry that stalls is waited for; what it builds in between asks as patiently.
 export PIP_RETRIES         ?= 10
 export PIP_DEFAULT_TIMEOUT ?= 60
+# Tests start hundreds of Python processes: what one of them has read, the others need not read again.
+unexport PYTHONDONTWRITEBYTECODE
 # `$(COMPILED) -m pytest` runs on the compiled wheel of these very sources, `$(PYTHON) -m pytest` on the plain files.
 COMPILED := $(PYTHON) scripts/wheel.py python
 CONFIG ?= gateways.toml
@@ -38,8 +40,10 @@ INTEROP_NEEDS := pg_ctlcluster:postgresql
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
-# Two processes; who has nothing left takes from the other, so that neither waits for long at the end.
-PYTEST := -m pytest -n 2 --dist worksteal
+# Twice as many processes as processors: for half of their time tests wait for clocks, disks and each other. Files are
+# shared out in the order of tests/conftest.py, which says what stays together.
+PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+PYTEST := -m pytest -n $(PROCESSES) --dist loadscope --no-loadscope-reorder
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain, once for each state of
 # them: tests/plain.passed says of which it has passed, and is committed with the change.
 PLAIN_TESTS := tests/kernel tests/gateways tests/properties --ignore=tests/gateways/admission

@@ -125,7 +125,7 @@ class Placement:
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
         self.also: tuple[int, ...] = ()              # queues that its messages enter besides
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
-        self.queue: object = None                    # the queue it is, where it leads to one alone
+        self.queue: Any = None                       # the queue it is, where it leads to one alone
         self.may_create = False                      # whoever asked for it may have its topic made anew,
         self.maker = ""                              # for whom that counts; "": the hub itself
         self.limited = False                         # one of the queues that it enters may be full

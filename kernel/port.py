@@ -79,7 +79,7 @@ class Port:
         return self._kernel.congested
 
     def wall_of(self, hub_ms: int) -> int:
-        return self._kernel.parts.clock.wall_of(hub_ms)
+        return self._kernel.wall_of(hub_ms)
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return self._kernel.has_expired(record, topic, tenant)
@@ -211,7 +211,7 @@ class Port:
         self._kernel.new_producer_id(self, number)
 
     def note_fault(self, fault: Exception) -> None:
-        self._kernel.parts.on_error(fault)
+        self._kernel.note_fault(fault)
 
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         self._kernel.note_unreadable(partition_id, offset, count)

@@ -22,7 +22,7 @@ DOORS: Final = ("mqtt", "http", "amqp", "kafka")
 COMMAND_LINE: Final = "from gatehouse.cli.main import main; main()"
 FIRST_PORT: Final = 10_100                # above 10,080, to which browsers do not connect
 LAST_PORT: Final = 32_000
-WORKERS: Final = 8
+WORKERS: Final = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 
 def _ports() -> Iterator[int]:

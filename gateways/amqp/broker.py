@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -53,8 +52,7 @@ class Broker:
         """The tenant's; as it was when the hub last ran."""
         vhost = self.vhosts.get(tenant)
         if vhost is None:
-            vhost = self.vhosts[tenant] = VirtualHost(tenant)
-            vhost.adopt = partial(self.queues.adopt, vhost)
+            vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt)
             for queue in self.queues.reopen(vhost):
                 vhost.restore_queue(queue)
         return vhost

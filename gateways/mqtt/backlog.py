@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.gateways.switchboard import HeardAddress
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.delivery.slices import Slices
     from gatehouse.kernel.message import Record
+    from gatehouse.kernel.slices import Slices
 
 FETCH_RANGES: Final = 64               # ranges read back in one go
 FETCH_BYTES: Final = 256 * 1024        # and bytes

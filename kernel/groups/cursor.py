@@ -92,6 +92,7 @@ def encode_page(mask: int, runs: list[Run]) -> bytes | None:
     """A page with these bits settled; None where there is nothing to say."""
     if not runs and not mask:
         return None
+    assert 0 <= mask < 1 << PAGE_OFFSETS, "a bit for each offset of the page"
     body = b"".join([_RUN.pack(*run) for run in runs])
     return b"\x01" + mask.to_bytes(32, "little") + body if mask else b"\0" + body
 
@@ -126,6 +127,7 @@ class Lease:
 
     def give(self, count: int) -> None:
         """So many of them are not out any more."""
+        assert 0 < count <= self.left, "a message of a lease is given back once"
         self.left -= count
         if self.left <= 0:
             self.end()
@@ -186,6 +188,7 @@ class Cursor:  # decision 20
     def lease(self, lease: Lease) -> None:
         """Its offsets are in hand and are leased from now on."""
         offsets = lease.offsets
+        assert offsets and min(offsets) >= self.committed and max(offsets) < self.next, "what is leased is in hand"
         lease.take(len(offsets))
         out = self._out
         tries = self._tries
@@ -295,6 +298,7 @@ class Cursor:  # decision 20
 
     def skip_to(self, offset: int) -> None:
         """Nobody will have what lies between `next` and this offset."""
+        assert offset >= self.next, "what was passed over stays so"
         if self.committed == self.next:
             self.committed = self.next = offset
             self._dirty.update(self._stored)                 # it says all that they do
@@ -322,6 +326,7 @@ class Cursor:  # decision 20
     def _add_span(self, first: int, stop: int) -> None:  # decision 116
         """Everything in these pages is settled. Nothing of them was known before, and the committed is not behind
         them."""
+        assert first < stop and first << PAGE_SHIFT >= self.committed, "a span has pages, above the committed"
         insort(self._spans, (first, stop))
         self._beyond += stop - first << PAGE_SHIFT
 
@@ -355,6 +360,7 @@ class Cursor:  # decision 20
                 break
             del settled[page]
             self._dirty.add(page)                           # it may have a record, which nobody needs any more
+        assert committed >= self.committed and self._beyond >= 0, "the committed never falls, and counts what it passes"
         self.committed = committed
         if self.next < committed:
             self.next = committed
@@ -508,6 +514,7 @@ class Cursor:  # decision 20
     def seal(self) -> tuple[bool, list[tuple[int, bytes | None]]]:
         """What has changed since it was stored, for the frame that stores it: whether the committed offset (or the
         epoch) has; and the changed pages, None for one that is to be deleted."""
+        assert self.committed <= self.next, "nobody had what comes after the next"
         has_moved = self.committed != self._stored_committed
         self._stored_committed = self.committed
         pages: list[tuple[int, bytes | None]] = []
@@ -538,6 +545,7 @@ class Cursor:  # decision 20
         stop = min((page + 1) << PAGE_SHIFT, self.next)
         behind = self._span_from(page) if self._spans else 0
         if behind:
+            assert behind > page, "a span goes on"
             return encode_span(behind)
         if stop <= start:
             return None
@@ -650,6 +658,7 @@ class Cursor:  # decision 20
         running = self.load(pages, end)
         self._hold({offset: lease for offset, lease in held.items() if not self.is_settled(offset)}, spans)
         held_leases = list(dict.fromkeys(held.values()))
+        assert all(lease.left <= len(lease.offsets) for lease in held_leases), "a lease is of what is out, at most"
         return [lease for lease in running if lease.left], [lease for lease in held_leases if lease.left]
 
     def _hold(self, leases: dict[int, Lease], spans: list[Stretch]) -> None:
@@ -672,6 +681,7 @@ class Cursor:  # decision 20
                 self._dirty.add(span[0])
         passed = self._unsettled(self.next, stop)
         self.next = max(self.next, stop)
+        assert all(self.committed <= offset < self.next for offset in leases), "what is held is not settled"
         self._again = [offset for offset in self._again + passed if offset not in leases]
         heapify(self._again)
 
@@ -679,6 +689,7 @@ class Cursor:  # decision 20
 
     def reset(self, committed: int) -> None:
         """Go on from `committed`, forward or back: nothing from there on is settled, leased or waiting."""
+        assert committed >= 0, "offsets count from 0"
         self._dirty.update(self._stored)
         self._dirty.update(self._settled)
         self._dirty.update([span[0] for span in self._spans])
@@ -690,6 +701,7 @@ class Cursor:  # decision 20
     def anew(self, committed: int, epoch: int) -> Cursor:  # decision 31
         """A cursor that goes on from `committed` in place of this one, with attempts counted anew: whatever handle
         somebody has of this one is void, and so is what was begun for it."""
+        assert epoch != self.epoch, "handles of this one are void"
         self.reset(committed)
         cursor = Cursor(self.partition_id, self.group, committed, self.topic_id, epoch)
         cursor._follow(self._dirty, self._stored, self.moved)

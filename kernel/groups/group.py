@@ -126,6 +126,7 @@ class Membership:
 
     def hand(self, messages: list[Leased]) -> None:
         """These are its own; `send` tells it."""
+        assert 0 < len(messages) <= self.room, "a member is handed what it has room for"
         self.credit -= len(messages)
         if self._budget is not None:
             self._budget.spend(len(messages))
@@ -185,6 +186,7 @@ class Pop:
 
     def hand(self, messages: list[Leased]) -> None:
         """These are leased for it."""
+        assert not self.done and len(messages) <= self.room, "a request is given what it asked for"
         self.leased += messages
 
     def drop(self, cursor: Cursor) -> None:
@@ -239,6 +241,7 @@ class DeadLetterAnswer:
     def on_stored(self, stored: list[Stored]) -> None:
         """Called by the kernel for each of the frames."""
         for answer in stored:
+            assert self._left > 0, "every frame answers once"
             self._left -= 1
             self._error = self._error or answer.error
             if not self._left:

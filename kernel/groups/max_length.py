@@ -172,6 +172,7 @@ class ByteCount:
 
     def _add(self, offset: int, size: int) -> None:
         runs = self._runs
+        assert not runs or offset >= runs[-1][0] + len(runs[-1][1]), "messages are looked at once, in order"
         if not runs or runs[-1][0] + len(runs[-1][1]) != offset:
             runs.append((offset, []))
         runs[-1][1].append(size)
@@ -183,6 +184,7 @@ class ByteCount:
             first, sizes = runs[0]
             below = max(self._done, min(committed - first, len(sizes)))
             self._total -= sum(sizes[self._done:below])
+            assert self._total >= 0, "bytes are those of what is held"
             self._done = below
             if below == len(sizes):
                 del runs[0]

@@ -483,7 +483,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert (line._settled, line._out, line._tries, line._waiting, line._again, line._stored) == \
                     ({}, {}, {}, {}, [], set()), name
                 assert not prefetcher._aside and self._keys_are_free(name, prefetcher)
-        assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
+        assert not list(self.rig.kernel._state.scan(Kind.LEASES))
         billing = self.subjects["billing"].model
         queue = self.rig.kernel.groups.queue("$dead-letters/billing")
         assert queue is not None

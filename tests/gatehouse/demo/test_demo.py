@@ -32,7 +32,7 @@ from tests.running_hub import free_port
 stage.free_port = lambda wanted: free_port()      # nobody else gets them before the hub listens
 __main__.demo.main(prog_name="demo")
 """
-QUICK_START = WORKERS | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_START = WORKERS | {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A demo of seconds never earns back what an optimising compiler costs."""
 ROUNDING = 1e-9
 """The mean of equal numbers is not always that number."""

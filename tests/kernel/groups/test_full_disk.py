@@ -270,8 +270,8 @@ def test_a_deleted_topic_leaves_nothing_of_its_groups(rig: FullRig) -> None:
     rig.kernel.delete_topic("orders")
     rig.run()
     assert taker.gone
-    assert [(kind, key) for kind, key in rig.kernel.parts.state.changes.newest
-            if kind in (6, 12) and rig.kernel.parts.state.get(kind, key) is not None] == []
+    assert [(kind, key) for kind, key in rig.kernel._state.changes.newest
+            if kind in (6, 12) and rig.kernel._state.get(kind, key) is not None] == []
     rig.restart(lose_index=True)
     assert rig.kernel.groups.topics("billing") == []
     rig.publish("orders/a", b"new")
