@@ -29,7 +29,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.inbox",
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
-    "gatehouse.gateways.mqtt.window",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
     "gatehouse.kernel.write.batch_builder",

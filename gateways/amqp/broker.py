@@ -18,7 +18,7 @@ from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
-    from gatehouse.gateways.amqp.ports import Queues
+    from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.message import Leased, Message, Owner
 
@@ -30,7 +30,7 @@ DEFAULT_VHOST: Final = "/"
 class Broker:
     """One per hub, found through `Services.shared`."""
 
-    def __init__(self, services: Services, queues: Queues) -> None:
+    def __init__(self, services: Services, queues: KernelQueues) -> None:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
         self._kernel = services.kernel
