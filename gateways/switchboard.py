@@ -151,8 +151,11 @@ class Switchboard:
         """See `api.DoorSide`."""
         by_session: dict[LiveListener, list[Delivery]] = {}
         count = pairs = 0
+        heard_before = self._heard
         for place, messages, first_offset in heard:
-            address = self._hearing(place)
+            address = heard_before.get(place[:2])
+            if address is None or address.version != address.first_level.version or address.partition_id != place[4]:
+                address = self._hearing(place)
             count += len(messages)
             delivery: Delivery | None = None
             for session, options in address.sessions:
