@@ -122,17 +122,17 @@ class Door:
 
     def with_principal(self, call: Call, then: WithPrincipal) -> Awaitable[Answered]:
         """What `then` makes of the call and of who asks, who is found as `principal` does."""
-        known = self.known_principal(call)
-        return self._ask(call, then) if known is None else then(self, call, known)
+        principal = self.known_principal(call)
+        return self._ask(call, then) if principal is None else then(self, call, principal)
 
     async def _ask(self, call: Call, then: WithPrincipal) -> Answered:
         return await then(self, call, await self.principal(call))
 
     async def principal(self, call: Call) -> Principal:
         """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
-        known = self.known_principal(call)
-        if known is not None:
-            return known
+        principal = self.known_principal(call)
+        if principal is not None:
+            return principal
         session, authorization = call.session, call.head.authorization
         version = self.admission.version
         if authorization is not None:
