@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.connections.listener import Listener
     from gatehouse.gateways.tls.tls import TlsSettings
+    from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.backup.backups import Backups
-    from gatehouse.kernel.kernel import Kernel
     from gatehouse.transactions.coordinator import Transactions
 
 
@@ -166,7 +166,7 @@ class Services:
     """What every door is given."""
 
     hub_name: str
-    kernel: Kernel
+    kernel: HubPort
     admission: Admission
     now_ms: Callable[[], int]
     """Hub time in ms: durations are counted in it, no step of the wall clock moves it. See `kernel.ports`."""

@@ -568,7 +568,7 @@ class Kernel:  # decision 140
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""
-        return Port(self, self._appending.append_numbered, door, transactions)
+        return Port(self, self._appending.append, door, transactions)
 
     # ---- what the metrics show
 

@@ -34,11 +34,12 @@ Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
 
 Leased = tuple[Any, int, int, int, int, "bytes | None", "bytes | None", bytes, int]
-"""One message handed to a member of a group: (cursor, offset, attempt from 1, message id, timestamp_ms, key, value,
-headers as they stand in the record, attribute bits). The first three are its handle; a cursor is the kernel's own."""
+"""One message handed to a member of a group: (cursor key, offset, attempt from 1, message id, timestamp_ms, key, value,
+headers as they stand in the record, attribute bits). The first three are its handle."""
 
 Handle = tuple[Any, int, int]
-"""(cursor, offset, attempt): which lease of which message."""
+"""(cursor key, offset, attempt): which lease of which message. A cursor's key is plain: (partition
+id, epoch, group)."""
 
 
 class Retained(NamedTuple):

@@ -22,7 +22,6 @@ from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
-from gatehouse.kernel.groups.group import LeasedGroup, Membership
 from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
 
 DeadLetter = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
@@ -48,7 +47,7 @@ class KernelQueues:
     Handles of a queue that was dropped meanwhile are nobody's: settling them does nothing.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: HubPort) -> None:
         self._kernel = kernel
         self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
         self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
@@ -119,9 +118,11 @@ class KernelQueues:
             raise refused(f"{queue.where}: {error}") from None
         return queue
 
-    def _group(self, queue: AmqpQueue) -> LeasedGroup:
-        return queue.kernel_queue if isinstance(queue.kernel_queue,
-                                                LeasedGroup) else self._kernel.groups.queue_group(queue.kernel_queue)
+    def _group(self, queue: AmqpQueue) -> LeasedGroupPort:
+        if isinstance(queue.kernel_queue, Queue):
+            return self._kernel.groups.queue_group(queue.kernel_queue)
+        group: LeasedGroupPort = queue.kernel_queue
+        return group
 
     # ---- what other doors send
 
@@ -156,7 +157,7 @@ class KernelQueues:
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
         """The address of a message in a queue that came by another door."""
-        if isinstance(queue.kernel_queue, LeasedGroup):
+        if not isinstance(queue.kernel_queue, Queue):
             return self._kernel.groups.address_of_leased(leased)
         said = stated_in(named_headers(leased[7], (ADDRESS_HEADER,)))
         if said is not None:
@@ -176,14 +177,14 @@ class KernelQueues:
 
     def detach(self, consumer: Consumer) -> None:
         """Give a consumer no more messages; what it holds stays with its channel."""
-        membership: Membership | None = consumer.membership
+        membership: MembershipPort | None = consumer.membership
         if membership is not None:
             consumer.membership = None
             membership.retire()
 
     def top_up(self, consumer: Consumer) -> None:
         """A consumer's room has changed: it may be given more messages, or fewer."""
-        membership: Membership | None = consumer.membership
+        membership: MembershipPort | None = consumer.membership
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
@@ -205,7 +206,7 @@ class KernelQueues:
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""
         if queue.kernel_queue is not None:
-            shared = isinstance(queue.kernel_queue, LeasedGroup)
+            shared = not isinstance(queue.kernel_queue, Queue)
             self._group(queue).release(handles, None if shared else 0)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
@@ -256,7 +257,7 @@ class _Flushed:
     Owners are told before the flush's messages are in their queues: whoever asks once more is told when they are.
     """
 
-    def __init__(self, kernel: Kernel, then: Callable[[], None]) -> None:
+    def __init__(self, kernel: HubPort, then: Callable[[], None]) -> None:
         self._kernel = kernel
         self._then = then
         self._is_stored = False

@@ -423,12 +423,14 @@ class HttpSession:  # decision 131
             if waiting and self._link.unsent_bytes > FLOOR_BYTES:
                 break                        # `handle_drained` goes on
         self._going_on = False
-        if self._held or self._paused or self._incoming is not None:
+        if waiting or self._held or self._paused or self._incoming is not None:
             self._read_on()
 
     def _may_overlap(self, call: Call) -> bool:  # decision 133
         """Whether it may begin while others wait: they and it only add to the log, in this order."""
-        return self._begun[-1].submitted and call.complete and self._dispatcher.is_pipelined(call)
+        begun = self._begun
+        return begun[-1].submitted and len(begun) < MAX_WAITING and call.complete \
+            and self._dispatcher.is_pipelined(call)
 
     def _is_full(self) -> bool:
         if len(self._waiting) + len(self._begun) >= MAX_WAITING:

@@ -47,7 +47,7 @@ OnCut = Callable[["Cut | None", "KernelError | None"], None]
 def cut_chain(segments: list[Segment], end: int) -> list[CutSegment]:
     """A chain's segments up to a position: what was begun later, or added since, is not of it."""
     chain = [segment for segment in segments if segment.base < end]
-    return [CutSegment(segment.base, min(segment.size_bytes, end - segment.base), segment is not chain[-1])
+    return [CutSegment(segment.base, segment.size_until(end), segment is not chain[-1])
             for segment in chain]
 
 

@@ -165,7 +165,7 @@ class Groups:
 
     def address_of_leased(self, message: Leased) -> str:
         """The address that a leased message was published to."""
-        topic_partition = self._topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0][0])
         headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self._routes.any else ()
         if topic_partition is not None:
             return self._routes.address_of(topic_partition[0].name, message[5], headers)
@@ -187,7 +187,7 @@ class Groups:
         for group, prefetcher in self._leasing.cursors.readers.get(partition_id, ()):
             if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
                     and prefetcher.cursor.epoch == epoch:
-                return group, (prefetcher.cursor, offset, attempt)
+                return group, (prefetcher.cursor.key, offset, attempt)
         return None
 
     # ---- what metrics show
@@ -195,10 +195,6 @@ class Groups:
     def in_memory(self) -> list[LeasedGroup]:
         """Every group that is in memory, those of queues too."""
         return self._leasing.in_memory()
-
-    def entering(self, partition_id: int) -> int:
-        """How many messages are on their way into a partition: behind its end, and not durable yet."""
-        return self._core.entering(partition_id)
 
     # ---- queues
 
@@ -306,8 +302,8 @@ class Handles:
 
     def encode(self, handle: Handle) -> str:  # decision 31
         """The text of a handle."""
-        cursor, offset, attempt = handle
-        named = _HANDLE.pack(cursor.partition_id, offset, min(attempt, 0xFFFF), cursor.epoch)
+        (partition_id, epoch, _), offset, attempt = handle
+        named = _HANDLE.pack(partition_id, offset, min(attempt, 0xFFFF), epoch)
         return urlsafe_b64encode(named + self._mac(named)).decode()
 
     def decode(self, text: str) -> tuple[int, int, int, int]:

@@ -33,6 +33,7 @@ from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement, Record
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.retention.holders import Stretch
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.batch_builder import check
 
@@ -53,7 +54,7 @@ NESTED_MAX: Final = 4                   # a death, its transaction, that one's c
 _DEATH: Final = {"reason": str, "topic": str, "partition": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
 
-Gaps = Sequence[tuple[int, int]]
+Gaps = Sequence[Stretch]
 """Where a queue was read and nothing is: first offset and the one behind, in order."""
 
 Route = Callable[["Queue", Leased, str], "list[Message] | None"]
@@ -137,7 +138,7 @@ class DeadLetters:
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
-        topic_partition = self._topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0][0])
         topic = topic_partition[0].name if topic_partition is not None else ""
         headers, _ = read_headers(message[7], 0)
         address = QUEUE_PREFIX + group.queue.name if group.queue is not None \

@@ -230,9 +230,9 @@ class Reader:
             if len(data) != entry.byte_length or crc32c(data) != entry.crc:
                 if not data and entry.position < self._log.segments()[0].base:
                     continue
-                start = entry.position + entry.byte_offset
                 offsets = f"offsets {entry.first_offset} to {entry.end_offset - 1}"
-                self._on_damage(Damage(start, start + entry.byte_length, f"{offsets} do not match their checksum"))
+                self._on_damage(Damage.of_body(entry.position, entry.byte_offset, entry.byte_length,
+                                               f"{offsets} do not match their checksum"))
                 continue
             pieces.append(piece(entry, data))
         return pieces

@@ -14,7 +14,7 @@ from gatehouse.kernel.ids import shard_of, shards_of
 from gatehouse.kernel.index.index import Checkpoint, Index, Positions
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.frame import StateRecord, decode_head
-from gatehouse.kernel.log.log import KEPT_BASE, Damage, Frame, Log
+from gatehouse.kernel.log.log import Damage, Frame, Log, is_kept
 from gatehouse.kernel.recovery.leaving_out import Loss
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import Kind, StateTable
@@ -68,14 +68,16 @@ class Recovery:
 
     def _go_on_behind(self, positions: Positions) -> None:
         """Where the log ends before what the index knows of, or did and was not made good."""
-        for name, end, position in (("log", self._log.end(), positions.main),
-                                    ("chain of what is kept", self._log.kept_end(), positions.kept)):
-            if end < position:
-                self._index.mark_lost()
-                self._tell_damage(Damage(end, position, f"the {name} ends before what the index knows of; offsets "
-                                                            "and ids go on behind that"))
+        lost = [Damage(end, position, f"the {name} ends before what the index knows of; offsets and ids go on behind "
+                       "that")
+                for name, end, position in (("log", self._log.end(), positions.main),
+                                            ("chain of what is kept", self._log.kept_end(), positions.kept))
+                if end < position]
+        for damage in lost:
+            self._index.mark_lost()
+            self._tell_damage(damage)
         if self._index.is_marked_lost():
-            self._lose(max(0, positions.main - self._log.end()))
+            self._lose(sum([damage.size_bytes for damage in lost if not is_kept(damage.start)]))
             self._log.advance(positions.main, positions.kept)
 
     def _on_damage(self, damage: Damage) -> None:
@@ -85,7 +87,7 @@ class Recovery:
         if damage.end <= self._complete:
             self._index.mark_lost()
         elif not damage.is_known:
-            self._lose(damage.end - damage.start)
+            self._lose(damage.size_bytes)
 
     def _lose(self, lost_bytes: int) -> None:
         before = self._loss.lost_bytes if self._loss is not None else 0
@@ -110,7 +112,7 @@ class Recovery:
         self._state.begin()
         for frame in self._log.recover(positions.main, positions.kept, self._on_damage):
             self._frames += 1
-            if frame.position >= KEPT_BASE:
+            if frame.is_kept:
                 self._replay_kept(frame)
             else:
                 self._replay_main(frame)
@@ -120,7 +122,7 @@ class Recovery:
 
     def _replay_main(self, frame: Frame) -> None:
         head = decode_head(frame.head)
-        self._memtables.newest.absorb(frame.position, frame.end, head.append_ms, frame.end - frame.position,
+        self._memtables.newest.absorb(frame.position, frame.end, head.append_ms, frame.body_bytes,
                                       head.entries)
         self._watermarks.apply(head.entries)
         self._shards.add(shard_of(head.first_id))

@@ -31,7 +31,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
-from gatehouse.kernel.log.log import KEPT_BASE, Log, LogFull, Segment
+from gatehouse.kernel.log.log import Log, LogFull, Segment
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.retention.holders import joined
@@ -263,7 +263,7 @@ class Retention:
     def _keep_what_is_owed(self, scan: SegmentScan) -> None:
         gone = [*scan.outlived, *self._spill.unneeded(scan.kept)]
         needed = scan.latest
-        if scan.segment.base < KEPT_BASE:
+        if not scan.segment.is_kept:
             needed = merged(needed, self._spill.needed(scan.spans))
         departure = Departure(scan, gone, self._scanner.cut(scan, needed, set(gone)), [])
         self._keep_next(departure)
@@ -362,7 +362,7 @@ class Retention:
     def _drop(self, scan: SegmentScan, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
         assert scan.spans.keys() == starts.keys(), "where each partition of a segment goes on is known when it goes"
-        if scan.segment.base >= KEPT_BASE:
+        if scan.segment.is_kept:
             # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
             # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
             # still there.

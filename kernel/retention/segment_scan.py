@@ -23,7 +23,7 @@ from gatehouse.kernel.index.kept import (
     split_kept_key,
 )
 from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
-from gatehouse.kernel.log.log import KEPT_BASE, Damage, Log, Segment
+from gatehouse.kernel.log.log import Damage, Log, Segment, is_kept
 from gatehouse.kernel.message import Piece, Record
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of, sound_records
@@ -93,7 +93,7 @@ class SegmentScanner:
             partition_id = partition_of(key)
             if outlived(self._topics, key, latest, self._watermarks.next_offset(partition_id), ages):
                 scan.outlived.append(name)
-            elif scan.segment.base < KEPT_BASE:
+            elif not scan.segment.is_kept:
                 scan.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
         elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
             scan.kept.append(name)
@@ -116,9 +116,9 @@ class SegmentScanner:
             if name not in unneeded:
                 held = self._index.held(*name)
                 if held is not None and held.order == order:
-                    assert order < KEPT_BASE, "what is moved was first in the main chain"
+                    assert not is_kept(order), "what is moved was first in the main chain"
                     yield StateRecord(name[0], name[1], held.value, order)
-        if scan.segment.base < KEPT_BASE and needed:
+        if not scan.segment.is_kept and needed:
             for frame in self._log.heads(scan.segment):
                 head = decode_head(frame.head)
                 yield from self._cut_entries(frame.position, head.append_ms, head.entries, needed)
@@ -145,9 +145,8 @@ class SegmentScanner:
             for part in parts_of(whole, self._max_record_bytes(entries.partition_id[i])):
                 yield from sound_records(part)
         else:
-            self._on_damage(Damage(position + at, position + at + size,
-                                   f"what is owed of partition {entries.partition_id[i]} "
-                                   "cannot be kept: does not match its checksum"))
+            self._on_damage(Damage.of_body(position, at, size, f"what is owed of partition {entries.partition_id[i]} "
+                                           "cannot be kept: does not match its checksum"))
 
 
 def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Owner, Placement
-from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
+from gatehouse.kernel.write.batch_builder import Entering, check
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
 from gatehouse.kernel.write.pending_frame import PendingFrame
@@ -41,17 +41,10 @@ class Appending:
         self._idempotency = idempotency
         self._queue_limits = queue_limits
 
-    def append(self, messages: list[Message], owner: Owner | None, token: object, positions: bool) -> None:
-        """See `Kernel.append`."""
-        self._append(messages, owner, token, positions, None)
-
-    def append_numbered(self, messages: list[NumberedMessage], placements: dict[int, Placement], owner: Owner | None,
-                        token: object, positions: bool) -> None:
-        """As `append`, for messages with numbers of placements in front. Raises UnknownPlace besides, for others."""
-        self._append(messages, owner, token, positions, placements)
-
-    def _append(self, messages: list[Any], owner: Owner | None, token: object, positions: bool,
-                placements: dict[int, Placement] | None) -> None:
+    def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
+               placements: dict[int, Placement] | None = None) -> None:
+        """See `Kernel.append`. With `placements` the messages have numbers of them in front: raises UnknownPlace for
+        others."""
         if self._disk_guard.short:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()

@@ -96,3 +96,25 @@ def test_every_folder_of_the_kernel_has_its_place():
     folders = {path.name.removesuffix(".py") for path in (ROOT / "kernel").iterdir()
                if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert folders - {"__init__"} == set(RANKS)
+
+
+def arithmetic_on_positions(tree: ast.AST) -> list[int]:
+    """Lines that add to a position, or subtract from one."""
+    names = {"position", "kept_end"}
+    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.BinOp)
+            and isinstance(node.op, (ast.Add, ast.Sub)) for side in (node.left, node.right)
+            if isinstance(side, ast.Name) and side.id in names or isinstance(side, ast.Attribute)
+            and (side.attr in names or ast.unparse(side) in ("segment.base", "positions.main", "positions.kept"))]
+
+
+def test_positions_are_computed_with_in_the_logs_files_alone():
+    """Everywhere else they are opaque, and whether something is kept is asked of a frame or a segment."""
+    elsewhere = {"log", "errors.py"}               # an error's position is that of a character
+    files = [file for file in KERNEL if file.relative_to(ROOT).parts[1] not in elsewhere]
+    assert not [f"{file.relative_to(ROOT)}:{line}" for file in files
+                for line in arithmetic_on_positions(ast.parse(file.read_text()))]
+    assert not [file for file in FILES if file.parent != ROOT / "kernel" / "log"
+                and {"KEPT_BASE", "MAX_POSITION"} & {node.id for node in ast.walk(ast.parse(file.read_text()))
+                                                     if isinstance(node, ast.Name)}]
+    for text in ("segment.base + 1", "end - position", "frame.position + at"):
+        assert arithmetic_on_positions(ast.parse(text)), text

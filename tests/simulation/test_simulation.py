@@ -175,8 +175,8 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
 def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
     # the door itself and its port may be compiled: what they call of their own cannot be replaced
     def port(kernel: Any, door: Any, transactions: Any = None) -> Port:
-        def append(messages: Any, placements: Any, owner: Any, number: Any, positions: bool) -> None:
-            kernel._appending.append_numbered(messages, placements, None, number, positions)
+        def append(messages: Any, owner: Any, number: Any, positions: bool, placements: Any) -> None:
+            kernel._appending.append(messages, None, number, positions, placements)
             if owner is not None:
                 for _ in owner.on_stored([Stored(number, None, 0, [])]):
                     pass

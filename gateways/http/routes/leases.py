@@ -103,7 +103,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
     leases = await _pop(door, principal, query, group_of, require)
     topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got partitions while this waited
     return _shown(door, principal, name, leases,
-                  [(topic.name, partition_number(topic, leased[0].partition_id)) for leased in leases],
+                  [(topic.name, partition_number(topic, leased[0][0])) for leased in leases],
                   wants_json(query))
 
 
@@ -122,7 +122,7 @@ async def pop_from_queue(door: Door, principal: Principal, name: str, query: dic
     queue = require()
     leases = await _pop(door, principal, query, partial(door.kernel.groups.queue_group, queue), require)
     return _shown(door, principal, name, leases,
-                  [(QUEUE_PREFIX + name, leased[0].partition_id - queue.first_partition_id) for leased in leases],
+                  [(QUEUE_PREFIX + name, leased[0][0] - queue.first_partition_id) for leased in leases],
                   wants_json(query))
 
 

@@ -384,3 +384,24 @@ def test_another_body_of_the_same_length_is_another_body() -> None:
         assert (await line.ask(GET))[0] == 200 and (await line.ask(GET))[0] == 200
         assert (await line.ask(post(b"eeee")))[0] == 201
     run_wire(test)
+
+
+@pytest.mark.parametrize("request_", [GET, post(b"x")])
+def test_what_comes_while_others_wait_is_bounded_however_it_comes(request_: bytes) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        session: Any = session_of(client)
+        line.writer.write(post(b"held"))
+        await until(lambda: len(client.door.receipts) == 1)
+        many = 2 * MAX_WAITING
+        for _ in range(many):
+            session.handle_data(request_)                    # as many reads
+        assert session._paused and len(session._waiting) + len(session._begun) <= many + 1
+        assert len(session._begun) <= MAX_WAITING
+        client.kernel.hold = False
+        client.kernel.flush()
+        statuses = [(await line.answer())[0] for _ in range(many + 1)]
+        assert statuses == [201] + [200 if request_ is GET else 201] * many
+        await until(lambda: not session._paused)
+        assert (await line.ask(GET))[0] == 200
+    run_wire(test)

@@ -153,7 +153,7 @@ class FakeKernel:
     def port(self, door: Any, transactions: Any = None) -> Port:
         return Port(cast(Any, self), self.append_numbered, door, transactions)
 
-    def append_numbered(self, messages: Any, placements: Any, owner: Owner | None, token: object, positions: bool
+    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any
                         ) -> None:
         raise AssertionError("a producer sends batches")
 

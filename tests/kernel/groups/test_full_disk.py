@@ -118,7 +118,7 @@ def test_members_keep_what_they_hold_and_give_it_back_when_they_leave(rig: FullR
     assert [message[2] for message in two.got] == [1, 1, 2, 2, 2]
     assert group.ack(handles(two.got)) == [None] * 5
     rig.run()
-    cursor = two.got[0][0]
+    cursor = group.prefetchers[two.got[0][0][0]].cursor
     assert (cursor.committed, cursor._stored, cursor._out, group.counts().ready) == (6, set(), {}, 0)
 
 
