@@ -12,12 +12,12 @@ from typing import Any
 
 from gatehouse.clocks import HubLoop
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.index.store import RocksStore
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.store import RocksStore
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 

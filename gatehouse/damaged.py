@@ -11,8 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.index.store import MARK
 from gatehouse.kernel.log.set_aside import DAMAGED, TAIL
+from gatehouse.kernel.state.store import MARK
 
 INDEX: Final = "index"
 MAX_INDEXES: Final = 2             # each as large as the index of the whole log

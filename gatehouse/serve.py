@@ -85,11 +85,6 @@ def raise_descriptor_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def warn_of_step(by_ms: int) -> None:
-    log.warning("the system's clock was set %s by %.3f s; what was promised for a duration is not moved by it",
-                "ahead" if by_ms > 0 else "back", abs(by_ms) / 1000)
-
-
 class Hub:
     """A hub from start to stop. Runs on one event loop."""
 
@@ -279,7 +274,6 @@ class Hub:
         storage = open_storage(self.config, self._data_dir.folder, hub_loop, self.fatal)
         self._storage = storage
         kernel = storage.kernel
-        kernel.parts.clock.on_step = warn_of_step
         admission = self._open_accounts(kernel, hub_loop)
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
                                  lambda: self._ready)
@@ -289,13 +283,13 @@ class Hub:
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
-            connections=OpenConnections(kernel.epoch, kernel.shard), unsent=UnsentBudget(self.config.hub.unsent_bytes),
+            connections=OpenConnections(kernel.epoch, kernel.shard),
+            unsent=UnsentBudget(self.config.hub.unsent_bytes, GivingBack(asyncio.get_running_loop()).soon),
             render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
-        services.unsent.on_released = GivingBack(asyncio.get_running_loop()).soon
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
@@ -311,7 +305,7 @@ class Hub:
         """Users and rights, read whole. Raises Refused."""
         config = self.config
         self._accounts = storage = AccountStorage(
-            config.kernel.catalogue_url or default_url(self._data_dir.folder), hub_loop, kernel.parts.secret)
+            config.kernel.catalogue_url or default_url(self._data_dir.folder), hub_loop, kernel.secret)
         storage.read()
         admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=config.auth.allow_anonymous,
                               accounts=storage.accounts, outside=storage.outside, routes=config.routes,

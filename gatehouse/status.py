@@ -118,7 +118,7 @@ class HubStatus:
                 "damaged_ranges": self._storage.damaged_ranges, "mended_headers": self._storage.mended_headers,
                 "set_aside_files": set_aside.files, "set_aside_bytes": set_aside.bytes,
                 "disk_free_bytes": disk.free, "disk_bytes": disk.total,
-                "full": self._storage.kernel.parts.disk_guard.refusing}
+                "full": self._storage.kernel.is_refusing}
 
     def _describe_transactions(self) -> dict[str, int]:
         counts = self._storage.transactions.statistics()

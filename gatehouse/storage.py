@@ -25,16 +25,16 @@ from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.ids import ForeignShard
-from gatehouse.kernel.index.store import RocksStore, StoreDamaged, is_full
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.backups import Backups
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
 from gatehouse.kernel.log.reserve import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.log.set_aside import Note
+from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
 from gatehouse.kernel.state.catalogue_copy import copy_truth
+from gatehouse.kernel.state.store import RocksStore, StoreDamaged, is_full
 from gatehouse.metrics import Sample
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
@@ -50,22 +50,22 @@ CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint;
 MAX_DAMAGED: Final = 10_000      # ranges that are told; a log with more of them is past caring which
 
 
-class Storage:
+class Storage(Notices):
     """The kernel, what it stands on, and the transactions that stand on it."""
 
     def __init__(self, config: Config, folder: Path, hub_loop: HubLoop, fatal: Callable[[str], None]) -> None:
         settings = config.kernel.for_kernel()
         completions = Completions(hub_loop.aio, hub_loop.turns)
         self._fatal = fatal
+        self._is_open = False
         self.folder = folder
         self._catalogue = open_catalogue(config.kernel.catalogue_url or default_url(folder))
         try:
-            self._store = open_index(folder / "index")
+            self._store = open_index(folder / "index", self._on_index_damage)
         except BaseException:
             self._catalogue.close()
             raise
-        self._log = SegmentLog(RealDisk(folder), settings.segment_bytes)
-        self._log.aside.on_note = tell_note
+        self._log = SegmentLog(RealDisk(folder), settings.segment_bytes, tell_note)
         self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint", "validation")]
         self._damaged: set[tuple[int, int]] = set()
         self._faults = 0
@@ -74,16 +74,12 @@ class Storage:
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             validation_worker=validation_worker, log=self._log, store=self._store, routes=config.routes,
             settings=settings, fatal=fatal, on_damage=self._on_damage, on_error=self._on_error,
-            projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
+            notices=self, projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
             selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             emergency_reserve=emergency_reserve_of(config, folder))
-        self.kernel.makers.on_short = self._on_topics_short
-        self.kernel.parts.reader.unreadable.on_first = self._on_unreadable
-        self.kernel.parts.disk_guard.on_refusing = self._on_refusing
-        self.kernel.parts.disk_guard.on_failure = self._on_reserve_failure
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
         own = self._catalogue.file
-        self.backups = Backups(self.kernel, self._log, partial(beside_the_log, own), {
+        self.backups = self.kernel.backups(self._log, partial(beside_the_log, own), {
             "name": config.hub.name, "version": __version__, "format": FORMAT,
             "catalogue": where_catalogue_is(own, folder, self._catalogue.shown)})
 
@@ -92,7 +88,7 @@ class Storage:
         try:
             self.kernel.open()
             self.transactions.open()
-            self._store.on_damage = self._on_index_damage
+            self._is_open = True
         except LogFull as error:
             raise NoRoom(f"the data directory {self.folder} is full: {error}") from None
         except (LogFailed, ForeignShard, OSError) as error:
@@ -139,7 +135,7 @@ class Storage:
         if age_ms is not None:
             yield "gatehouse_checkpoint_age_seconds", (), age_ms / 1000
         yield "gatehouse_congested", (), int(self.kernel.congested)
-        yield "gatehouse_reserve_held", (), int(not self.kernel.parts.disk_guard.short)
+        yield "gatehouse_reserve_held", (), int(not self.kernel.is_short)
         yield "gatehouse_damaged_ranges", (), self.damaged_ranges
         yield "gatehouse_mended_headers", (), self.mended_headers
         set_aside = count_damaged(self.folder)
@@ -150,7 +146,7 @@ class Storage:
         yield "gatehouse_backups", (), len(self.backups)
         yield "gatehouse_catalogue_failing", (), int(self._catalogue.failing)
 
-    def _on_topics_short(self) -> None:
+    def on_topics_short(self) -> None:
         """Told at the start, and whenever it becomes so."""
         log.warning("a tenth or less is left of the topics that users may make: there are %d of max_auto_topics, %d",
                     self.kernel.statistics()["topics"], self.kernel.settings.max_auto_topics)
@@ -165,24 +161,33 @@ class Storage:
                   damage.end, damage.reason)
 
     def _on_index_damage(self, reason: str) -> None:
-        """Any thread. What it says can be no answer any more, and where it is silent nothing can be concluded."""
-        self._fatal(f"the index in {self.folder / 'index'} is damaged ({reason})")
+        """Any thread. What it says can be no answer any more, and where it is silent nothing can be concluded. A start
+        that meets this goes on with a new index."""
+        if self._is_open:
+            self._fatal(f"the index in {self.folder / 'index'} is damaged ({reason})")
 
-    def _on_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+    def on_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """Told once a partition: it is no damage of ours, and whoever wrote one such batch has perhaps written many."""
-        place = self.kernel.parts.topics.of_partition(partition_id)
+        place = self.kernel.topic_of(partition_id)
         where = f"partition {place[1]} of topic {place[0].name!r}" if place is not None else f"partition {partition_id}"
         log.warning("a producer's batch in %s has no record that makes sense at offset %d and claims %d there: readers "
                     "of records pass over what is like this, and the log itself is whole", where, offset, count)
 
-    def _on_refusing(self, refusing: bool) -> None:
+    def on_refusing(self, refusing: bool) -> None:
+        """Told in the log."""
         if refusing:
             log.error("the disk of %s is full: messages are refused until retention or somebody else has made room",
                       self.folder)
         else:
             log.info("there is room on the disk of %s again: messages are taken", self.folder)
 
-    def _on_reserve_failure(self, error: BaseException) -> None:
+    def on_step(self, by_ms: int) -> None:
+        """Told in the log."""
+        log.warning("the system's clock was set %s by %.3f s; what was promised for a duration is not moved by it",
+                    "ahead" if by_ms > 0 else "back", abs(by_ms) / 1000)
+
+    def on_reserve_failure(self, error: BaseException) -> None:
+        """Told in the log."""
         log.error("the reserve in %s cannot be held: %s", self.folder, error)
 
     def _on_error(self, error: Exception) -> None:
@@ -265,17 +270,17 @@ def open_catalogue(url: str) -> Catalogue:
     return catalogue
 
 
-def open_index(folder: Path) -> RocksStore:
+def open_index(folder: Path, on_damage: Callable[[str], None]) -> RocksStore:
     """The store in this folder, or an empty one in its place where it cannot be opened."""
     try:
-        return RocksStore(folder)
+        return RocksStore(folder, on_damage)
     except Exception as error:    # rocksdict raises plain Exception for everything
         if is_full(error):
             raise NoRoom(f"the index in {folder} cannot be opened: {error}") from None
         if not folder.exists():
             raise Refused(f"cannot open the index in {folder}: {error}", exits.STORAGE) from None
         replace_index(folder.parent, error)
-        return RocksStore(folder)
+        return RocksStore(folder, on_damage)
 
 
 def replace_index(data: Path, error: Exception) -> None:

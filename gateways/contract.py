@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.connections.listener import Listener
     from gatehouse.gateways.tls.tls import TlsSettings
-    from gatehouse.kernel.kernel import Kernel
-    from gatehouse.kernel.log.backups import Backups
+    from gatehouse.kernel.api import HubPort
+    from gatehouse.kernel.backup.backups import Backups
     from gatehouse.transactions.coordinator import Transactions
 
 
@@ -166,7 +166,7 @@ class Services:
     """What every door is given."""
 
     hub_name: str
-    kernel: Kernel
+    kernel: HubPort
     admission: Admission
     now_ms: Callable[[], int]
     """Hub time in ms: durations are counted in it, no step of the wall clock moves it. See `kernel.ports`."""
@@ -249,7 +249,7 @@ class Services:
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
-        return self.kernel.parts.clock.wall_of(hub_ms)
+        return self.kernel.wall_of(hub_ms)
 
 
 @dataclass(frozen=True, slots=True)

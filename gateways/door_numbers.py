@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gatehouse.gateways.contract import GatewaySpec
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort
 
 SPACE: Final = "doors"               # of the definitions that keep them
 FIXED: Final = range(8)              # for doors of the hub's own, built or to come
@@ -27,7 +27,7 @@ class NoDoorNumber(Exception):
 class DoorNumbers:  # decision 57, decision 158
     """One per hub, in `Services`."""
 
-    def __init__(self, kernel: Kernel, specs: Iterable[GatewaySpec] = ()) -> None:
+    def __init__(self, kernel: HubPort, specs: Iterable[GatewaySpec] = ()) -> None:
         self._kernel = kernel
         self._numbers: dict[str, int] = {spec.name: spec.door for spec in specs if spec.door is not None}
         self.names: dict[int, str] = {number: name for name, number in self._numbers.items()}

@@ -26,12 +26,12 @@ from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.index.store import MemoryStore
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.world import InlineWorker, World
 from gatehouse.transactions.coordinator import Transactions
 
@@ -124,8 +124,8 @@ class KitLog(MemoryLog):
 class KitKernel(Kernel):
     """A hub's kernel in the hands of a test. `flush()` is the group commit.
 
-    `read_error` makes every fetch fail, which memory never does by itself. A test that sets `congested` ends it by
-    `relieve`.
+    `read_error` makes every fetch fail, which memory never does by itself. `congest` begins back-pressure, `relieve`
+    ends it.
     """
 
     def __init__(self, world: World, log: KitLog, routes: Routes, settings: KernelSettings) -> None:
@@ -134,7 +134,6 @@ class KitKernel(Kernel):
         self.faults: list[Exception | str] = []      # mistakes of the hub, and why its process would end
         self.read_error: KernelError | None = None
         self.fetches = 0
-        self._held_back: list[Callable[[], None]] = []
         super().__init__(
             loop=world.loop, log_worker=world.log_worker, reader_worker=InlineWorker(),
             checkpoint_worker=world.checkpoint_worker, validation_worker=world.validation_worker, log=log,
@@ -148,16 +147,13 @@ class KitKernel(Kernel):
         self.world.run()
         assert not self.faults, self.faults
 
-    def on_relief(self, callback: Callable[[], None]) -> None:
-        self._held_back.append(callback)
-        super().on_relief(self.relieve)
+    def congest(self) -> None:
+        """More is pending than is good, until `relieve`."""
+        self._backpressure.report(self, True)
 
     def relieve(self) -> None:
         """No longer congested."""
-        self.congested = False
-        held_back, self._held_back = self._held_back, []
-        for callback in held_back:
-            callback()
+        self._backpressure.report(self, False)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None], *,
               kept: bool = False, stored: bool = False) -> None:

@@ -12,13 +12,34 @@ sessions use of it they use by a guard (`gateways.admission.guard`), which asks 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from gatehouse.kernel.message import Fetched, Headers, NumberedMessage, OnRetained, Place, Record, Stored, When
+from gatehouse.kernel.message import (
+    Fetched,
+    Handle,
+    Headers,
+    Leased,
+    NumberedMessage,
+    OnRetained,
+    Owner,
+    Place,
+    Placement,
+    Record,
+    Stored,
+    When,
+)
+from gatehouse.kernel.message import Message as PlacedMessage
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+    from gatehouse.kernel.errors import KernelError
+    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
 """One message to append, or as it is delivered: (number of its place, value, headers as `record.encode_headers` made
@@ -48,13 +69,6 @@ class DoorSide(Protocol):
 
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """New messages that match a filter of the door, in append order."""
-
-
-class WatchPort(Protocol):
-    """What `KernelPort.watch` began."""
-
-    def cancel(self) -> None:
-        """Wake nobody."""
 
 
 class KernelPort(Protocol):
@@ -205,8 +219,12 @@ class KernelPort(Protocol):
         """The values that addresses matching a filter retain, in order, a page at a time from `start` on. Raises
         InvalidFilter."""
 
-    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> WatchPort:
-        """Call `wake` once, after a flush that brings records to one of these partitions, unless it is cancelled."""
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
+        """Call `wake` once, after a flush that brings records to one of these partitions, unless `unwatch` is told this
+        number before."""
+
+    def unwatch(self, number: int) -> None:
+        """Wake nobody."""
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
@@ -220,3 +238,208 @@ class Ports(Protocol):
 
     def port(self, door: DoorSide) -> KernelPort:
         """A port of a door's own."""
+
+
+# ---- groups, queues and definitions: values and call-backs, and memberships that are held (decision 153)
+
+class MembershipPort(Protocol):
+    """A member's place in a leased group."""
+
+    @property
+    def credit(self) -> int:
+        """How many messages it may be handed."""
+
+    def add_credit(self, count: int) -> None:
+        """It takes so many more messages, or fewer."""
+
+    def retire(self) -> None:
+        """It is handed nothing more, and keeps what it holds until it settles that or leaves."""
+
+    def leave(self, delay_ms: int | None = 0) -> None:
+        """What it holds is ready again after `delay_ms`; None: as the group's retry says."""
+
+
+class LeasedGroupPort(Protocol):
+    """A leased group, or a queue, as whoever takes from it knows it."""
+
+    @property
+    def ready(self) -> int:
+        """Messages that may be handed out."""
+
+    @property
+    def entering(self) -> int:
+        """Messages that are on their way in, and not durable yet."""
+
+    def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
+             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+        """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
+
+    def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
+        """One message for `member`, at once or when it has been read; an empty list where there is none."""
+
+    def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
+            ) -> list[KernelError | None]:
+        """These are done. Answers per handle why not; `owner` is told when the rest is durable. Raises Stopping."""
+
+    def release(self, handles: Sequence[Handle], delay_ms: int | None = None, owner: Owner | None = None,
+                token: object = None) -> list[KernelError | None]:
+        """Give these back: ready again after `delay_ms`; None: as the group's retry says."""
+
+    def reject(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
+               ) -> list[KernelError | None]:
+        """These will not be tried again: dead letters."""
+
+    def purge(self) -> int:
+        """Settle what is ready; how many messages that was. Raises Stopping."""
+
+
+class SharedPort(Protocol):
+    """A member's place in the group of `$share/GROUP/FILTER`, which may not be there yet."""
+
+    @property
+    def group(self) -> LeasedGroupPort | None:
+        """None while its topic does not exist."""
+
+    def add_credit(self, count: int) -> None:
+        """See `MembershipPort.add_credit`."""
+
+    def leave(self, delay_ms: int | None = 0) -> None:
+        """See `MembershipPort.leave`."""
+
+
+class GroupsPort(Protocol):
+    """Groups and queues; see `groups.calls.Groups` for what each call does and raises."""
+
+    def settings(self, name: str, tenant: str = "/") -> GroupSettings | None: ...
+
+    def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]: ...
+
+    def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
+              hold: HoldLimit | None = None) -> SharedPort: ...
+
+    def shared_group(self, text: str, tenant: str = "/") -> LeasedGroupPort: ...
+
+    def address_of_leased(self, message: Leased) -> str: ...
+
+    def delete(self, name: str, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None: ...
+
+    def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
+                      owner: Owner | None = None, token: object = None) -> Queue: ...
+
+    def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None: ...
+
+    def queue(self, name: str, tenant: str = "/") -> Queue | None: ...
+
+    def queues(self, tenant: str = "/") -> list[Queue]: ...
+
+    def queue_group(self, queue: Queue) -> LeasedGroupPort: ...
+
+    def bind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
+             token: object = None) -> None: ...
+
+    def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
+               token: object = None) -> None: ...
+
+    def on_queue_gone(self, listener: Callable[[Queue], None]) -> None: ...
+
+    def route_dead_letters(self, route: Callable[[Queue, Leased, str], list[PlacedMessage] | None]) -> None: ...
+
+    def require_commits(self, group: str, tenant: str = "/") -> None: ...
+
+    def committed(self, group: str, tenant: str = "/") -> dict[int, tuple[int, bytes]]: ...
+
+
+class AssignedPort(Protocol):
+    """Assigned groups; see `assigned.assigned_groups.AssignedGroups` for what each call does and raises."""
+
+    def join(self, name: str, joining: Joining, rules: GroupRules, on_done: Callable[[Joined | KernelError], None],
+             tenant: str = "/") -> None: ...
+
+    def sync(self, name: str, member_id: str, instance_id: str | None, generation: int,
+             protocol: tuple[str | None, str | None], assignments: dict[str, bytes],
+             on_done: Callable[[Assigned | KernelError], None], tenant: str = "/") -> None: ...
+
+    def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, tenant: str = "/"
+                  ) -> None: ...
+
+    def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/"
+              ) -> list[KernelError | None]: ...
+
+    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None: ...
+
+    def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
+                       token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,
+                       tenant: str = "/") -> None: ...
+
+    def delete_offsets(self, name: str, partition_ids: Iterable[int], owner: Owner | None, token: object,
+                       tenant: str = "/") -> None: ...
+
+    def describe(self, name: str, tenant: str = "/") -> DescribedGroup | None: ...
+
+
+class HubPort(Ports, Protocol):
+    """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
+
+    @property
+    def epoch(self) -> int:
+        """Which start of the hub this is."""
+
+    @property
+    def hub(self) -> bytes:
+        """Identity of the hub."""
+
+    @property
+    def settings(self) -> KernelSettings:
+        """Limits and defaults, as they are now."""
+
+    @property
+    def congested(self) -> bool:
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+    @property
+    def groups(self) -> GroupsPort:
+        """Leased groups, and queues."""
+
+    @property
+    def assigned(self) -> AssignedPort:
+        """Groups whose members get whole partitions."""
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        """Call once, when no longer congested."""
+
+    def wall_of(self, hub_ms: int) -> int:
+        """A hub time as wall time, for what is shown."""
+
+    def slices(self) -> Slices:
+        """For work of a door that grows with its clients."""
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None:
+        """A topic by its name."""
+
+    def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
+        """See `KernelPort.create_topic`."""
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        """The address of a stored record."""
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
+        """Where the hub's own messages go; see `KernelPort.place`."""
+
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
+                 may_create: bool = True, maker: str = "") -> Placement:
+        """The same by topic and key."""
+
+    def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
+        """Into a queue alone."""
+
+    def append(self, messages: list[PlacedMessage], owner: Owner | None, token: object = None, *,
+               positions: bool = False, idempotency_key: str | None = None) -> None:
+        """Store the hub's own messages; see `KernelPort.append`."""
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""

@@ -12,20 +12,21 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
 from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
-from gatehouse.kernel.beginning import begin_epoch
-from gatehouse.kernel.clock import Clock
+from gatehouse.kernel.backpressure import Backpressure
+from gatehouse.kernel.backup.backups import Backups, Copied
+from gatehouse.kernel.backup.cut import Cutting
 from gatehouse.kernel.delivery.deliveries import Deliveries
 from gatehouse.kernel.delivery.retained import RetainedValues
-from gatehouse.kernel.delivery.slices import Slices
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
@@ -37,45 +38,51 @@ from gatehouse.kernel.groups.settings import (
     definition_key,
 )
 from gatehouse.kernel.halves.halves import Halves
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.index.recovery import Recovery
-from gatehouse.kernel.index.store import IndexStore
-from gatehouse.kernel.index.watermarks import Watermarks
-from gatehouse.kernel.log.cut import Cutting
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
-from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.port import HalfHolder, Port
-from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
+from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.recovery.beginning import Beginning
+from gatehouse.kernel.recovery.recovery import Recovery
 from gatehouse.kernel.retention.compaction import Compaction
 from gatehouse.kernel.retention.holders import Holder
 from gatehouse.kernel.retention.retention import Retention
-from gatehouse.kernel.retention.retention_writes import RetentionWrites
 from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.kernel.slices import Slices
+from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.answering import Answering
 from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.write.batches import Batches
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.flushing import Flushing
-from gatehouse.kernel.write.idempotency import Window
+from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
+from gatehouse.kernel.write.topic_changes import TopicChanges
+from gatehouse.kernel.write.validating import Validating
 
 
-class Kernel:
+class Kernel:  # decision 140
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
@@ -85,49 +92,123 @@ class Kernel:
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker,
                  validation_worker: Worker, log: Log, store: IndexStore, routes: Routes, settings: KernelSettings,
                  fatal: Callable[[str], None], on_damage: Callable[[Damage], None],
-                 on_error: Callable[[Exception], None], projection: Projection | None = None,
-                 new_hub: bytes = bytes(16), new_secret: bytes = bytes(32), new_shard: int = 0,
-                 reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
+                 on_error: Callable[[Exception], None], notices: Notices | None = None,
+                 projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
+                 new_shard: int = 0, reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
                  selector_names: Mapping[str, str] | None = None) -> None:
+        notices = notices or Notices()
         self.recovered_frames = 0
-        self.congested = False
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
-
-        self.on_needed_room: Callable[[], None] = lambda: None    # the disk is full, and a cut holds retention back
+        self.settings = settings
         self._loop = loop
-        self._selector_names = selector_names or {}
-        index, watermarks, state = Index(store), Watermarks(), StateTable(store)
-        topics, subscriptions = Topics(), Subscriptions()
-        self.makers = Makers(topics)
-        self._places = Places(routes, topics, subscriptions, settings, self._create_by_use, self._queue)
-        self._reader = Reader(watermarks, index, state, topics, log, reader_worker, settings.recent_bytes, on_damage,
-                              self._places.max_record_bytes)
-        deliveries = Deliveries(topics, self._places, subscriptions, reader_worker, loop, on_error,
-                                self._reader.unreadable)
-        self.parts = Parts(
-            loop=loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
-            validation_worker=validation_worker, fatal=fatal, on_damage=on_damage, on_error=on_error,
-            projection=projection, log=log, index=index, watermarks=watermarks, state=state, topics=topics,
-            producers=Producers(lambda key: state.get(Kind.PRODUCER, key)),
-            window=Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes),
-            views=Views(topics, watermarks),
-            disk_guard=DiskGuard(loop, checkpoint_worker, reserve, emergency_reserve), clock=Clock(loop),
-            subscriptions=subscriptions, watches=Watches(), places=self._places, reader=self._reader,
-            deliveries=deliveries, settings=settings, hub=new_hub, secret=new_secret,
-            shard=new_shard)
-        self._log, self._watermarks = log, watermarks
-        self._topics, self._subscriptions = topics, subscriptions
-        self._store = store
-        self._watches, self._views = self.parts.watches, self.parts.views
+        self._checkpoint_worker = checkpoint_worker
+        self._log = log
+        self._on_error = on_error
+        self._identity = identity = Identity(new_hub, new_secret, new_shard)
+        self._backpressure = backpressure = Backpressure()
+        self._disk_guard = disk_guard = DiskGuard(
+            loop=loop, worker=checkpoint_worker, reserve=reserve, emergency_reserve=emergency_reserve,
+            look=self._look_for_room, is_settled=self._is_settled, notices=notices)
+
+        # What is stored, and what is known of it in memory.
+        self._state = state = StateTable(store)
+        self._clock = clock = Clock(loop, notices.on_step)
+        self._topics = topics = Topics()
+        self._watermarks = watermarks = Watermarks()
+        self._views = views = Views(topics, watermarks)
+        index = Index(store)
+        memtables = Memtables(settings.recent_bytes)
+        self._recovery = Recovery(
+            log=log, index=index, memtables=memtables, watermarks=watermarks, state=state, views=views, clock=clock,
+            checkpoint_bytes=settings.checkpoint_bytes, on_damage=on_damage)
+        self._beginning = Beginning(
+            log=log, index=index, memtables=memtables, topics=topics, watermarks=watermarks, state=state, views=views,
+            clock=clock, identity=identity)
+
+        # Where messages go, and reading them.
+        self.makers = Makers(topics, notices.on_topics_short)
+        self._subscriptions = subscriptions = Subscriptions()
+        self._places = places = Places(routes, topics, subscriptions, settings, self._create_by_use, self._queue)
+        self._unreadable = unreadable = Unreadable(notices.on_unreadable)
+        self._reader = reader = Reader(
+            watermarks=watermarks, memtables=memtables, index=index, state=state, topics=topics, log=log,
+            worker=reader_worker, unreadable=unreadable, on_damage=on_damage, limit_of=places.max_record_bytes)
+
+        # Into the log, and what hears of that.
+        self._answering = answering = Answering(loop, backpressure, on_error)
+        self._deliveries = deliveries = Deliveries(
+            topics=topics, places=places, subscriptions=subscriptions, worker=reader_worker, loop=loop,
+            backpressure=backpressure, unreadable=unreadable, on_error=on_error)
+        self._watches = Watches()
+        self._committer = committer = Committer(
+            loop=loop, worker=log_worker, log=log, clock=clock, disk_guard=disk_guard, backpressure=backpressure,
+            watermarks=watermarks, memtables=memtables, state=state, answering=answering, deliver=deliveries.deliver,
+            policy=settings.fsync, pending_bytes=settings.pending_bytes, fatal=fatal)
+
+        # What goes, and what is kept.
+        scanner = SegmentScanner(log=log, index=index, watermarks=watermarks, topics=topics,
+                                 max_record_bytes=places.max_record_bytes, on_damage=on_damage)
+        self._spill = spill = Spill(index=index, state=state, topics=topics, scanner=scanner, committer=committer,
+                                    worker=checkpoint_worker, fatal=fatal)
+        self._checkpoints = checkpoints = Checkpoints(
+            loop=loop, log_worker=log_worker, worker=checkpoint_worker, log=log, index=index, memtables=memtables,
+            watermarks=watermarks, state=state, clock=clock, disk_guard=disk_guard, backpressure=backpressure,
+            settings=settings, identity=identity, projection=projection, next_id=lambda: committer.next_id,
+            on_superseded=spill.on_superseded, fatal=fatal)
+        self._retention = retention = Retention(
+            loop=loop, worker=checkpoint_worker, clock=clock, disk_guard=disk_guard, log=log, index=index,
+            state=state, topics=topics, watermarks=watermarks, memtables=memtables, committer=committer,
+            checkpoints=checkpoints, scanner=scanner, spill=spill, settings=settings, identity=identity, fatal=fatal)
+        self._compaction = Compaction(loop=loop, worker=checkpoint_worker, clock=clock, index=index, state=state,
+                                      topics=topics, watermarks=watermarks, committer=committer, fatal=fatal)
+        self._cutting = Cutting(
+            loop=loop, log_worker=log_worker, worker=checkpoint_worker, log=log, memtables=memtables,
+            retention=retention, checkpoints=checkpoints, committer=committer, identity=identity,
+            policy=settings.fsync, fatal=fatal)
+
+        # What doors ask for.
+        live = LiveGroups()
+        self.leasing = leasing = Leasing(
+            loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
+            subscriptions=subscriptions, places=places, identity=identity, committer=committer,
+            names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
+        spill.ask(leasing.cursors)
+        self.assigned = AssignedGroups(
+            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
+            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+        self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
+        self._topic_changes = TopicChanges(topics, subscriptions, committer)
+        self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
+        self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
+                                               producers=producers, committer=committer, fatal=fatal)
+        window = Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes)
+        self._idempotency = idempotency = Idempotency(window, committer, loop.now_ms)
+        self._appending = appending = Appending(
+            committer=committer, places=places, disk_guard=disk_guard, idempotency=idempotency,
+            queue_limits=leasing.queues.max_lengths)
+        self._validating = validating = Validating(loop, validation_worker, backpressure, on_error)
+        self._batches = Batches(
+            appending=appending, committer=committer, validating=validating, topics=topics, places=places,
+            subscriptions=subscriptions, producers=producers, idempotency=idempotency, disk_guard=disk_guard,
+            listens=deliveries.listens)
+        self._retained = RetainedValues(store=store, state=state, topics=topics, committer=committer,
+                                        worker=reader_worker, wall_ms=loop.wall_ms)
+        self.scheduling = scheduling = Scheduling(
+            loop=loop, worker=reader_worker, index=index, state=state, topics=topics, clock=clock, places=places,
+            disk_guard=disk_guard, backpressure=backpressure, committer=committer, appending=appending,
+            max_scheduled=settings.max_scheduled, fatal=fatal)
+        self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
+                             committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
+                             identity=identity, fatal=fatal, on_error=on_error)
 
     @property
-    def settings(self) -> KernelSettings:
-        return self.parts.settings
+    def congested(self) -> bool:
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+        return self._backpressure.congested
 
     @property
     def epoch(self) -> int:
         """Which start of the hub this is; 0 before `open`."""
-        return self.parts.epoch
+        return self._identity.epoch
 
     @property
     def keeps_pace(self) -> bool:
@@ -137,114 +218,81 @@ class Kernel:
     @property
     def hub(self) -> bytes:
         """Identity of the hub whose data this is."""
-        return self.parts.hub
+        return self._identity.hub
+
+    @property
+    def secret(self) -> bytes:
+        """What this hub signs with, 32 bytes."""
+        return self._identity.secret
 
     @property
     def shard(self) -> int:
         """Who gives the ids of this hub, see `kernel.ids`."""
-        return self.parts.shard
+        return self._identity.shard
 
     # ---- opening and closing
 
     def open(self) -> None:
         """Recover from index and log, begin a new epoch. Blocks; raises LogFailed, LogFull, ForeignShard, OSError."""
-        parts = self.parts
-        recovered = Recovery(parts).run()
+        recovered = self._recovery.run()
         self.recovered_frames = recovered.frames
-        next_id = begin_epoch(parts, recovered)
-        answered = parts.state.scan(Kind.IDEMPOTENCY)
-        parts.window.load((key.decode(), value) for key, value in answered)
-        self._build(next_id, recovered.kept_end)
+        self._beginning.begin(recovered)
+        leasing, identity = self.leasing, self._identity
+        self._committer.begin(
+            identity.epoch, identity.first_id,
+            keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
+                     Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
+            participants=[self._producers, self._topic_changes, leasing],
+            noting=[self._retained, self._compaction],
+            followers=[self._watches, leasing, self._spill, self._checkpoints])
+        self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
-        self.leasing.open()
+        leasing.open()
         self.assigned.open()
-        parts.holders.append(self.leasing.cursors)
         self._spill.on_superseded(recovered.superseded)
-        self._checkpoints.note()
-        self.leasing.start()
+        self._checkpoints.begin(recovered.kept_end)
+        leasing.start()
         self._retention.start()
-        self._expiry.start()
+        self._producer_expiry.start()
         self.scheduling.start()
         self._compaction.start()
-        parts.disk_guard.open()
+        self._disk_guard.open()
         if recovered.rebuilt and self._topics.compacted:
             self._checkpoints.take(self._spill.forget_superseded)
 
-    def _build(self, next_id: int, kept_end: int) -> None:
-        parts, settings = self.parts, self.settings
-        self._checkpoints = Checkpoints(parts, lambda: self._committer.next_id)
-        self._checkpoints.kept_end = kept_end
-        live = LiveGroups()
-        self.leasing = Leasing(
-            loop=self._loop, reader=self._reader, watermarks=self._watermarks, topics=self._topics, views=self._views,
-            state=parts.state, subscriptions=self._subscriptions, places=self._places, secret=parts.secret,
-            open_frame=lambda: self._committer.open_frame(), pending=lambda: self._committer.pending(),
-            new_epoch=lambda: self._committer.take_id(), names=self._selector_names,
-            on_committed=lambda partition_id: self._spill.on_settled(partition_id), on_error=parts.on_error, live=live)
-        self._flushing = Flushing(parts, self._checkpoints, self.leasing)
-        self._committer = Committer(self._loop, parts.log_worker, self._log, self._flushing, policy=settings.fsync,
-                                    epoch=parts.epoch, next_id=next_id, pending_bytes=settings.pending_bytes,
-                                    disk_guard=parts.disk_guard, clock=parts.clock, fatal=parts.fatal)
-        self._committer.is_behind = self._is_behind
-        self._committer.on_congestion = self._on_congestion
-        parts.disk_guard.on_short = self._committer.become_short
-        self._checkpoints.on_caught_up = parts.deliveries.on_caught_up = self._committer.relieve
-        self._flushing.answering.on_caught_up = self._committer.relieve
-        self._appending = Appending(parts, self._committer)
-        self._appending.refuse_full = self.leasing.queues.max_lengths.refuse_full
-        self._appending.require_room = self.leasing.queues.max_lengths.require_room
-        self.assigned = AssignedGroups(loop=self._loop, state=parts.state, definitions=self.leasing.definitions,
-                                       live=live, put_state=self._appending.put_state,
-                                       has_offsets=self.leasing.has_offsets, secret=parts.secret, epoch=parts.epoch,
-                                       on_error=parts.on_error)
-        self.groups = Groups(self.leasing, self._appending, self._subscriptions, self._topics, self._places,
-                             self._views, self._watermarks)
-        self._retained = RetainedValues(parts, self._store, self._appending.delete_state)
-        self._expiry = ProducerExpiry(parts, self._appending)
-        self.scheduling = Scheduling(parts, self._committer, self._appending)
-        self.halves = Halves(parts, self._committer, self._appending, self.scheduling, self.leasing)
-        scanner = SegmentScanner(parts)
-        self._spill = Spill(parts, scanner, self._appending.delete_state)
-        self._checkpoints.on_superseded = self._spill.on_superseded
-        self._flushing.on_deleted = self._spill.forget_partitions
-        self._compaction = Compaction(parts, self._appending.delete_state)
-        self._retention = Retention(parts, RetentionWrites(parts, self._appending, self._checkpoints), scanner,
-                                    self._spill)
-        self.cutting = Cutting(parts, self._retention, self._checkpoints, lambda: self._committer.next_id)
-        self._retention.on_held_up = self._on_held_up
-        parts.disk_guard.look = self._retention.check
-        parts.disk_guard.is_settled = lambda: not self._retention.busy and not self._checkpoints.full
 
     def close(self, on_done: Callable[[], None]) -> None:
         """Take nothing new, answer what is in flight, take a checkpoint; call back. The caller closes log and store."""
         self._retention.stop()
-        self._expiry.stop()
+        self._producer_expiry.stop()
         self._compaction.stop()
         self.scheduling.stop()
         self.assigned.stop()
         self.leasing.stop()
-        self._appending.stop()
-        self._committer.stop(lambda: self._flushing.answering.when_idle(lambda: self._checkpoints.end(on_done)))
+        self._validating.stop()
+        self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
-    def _is_behind(self) -> bool:
-        """Whether something that publishers add to does not keep pace with them."""
-        return (self._checkpoints.is_behind() or self.parts.deliveries.is_behind()
-                or self._flushing.answering.is_behind() or self._appending.is_behind)
+    def _look_for_room(self) -> None:
+        """The disk is full: something may go."""
+        self._retention.check()
 
-    def _on_congestion(self, congested: bool) -> None:
-        self.congested = congested
-
-    def _on_held_up(self) -> None:
-        if self.parts.disk_guard.full or self.parts.disk_guard.short:
-            self.on_needed_room()
+    def _is_settled(self) -> bool:
+        """Nothing that is under way waits for room on the disk."""
+        return not self._retention.busy and not self._checkpoints.full
 
     def configure(self, settings: KernelSettings) -> None:
         """Take over what `kernel.settings.LIVE` names; the rest stays as it was until the next start."""
         live = {name: getattr(settings, name) for name in LIVE}
-        settings = replace(self.settings, **live)
-        self.parts.settings = self._places.settings = self._retention.settings = settings
+        self.settings = replace(self.settings, **live)
+        self._places.configure(self.settings)
+        self._retention.configure(self.settings)
         self._topics.touch()
         self._subscriptions.touch()
+
+    def backups(self, log: Copied, beside: Callable[[], Mapping[str, bytes]], about: dict[str, Any]) -> Backups:
+        """Backups of `log`, which this kernel writes; see `kernel.backup.backups`."""
+        return Backups(loop=self._loop, worker=self._checkpoint_worker, cutting=self._cutting, identity=self._identity,
+                       log=log, beside=beside, about=about)
 
     # ---- where things go
 
@@ -290,7 +338,7 @@ class Kernel:
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""
-        self._committer.on_relief(callback)
+        self._backpressure.on_relief(callback)
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
                idempotency_key: str | None = None) -> None:
@@ -312,7 +360,7 @@ class Kernel:
         OutOfOrderSequence, DuplicateSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
         on another thread. One that is remembered is answered with its first position. `divert`: see `validation`.
         """
-        self._appending.batches.append(partition_id, batch, owner, token, divert)
+        self._batches.append(partition_id, batch, owner, token, divert)
 
     def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
                        idempotency_key: str | None = None) -> None:
@@ -321,7 +369,7 @@ class Kernel:
         Answered with (partition id, base offset, first message id) of each. A repeated `idempotency_key` gets the first
         answer and stores nothing. Refuses what `append_batch` does, but for sequences; IdempotencyConflict.
         """
-        self._appending.batches.append_all(batches, owner, token, idempotency_key)
+        self._batches.append_all(batches, owner, token, idempotency_key)
 
     # ---- for later
 
@@ -370,9 +418,13 @@ class Kernel:
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
 
+    def note_fault(self, fault: Exception) -> None:
+        """A fault of our own that was contained, outside of the kernel."""
+        self._on_error(fault)
+
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""
-        self._reader.unreadable.note(partition_id, [(offset, offset + count)])
+        self._unreadable.note(partition_id, [(offset, offset + count)])
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
                  ) -> None:
@@ -392,7 +444,7 @@ class Kernel:
 
     def keep_for(self, holder: Holder) -> None:
         """Ask `holder`, before records go with their segment, which of them must be kept."""
-        self.parts.holders.append(holder)
+        self._spill.ask(holder)
 
     def forget_kept(self, partition_id: int) -> None:
         """Something of this partition was settled: what is kept of it and needed by nobody goes."""
@@ -446,14 +498,14 @@ class Kernel:
     def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
-        changed = self._appending.change_topic(self._topics.require(name, tenant), partitions, settings, owner, token)
+        changed = self._topic_changes.change(self._topics.require(name, tenant), partitions, settings, owner, token)
         self.leasing.configure_topic(changed)
         return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """The topic with everything in it. Raises UnknownTopic, Stopping."""
         topic = self._topics.require(name, tenant)
-        self._appending.delete_topic(topic, self._views.offsets, owner, token)
+        self._topic_changes.delete(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
 
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
@@ -463,7 +515,7 @@ class Kernel:
                 token: object, maker: str) -> Topic:
         if maker and self._topics.get(name, tenant) is None:
             self.makers.check(maker, self.settings, self._loop.now_ms())
-        topic = self._appending.create_topic(name, tenant, partitions, settings, owner, token, maker)
+        topic = self._topic_changes.create(name, tenant, partitions, settings, owner, token, maker)
         self.groups.on_topic(topic)
         self.makers.look(self.settings)
         return topic
@@ -477,18 +529,18 @@ class Kernel:
                        owner: Owner | None = None, token: object = None) -> None:
         """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
         record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
-        self._appending.put_state([record], owner, token)
+        self._committer.put_state([record], owner, token)
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
-        definitions = [(*decode_definition(key), value) for key, value in self.parts.state.scan(Kind.DEFINITION)]
+        definitions = [(*decode_definition(key), value) for key, value in self._state.scan(Kind.DEFINITION)]
         return [(tenant, name, value) for of, tenant, name, value in definitions if of == space]
 
     # ---- producers
 
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
-        self._appending.new_producer_id(owner, token)
+        self._topic_changes.new_producer_id(owner, token)
 
     # ---- live subscribers
 
@@ -501,18 +553,38 @@ class Kernel:
 
     def slices(self) -> Slices:
         """For work of a door that grows with its clients."""
-        return Slices(self._loop, self.parts.on_error)
+        return Slices(self._loop, self._on_error)
 
     @property
     def delivered(self) -> bool:
         """Whether live subscribers have been told of everything that is durable."""
-        return self.parts.deliveries.idle
+        return self._deliveries.idle
+
+    # ---- clocks
+
+    def wall_of(self, hub_ms: int) -> int:
+        """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
+        return self._clock.wall_of(hub_ms)
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""
-        return Port(self, self._appending.append_numbered, door, transactions)
+        return Port(self, self._appending.append, door, transactions)
 
     # ---- what the metrics show
+
+    @property
+    def is_short(self) -> bool:
+        """The disk is full, and the reserve is given up: no messages are taken."""
+        return self._disk_guard.short
+
+    @property
+    def is_refusing(self) -> bool:
+        """Messages were refused lately as the disk is full, or would be."""
+        return self._disk_guard.refusing
+
+    def topic_of(self, partition_id: int) -> tuple[Topic, int] | None:
+        """The topic that a partition id belongs to, and the partition's number in it."""
+        return self._topics.of_partition(partition_id)
 
     def checkpoint_age_ms(self) -> int | None:
         """How long ago the last checkpoint was taken; None where none was since the start."""
@@ -521,22 +593,22 @@ class Kernel:
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        segments, kept, clock = self._log.segments(), self._log.kept_segments(), self.parts.clock
+        segments, kept, clock = self._log.segments(), self._log.kept_segments(), self._clock
         return {
             "flushes_total": self._committer.flushes,
-            "appended_messages_total": self._flushing.messages,
+            "appended_messages_total": self._committer.messages,
             "appended_bytes_total": self._committer.flushed_bytes,
-            "refused_flushes_total": self._flushing.refused,
+            "refused_flushes_total": self._committer.refused,
             "log_bytes": sum(segment.size_bytes for segment in segments),
             "log_segments": len(segments),
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
-            "pending_bytes": self._appending.pending_bytes,
+            "pending_bytes": self._committer.pending_bytes + self._validating.size_bytes,
             "checkpoints_total": self._checkpoints.taken,
             "unindexed_bytes": self._checkpoints.unwritten_bytes(),
             "postponed_checkpoints_total": self._checkpoints.postponed,
             "cold_reads_total": self._reader.cold_reads,
-            "unreadable_stretches_total": self._reader.unreadable.count,
+            "unreadable_stretches_total": self._unreadable.count,
             "topics": len(self._topics),
             "max_auto_topics": self.settings.max_auto_topics,
             "clock_steps_total": clock.steps,

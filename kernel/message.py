@@ -34,11 +34,12 @@ Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""
 
 Leased = tuple[Any, int, int, int, int, "bytes | None", "bytes | None", bytes, int]
-"""One message handed to a member of a group: (cursor, offset, attempt from 1, message id, timestamp_ms, key, value,
-headers as they stand in the record, attribute bits). The first three are its handle; a cursor is the kernel's own."""
+"""One message handed to a member of a group: (cursor key, offset, attempt from 1, message id, timestamp_ms, key, value,
+headers as they stand in the record, attribute bits). The first three are its handle."""
 
 Handle = tuple[Any, int, int]
-"""(cursor, offset, attempt): which lease of which message."""
+"""(cursor key, offset, attempt): which lease of which message. A cursor's key is plain: (partition
+id, epoch, group)."""
 
 
 class Retained(NamedTuple):
@@ -125,7 +126,7 @@ class Placement:
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
         self.also: tuple[int, ...] = ()              # queues that its messages enter besides
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
-        self.queue: object = None                    # the queue it is, where it leads to one alone
+        self.queue: Any = None                       # the queue it is, where it leads to one alone
         self.may_create = False                      # whoever asked for it may have its topic made anew,
         self.maker = ""                              # for whom that counts; "": the hub itself
         self.limited = False                         # one of the queues that it enters may be full

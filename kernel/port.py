@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
 
-AppendNumbered = Callable[["list[Message]", "dict[int, Placement]", "Owner | None", object, bool], None]
-"""`write.appending.Appending.append_numbered`."""
+Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]"], None]
+"""`write.appending.Appending.append`."""
 
 
 class HalfHolder(Protocol):
@@ -51,7 +51,7 @@ class HalfHolder(Protocol):
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
-    def __init__(self, kernel: Kernel, append: AppendNumbered, door: DoorSide, transactions: HalfHolder | None) -> None:
+    def __init__(self, kernel: Kernel, append: Append, door: DoorSide, transactions: HalfHolder | None) -> None:
         self._kernel = kernel
         self._append = append
         self._transactions = transactions
@@ -59,6 +59,8 @@ class Port:
         self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
         self._last_guard = 0
         self._last_place = 0
+        self._watches: dict[int, Watch] = {}
+        self._last_watch = 0
 
     # ---- from definitions
 
@@ -79,7 +81,7 @@ class Port:
         return self._kernel.congested
 
     def wall_of(self, hub_ms: int) -> int:
-        return self._kernel.parts.clock.wall_of(hub_ms)
+        return self._kernel.wall_of(hub_ms)
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return self._kernel.has_expired(record, topic, tenant)
@@ -174,7 +176,7 @@ class Port:
             self._kernel.append(self._placed(guard, messages), self if number else None, number,
                                 idempotency_key=idempotency_key)
             return
-        self._append(messages, self._guards[guard], self if number else None, number, positions)
+        self._append(messages, self if number else None, number, positions, self._guards[guard])
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
@@ -211,7 +213,7 @@ class Port:
         self._kernel.new_producer_id(self, number)
 
     def note_fault(self, fault: Exception) -> None:
-        self._kernel.parts.on_error(fault)
+        self._kernel.note_fault(fault)
 
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         self._kernel.note_unreadable(partition_id, offset, count)
@@ -234,8 +236,20 @@ class Port:
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         self._kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)
 
-    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        return self._kernel.watch(partition_ids, wake)
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
+        self._last_watch = number = self._last_watch + 1
+
+        def woken() -> None:
+            del self._watches[number]
+            wake()
+
+        self._watches[number] = self._kernel.watch(partition_ids, woken)
+        return number
+
+    def unwatch(self, number: int) -> None:
+        watch = self._watches.pop(number, None)
+        if watch is not None:
+            watch.cancel()
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         self._kernel.offset_for_time(partition_id, timestamp_ms, on_done)

@@ -16,6 +16,26 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
+class Notices:
+    """What whoever runs the hub should hear of; nothing waits for an answer. A hub overrides what it passes on."""
+
+    def on_refusing(self, refusing: bool) -> None:
+        """Messages are refused from here on as the disk is full; or are taken again."""
+
+    def on_reserve_failure(self, error: BaseException) -> None:
+        """The reserve cannot be held or given up, and it is not that the disk is full."""
+
+    def on_topics_short(self) -> None:
+        """A tenth or less is left of the topics that users may make."""
+
+    def on_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+        """A producer's batch in this partition, the first there, has a record at `offset` that makes no sense, and
+        claims `count` offsets."""
+
+    def on_step(self, by_ms: int) -> None:
+        """The wall clock has been stepped; negative: back."""
+
+
 class Timer(Protocol):
     def cancel(self) -> None: ...
 
@@ -24,7 +44,7 @@ class Loop(Protocol):
     """The kernel's own thread."""
 
     def now_ms(self) -> int:
-        """Hub time in milliseconds; see `kernel.clock` for what it is over a restart."""
+        """Hub time in milliseconds; see `kernel.state.clock` for what it is over a restart."""
 
     def wall_ms(self) -> int:
         """Wall time in milliseconds since 1970."""

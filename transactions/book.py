@@ -23,7 +23,7 @@ from gatehouse.transactions.states import State
 from gatehouse.transactions.undecided import Name, Undecided
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.halves.halves import Halves
 
 RETRY_MS: Final = 1_000           # after the disk refused a frame
 ENDS: Final = (State.COMMITTED, State.ROLLED_BACK, State.EXPIRED)
@@ -34,9 +34,9 @@ _ID: Final = attrgetter("id")
 class Book:
     """`listeners` are told of every plan's end, after the book, with whether it was stored."""
 
-    def __init__(self, kernel: Kernel, slice_: int) -> None:
-        self._now_ms = kernel.parts.loop.now_ms
-        self.wall_of = kernel.parts.clock.wall_of        # of a hub time, for what is shown
+    def __init__(self, halves: Halves, slice_: int) -> None:
+        self._now_ms = halves.loop.now_ms
+        self.wall_of = halves.wall_of        # of a hub time, for what is shown
         self.undecided = Undecided()
         self.outcomes = Outcomes()
         self.fresh = Fresh()
@@ -78,7 +78,7 @@ class Book:
         if self._pending_frame is not pending_frame:
             self._pending_frame = pending_frame
             self._plans.append(Plan(pending_frame.now_ms, self._slice, self._ended))
-            pending_frame.reserved.append(self._plans[-1])
+            pending_frame.join(self._plans[-1])
         return self._plans[-1]
 
     def change(self, plan: Plan, before: Transaction, after: Transaction) -> None:

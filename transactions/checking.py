@@ -81,7 +81,7 @@ class Checking:
     def __init__(self, kernel: Kernel, halves: Halves, book: Book, access: Access, members: Members, slice_: int
                  ) -> None:
         self._kernel = kernel
-        self._loop = kernel.parts.loop
+        self._loop = halves.loop
         self._halves = halves
         self._book = book
         self._undecided = book.undecided
@@ -99,7 +99,6 @@ class Checking:
         self._not_before_ms = 0
         self.made = self.reached_nobody = 0
         book.listeners.append(self._plan_ended)
-        members.on_room = self._on_room
 
     def stop(self) -> None:
         self._stopped = True
@@ -114,10 +113,11 @@ class Checking:
         """Go on soon: more may be due, and in these groups some checks reached nobody."""
         for name in unasked:
             if self._members.room(*name) > 0:
-                self._on_room(*name)
+                self.on_room(*name)
         self.look()
 
-    def _on_room(self, tenant: str, group: str) -> None:
+    def on_room(self, tenant: str, group: str) -> None:
+        """Somebody can be asked in this group."""
         if (tenant, group) in self._undecided.unasked:
             self._joined[tenant, group] = None
             self.look()
@@ -196,14 +196,13 @@ class Checking:
     # ---- into the frame
 
     def _read(self, round_: Round) -> None:
-        parts = self._kernel.parts
-        records, pages = StateWalk(parts.state, Kind.TRANSACTION), StateWalk(parts.state, Kind.HALF)
+        records, pages = self._halves.walk(Kind.TRANSACTION), self._halves.walk(Kind.HALF)
         read = partial(_read, round_, records, pages, self._slice, self._members.count > 0)
-        parts.reader_worker.submit(read, partial(self._was_read, round_))
+        self._halves.worker.submit(read, partial(self._was_read, round_))
 
     def _was_read(self, round_: Round, transactions: list[Read] | None, error: BaseException | None) -> None:
         if transactions is None:
-            self._kernel.parts.fatal(f"the index cannot be read: {error}")
+            self._halves.fatal(f"the index cannot be read: {error}")
         else:
             self._step(partial(self._apply, round_, transactions))
 
@@ -254,7 +253,7 @@ class Checking:
             self._asked.setdefault(transaction_id, []).extend(round_.asked[transaction_id])
         elif round_.anew is not None:
             self._undecided.put_unasked(round_.anew, transaction_id)
-            self._on_room(*round_.anew)
+            self.on_room(*round_.anew)
         else:
             self._undecided.timers.put_back(round_.now_ms, transaction_id)
         self._access.free_again(transaction_id)
@@ -317,7 +316,7 @@ class Checking:
             try:
                 membership.member.on_checks(checks)
             except Exception as fault:                # one member's bug must not cost the others their checks
-                self._kernel.parts.on_error(fault)
+                self._halves.on_error(fault)
 
     def _plan_ended(self, plan: Plan, stored: bool) -> None:
         if plan.moved:                                # some may be due by now

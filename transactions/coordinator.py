@@ -50,21 +50,22 @@ class Transactions:
     def open(self) -> None:
         """Go on asking about what is undecided, which is read meanwhile: see `transactions.loading`."""
         kernel, halves = self._kernel, self._kernel.halves
-        self._book = Book(kernel, self._settings.slice)
-        self._loading = Loading(kernel, self._book, self._settings.slice)
-        self._members = Members()
+        self._book = Book(halves, self._settings.slice)
+        self._loading = Loading(halves, self._book, self._settings.slice)
+        self._members = Members(self._on_room)
         access = self._access = Access(halves, self._book, self._loading)
         self._holding = Holding(halves, self._book, access, self._settings)
         self._decisions = Decisions(halves, self._book, access)
         self._checking = Checking(kernel, halves, self._book, access, self._members, self._settings.slice)
-        self._registry = Registry(kernel.parts.loop, halves, self._book, access, self._loading)
-        self._forgetter = Forgetter(kernel.parts.loop, halves, self._book, self._settings)
-        self._moving = Moving(kernel.parts.loop, halves, self._book, access, self._settings.slice)
-        self._loading.on_loaded = self._checking.come_to
-        self._loading.on_done = self._on_all_known
-        self._loading.start()
+        self._registry = Registry(halves.loop, halves, self._book, access, self._loading)
+        self._forgetter = Forgetter(halves.loop, halves, self._book, self._settings)
+        self._moving = Moving(halves.loop, halves, self._book, access, self._settings.slice)
+        self._loading.start(self._checking.come_to, self._on_all_known)
         self._moving.start()
         self._forgetter.start()
+
+    def _on_room(self, tenant: str, group: str) -> None:
+        self._checking.on_room(tenant, group)
 
     def _on_all_known(self) -> None:
         self._access.all_known()

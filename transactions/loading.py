@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import Busy
-from gatehouse.kernel.state.reading import StatePages
 from gatehouse.kernel.state.state import Kind
 from gatehouse.transactions.book import Book
 from gatehouse.transactions.fresh import Batch, Begun, decode_batch
@@ -22,7 +21,7 @@ from gatehouse.transactions.shared_records import Ended, decode_ended
 from gatehouse.transactions.undecided import ALL_IDS, Name
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.halves.halves import Halves
 
 # decision 43
 GRACE_MS: Final = 6_000                # after a start, for members to come back before anything is asked of nobody
@@ -31,32 +30,29 @@ MAX_WAITING: Final = 1_000             # lists that wait for the end of it
 
 # decision 50: read in slices, while the doors are open
 class Loading:
-    def __init__(self, kernel: Kernel, book: Book, slice_: int) -> None:
-        self._worker = kernel.parts.reader_worker
-        self._fatal = kernel.parts.fatal
+    def __init__(self, halves: Halves, book: Book, slice_: int) -> None:
+        self._worker = halves.worker
+        self._fatal = halves.fatal
         self._book = book
         self._slice = slice_
-        state = kernel.parts.state
-        self._open = StatePages(state, Kind.TRANSACTION, OPEN)
-        self._ended = StatePages(state, Kind.TRANSACTION, ENDED)
-        self._begun = StatePages(state, Kind.TRANSACTION, BEGUN)
-        self._new_from = kernel.parts.first_id
-        self._earliest_ms = kernel.parts.loop.now_ms() + GRACE_MS
+        self._open = halves.pages(Kind.TRANSACTION, OPEN)
+        self._ended = halves.pages(Kind.TRANSACTION, ENDED)
+        self._begun = halves.pages(Kind.TRANSACTION, BEGUN)
+        self._new_from = halves.first_id
+        self._earliest_ms = halves.loop.now_ms() + GRACE_MS
         self._names: dict[tuple[bytes, int], Name] = {}
         self._waiting: list[Callable[[], None]] = []
         self._count = 0                                  # of what has been read
         self._tell_at = 1                                # who waits is told when it is twice what it was
         self._stopped = False
         self.done = False
-        self.on_loaded: Callable[[set[Name]], None] = lambda unasked: None
-        """After each page, with the groups in which it found what reached nobody."""
-
-        self.on_done: Callable[[], None] = lambda: None
-
         book.undecided.begin_loading(self._new_from)
         book.outcomes.begin_loading()
 
-    def start(self) -> None:
+    def start(self, on_loaded: Callable[[set[Name]], None], on_done: Callable[[], None]) -> None:
+        """`on_loaded` is called after each page, with the groups in which it found what reached nobody; `on_done` at
+        the end."""
+        self._on_loaded, self._on_done = on_loaded, on_done
         self._worker.submit(self._read_open, self._open_read)
 
     def stop(self) -> None:
@@ -91,7 +87,7 @@ class Loading:
             book.undecided.loaded(rows[-1][0] + 1)
         if not more:
             book.undecided.loaded(ALL_IDS)
-        self.on_loaded(unasked)
+        self._on_loaded(unasked)
         self._count += len(rows)
         if self._count >= self._tell_at:
             self._tell_at = 2 * self._count
@@ -153,7 +149,7 @@ class Loading:
             return
         assert not self.done and not self._book.undecided.is_loading, "a start reads everything once"
         self.done = True
-        self.on_done()
+        self._on_done()
         self._tell()
 
     def _tell(self) -> None:

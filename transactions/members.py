@@ -66,9 +66,9 @@ class Membership:
 class Members:
     """`on_room` is called when somebody can be asked in a group, once per change."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_room: Callable[[str, str], None]) -> None:
         self._groups: dict[tuple[str, str], list[Membership]] = {}
-        self.on_room: Callable[[str, str], None] = lambda tenant, group: None
+        self._on_room = on_room
         self.count = 0
 
     def join(self, tenant: str, group: str, member: Member, name: str, credit: int | None) -> Membership:
@@ -91,7 +91,7 @@ class Members:
 
     def note_room(self, membership: Membership) -> None:
         if membership.has_room and not membership.left:
-            self.on_room(membership.tenant, membership.group)
+            self._on_room(membership.tenant, membership.group)
 
     def room(self, tenant: str, group: str) -> int:
         """How many checks members take now."""

@@ -8,6 +8,7 @@ from gatehouse.kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_p
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.transactions.fresh import Batch, Begun, Origin
 from gatehouse.transactions.records import Transaction, encode, open_key
 from gatehouse.transactions.shared_records import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of
@@ -33,7 +34,7 @@ class Change(NamedTuple):
 
 
 class Plan:
-    """`kernel.write.pending_frame.Reserved`."""
+    """A `kernel.write.pending_frame.Participant`."""
 
     def __init__(self, now_ms: int, most: int, on_end: Callable[[Plan, bool], None]) -> None:
         self.now_ms = now_ms
@@ -86,11 +87,11 @@ class Plan:
 
     # ---- from pending_frame to frame
 
-    def records(self, first_id: int) -> list[StateRecord]:
-        """See `Reserved.records`."""
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """What begins gets its ids."""
         assert not self._is_sealed, "a plan is sealed once"
         self._is_sealed = True
-        records: list[StateRecord] = []
+        records = frame.state
         behind = first_id + self.count
         for transactions in self._together():
             records.append(self._record_of_batch(transactions, first_id))
@@ -110,7 +111,7 @@ class Plan:
             records.append(StateRecord(Kind.TRANSACTION, open_key(transaction_id), value))
         records += self._records_of_ends()
         records += [StateRecord(Kind.TRANSACTION, ended.key, None) for ended in self.forgotten]
-        return records
+        return self.count
 
     def _together(self) -> list[list[Begun]]:
         """What begins, as batches. Ordered by partition: messages that are committed together and follow each other
@@ -183,12 +184,14 @@ class Plan:
             records.append(record)
         return records
 
-    def applied(self) -> None:
+    def applied(self, frame: PendingFrame) -> None:
+        """See `Participant.applied`."""
         assert self._is_sealed and not self._is_over, "a frame ends once, after it was sealed"
         self._is_over = True
         self._on_end(self, True)
 
-    def failed(self) -> None:
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """See `Participant.failed`."""
         assert not self._is_over, "a frame ends once"
         self._is_over = True
         for begun in self._left:

@@ -24,8 +24,8 @@ from gatehouse.datadir import FORMAT, begin_data_dir
 from gatehouse.exits import Refused
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
-from gatehouse.kernel.log.resuming import LogSummary, look_through, resume
 from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.recovery.resuming import LogSummary, look_through, resume
 
 PIECE_BYTES: Final = 1 << 20
 

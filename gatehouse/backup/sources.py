@@ -79,8 +79,8 @@ class FolderSource:
     def __init__(self, folder: Path, name: str, catalogue: str, file: Path | None) -> None:
         from gatehouse.datadir import FORMAT
         from gatehouse.kernel.log.disk import RealDisk
-        from gatehouse.kernel.log.resuming import lineage_of, look_through
         from gatehouse.kernel.log.segments import SegmentLog
+        from gatehouse.kernel.recovery.resuming import lineage_of, look_through
         from gatehouse.kernel.state.catalogue_copy import copy_truth
         self._log = SegmentLog(RealDisk(folder))
         contents = look_through(self._log, lambda damage: None)

@@ -39,8 +39,7 @@ from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import Routes
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.api import KernelPort
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort, KernelPort
     from gatehouse.kernel.message import Owner, Placement
 
 log = logging.getLogger("gatehouse.admission")
@@ -56,7 +55,7 @@ class Admission:
     rights, `quotas` maps principals' names to limits beside the accounts'.
     """
 
-    def __init__(self, kernel: Kernel, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
+    def __init__(self, kernel: HubPort, now_ms: Callable[[], int], *, allow_anonymous: bool = True,
                  quotas: Mapping[str, Quota] | None = None, decision: Decide | None = None,
                  accounts: Accounts | None = None, outside: Outside | None = None, routes: Routes = NO_ROUTES,
                  wall_ms: Callable[[], int] | None = None) -> None:
@@ -79,9 +78,10 @@ class Admission:
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
-        self._quotas = self._read_quotas()
+        self.quotas = self._read_quotas()
         self._rules = self.compiling(self.accounts.file_rules)()
-        self._version = object()
+        self.version = object()
+        """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
 
     @property
     def allow_anonymous(self) -> bool:
@@ -96,11 +96,6 @@ class Admission:
             self._rights_changed(ANONYMOUS)
             if not allowed:
                 self._registry.end(ANONYMOUS, "", "anonymous access has ended")
-
-    @property
-    def version(self) -> object:
-        """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
-        return self._version
 
     # --- who ---------------------------------------------------------------------------------------------------------
 
@@ -260,8 +255,8 @@ class Admission:
 
     def _standing(self, principal: Principal) -> RightsCache:  # decision 84
         standing = principal.standing
-        if standing is None or standing.version is not self._version:
-            standing = principal.standing = RightsCache(self._version, self._rights(principal))
+        if standing is None or standing.version is not self.version:
+            standing = principal.standing = RightsCache(self.version, self._rights(principal))
         return standing
 
     def _rights(self, principal: Principal) -> Rights | None:
@@ -321,9 +316,9 @@ class Admission:
         flow = self._flows.get(door) or self.trace.flow(door)
         flow.messages_in += messages
         flow.bytes_in += size_bytes
-        if not self._quotas:
+        if not self.quotas:
             return 0
-        quota = self._quotas.get(principal.name)
+        quota = self.quotas.get(principal.name)
         if quota is None:
             return 0
         now_ms = self._now_ms()
@@ -350,7 +345,7 @@ class Admission:
         """See `administration.Affected`."""
         self._login.forget(name)
         self._registry.ends_changed(name)
-        self._quotas = self._read_quotas()
+        self.quotas = self._read_quotas()
         self._meters.pop(name, None)
         self._rights_changed(name)
         if ended:
@@ -365,7 +360,7 @@ class Admission:
         self._rights_changed(None)
 
     def _rights_changed(self, name: str | None) -> None:  # decision 95
-        self._version = object()
+        self.version = object()
         self.forget_places()
         self._registry.rights_changed(name)
 
@@ -397,7 +392,7 @@ class Admission:
     def _forget_tokens(self) -> None:
         """Every token is verified anew, also that of a connection that has shown it before."""
         self._login.tokens.clear()
-        self._version = object()
+        self.version = object()
 
     def close(self) -> None:
         """No key set is read any more."""

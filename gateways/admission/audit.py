@@ -21,7 +21,7 @@ from gatehouse.kernel.errors import KernelError, TopicExists
 from gatehouse.kernel.records.record import encode_headers
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.message import Owner
 
 HEADERS: Final = ((b"content-type", b"application/json"),)
@@ -50,7 +50,7 @@ def compose(by: By, action: str, at_ms: int, details: Mapping[str, Any]) -> dict
 class Audit:
     """Writes the messages; the topic is made with the first."""
 
-    def __init__(self, kernel: Kernel, wall_ms: Callable[[], int], on_failure: Callable[[str], None]) -> None:
+    def __init__(self, kernel: HubPort, wall_ms: Callable[[], int], on_failure: Callable[[str], None]) -> None:
         self._kernel = kernel
         self._wall_ms = wall_ms
         self._on_failure = on_failure

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
-    from gatehouse.kernel.api import HalfMessage, Message, WatchPort
+    from gatehouse.kernel.api import HalfMessage, Message
     from gatehouse.kernel.message import Fetched, OnRetained, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -240,6 +240,15 @@ class Guard:
         self._admission.require_topic(self.principal, operation, topic.name)
         return self._shown(topic, operation)
 
+    def seen_topic(self, uuid: bytes) -> Topic:
+        """A topic by its id, for whoever may know of it. Raises UnknownTopic, Denied."""
+        topic = self._port.topic_by_uuid(uuid)
+        if topic is None or topic.tenant != self.tenant:
+            raise UnknownTopic("there is no topic with this id")
+        if not self.sees_topic(topic.name):
+            raise Denied(f"{self.principal.name} may not see the topic {topic.name!r}")
+        return topic
+
     def _shown(self, topic: Topic, operation: Operation) -> Topic:
         self._visible.add(topic)
         if operation is Operation.CONSUME:
@@ -308,9 +317,13 @@ class Guard:
         self._readable.require([partition_id for partition_id, _, _ in wants])
         self._port.fetch(wants, max_bytes, on_done, True)
 
-    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> WatchPort:
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         """See `KernelPort.watch`: that something is there, and nothing of it."""
         return self._port.watch(partition_ids, wake)
+
+    def unwatch(self, number: int) -> None:
+        """See `KernelPort.unwatch`."""
+        self._port.unwatch(number)
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `KernelPort.offset_for_time`. Raises Denied."""
@@ -336,7 +349,8 @@ class Guard:
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
-        wire. Returns for how many ms the sender is to be slowed down. Raises as `KernelPort.append`."""
+        wire; under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down.
+        Raises as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
@@ -345,6 +359,8 @@ class Guard:
         except Exception:
             self._switchboard.take_back(number)
             raise
+        if self._admission.quotas:
+            size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
@@ -352,6 +368,7 @@ class Guard:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
         with self._submission(owner, token) as number:
             self._port.schedule(self._guard(), messages, whens, number, None)
+        size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,

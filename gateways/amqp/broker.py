@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
-from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +18,7 @@ from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
-    from gatehouse.gateways.amqp.ports import Queues
+    from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.message import Leased, Message, Owner
 
@@ -31,7 +30,7 @@ DEFAULT_VHOST: Final = "/"
 class Broker:
     """One per hub, found through `Services.shared`."""
 
-    def __init__(self, services: Services, queues: Queues) -> None:
+    def __init__(self, services: Services, queues: KernelQueues) -> None:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
         self._kernel = services.kernel
@@ -53,8 +52,7 @@ class Broker:
         """The tenant's; as it was when the hub last ran."""
         vhost = self.vhosts.get(tenant)
         if vhost is None:
-            vhost = self.vhosts[tenant] = VirtualHost(tenant)
-            vhost.adopt = partial(self.queues.adopt, vhost)
+            vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt)
             for queue in self.queues.reopen(vhost):
                 vhost.restore_queue(queue)
         return vhost

@@ -1,4 +1,4 @@
-"""The kernel's queues and groups as this door uses them: `ports.Queues` over the kernel.
+"""The kernel's queues and groups as this door uses them.
 
 A client's queue is one queue of the same name. Its group is the queue's own; a consumer is a member of that
 whose credit is its room. What AMQP knows of a queue beyond the kernel's settings travels in `QueueSettings.door`.
@@ -22,7 +22,6 @@ from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
-from gatehouse.kernel.groups.group import LeasedGroup, Membership
 from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
@@ -32,8 +31,10 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
-    from gatehouse.gateways.amqp.ports import DeadLetter
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
+
+DeadLetter = Callable[[str, str, str, "Leased", str], "list[Message]"]
+"""(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
 
 SPACE: Final = "amqp"                  # of this door's definitions
 ONCE_UNCHECKED: Final = ("x-delivery-limit", "x-consumer-timeout")
@@ -41,9 +42,12 @@ OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "rejec
 
 
 class KernelQueues:
-    """See `ports.Queues`."""
+    """Every call takes effect at once; what it changes is durable with the next flush.
 
-    def __init__(self, kernel: Kernel) -> None:
+    Handles of a queue that was dropped meanwhile are nobody's: settling them does nothing.
+    """
+
+    def __init__(self, kernel: HubPort) -> None:
         self._kernel = kernel
         self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
         self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
@@ -51,6 +55,7 @@ class KernelQueues:
     # ---- queues
 
     def open(self, queue: AmqpQueue) -> None:
+        """Declare it in the kernel. Raises KernelError."""
         settings = _kernel_settings(queue)
         tenant = queue.vhost.name
         left_over = self._kernel.groups.queue(queue.name, tenant)  # where the disk refused what was to be deleted
@@ -59,6 +64,7 @@ class KernelQueues:
         queue.kernel_queue = self._kernel.groups.declare_queue(queue.name, settings, tenant)
 
     def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        """A queue that another door has made, or None."""
         kernel_queue = self._kernel.groups.queue(name, vhost.name)
         if kernel_queue is None or _door_settings(kernel_queue) is not None:
             return None
@@ -67,6 +73,7 @@ class KernelQueues:
         return queue
 
     def on_gone(self, tell: Callable[[str, str], None]) -> None:
+        """Tell of every queue that is deleted, by whomever: virtual host, name."""
         self._kernel.groups.on_queue_gone(lambda kernel_queue: tell(kernel_queue.tenant, kernel_queue.name))
 
     def reopen(self, vhost: VirtualHost) -> Iterable[AmqpQueue]:
@@ -85,13 +92,16 @@ class KernelQueues:
         return queues
 
     def drop(self, queue: AmqpQueue) -> None:
+        """With everything in it."""
         kernel_queue, queue.kernel_queue = queue.kernel_queue, None
         self._kernel.groups.delete_queue(kernel_queue)
 
     def purge(self, queue: AmqpQueue) -> int:
+        """Settle what is ready; how many messages that was."""
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
+        """Messages that nobody holds, those included that are on their way in."""
         group = self._group(queue)
         return group.ready + group.entering
 
@@ -108,13 +118,16 @@ class KernelQueues:
             raise refused(f"{queue.where}: {error}") from None
         return queue
 
-    def _group(self, queue: AmqpQueue) -> LeasedGroup:
-        return queue.kernel_queue if isinstance(queue.kernel_queue,
-                                                LeasedGroup) else self._kernel.groups.queue_group(queue.kernel_queue)
+    def _group(self, queue: AmqpQueue) -> LeasedGroupPort:
+        if isinstance(queue.kernel_queue, Queue):
+            return self._kernel.groups.queue_group(queue.kernel_queue)
+        group: LeasedGroupPort = queue.kernel_queue
+        return group
 
     # ---- what other doors send
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
+        """Messages of other doors that fit the binding enter the queue too."""
         kernel_queue, text = queue.kernel_queue, filter_of(binding, exchange_type)
         key = (queue.vhost.name, binding)
         if not text or key in self._heard:
@@ -129,6 +142,7 @@ class KernelQueues:
                       text] = self._filters.get((kernel_queue.first_partition_id, text), 0) + 1
 
     def unhear(self, vhost: VirtualHost, binding: Binding) -> None:
+        """Undo `hear`."""
         kernel_queue, text = self._heard.pop((vhost.name, binding), (None, ""))
         if kernel_queue is None:
             return
@@ -142,7 +156,8 @@ class KernelQueues:
             self._kernel.groups.unbind(text, kernel_queue, chosen=True)
 
     def address_of(self, queue: AmqpQueue, leased: Leased) -> str:
-        if isinstance(queue.kernel_queue, LeasedGroup):
+        """The address of a message in a queue that came by another door."""
+        if not isinstance(queue.kernel_queue, Queue):
             return self._kernel.groups.address_of_leased(leased)
         said = stated_in(named_headers(leased[7], (ADDRESS_HEADER,)))
         if said is not None:
@@ -153,6 +168,7 @@ class KernelQueues:
 
     # decision 61: a consumer is a member of the queue's own group
     def attach(self, consumer: Consumer) -> None:
+        """Hand it messages, as many as it has room for, once per flush."""
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
@@ -160,23 +176,27 @@ class KernelQueues:
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
-        membership: Membership | None = consumer.membership
+        """Give a consumer no more messages; what it holds stays with its channel."""
+        membership: MembershipPort | None = consumer.membership
         if membership is not None:
             consumer.membership = None
             membership.retire()
 
     def top_up(self, consumer: Consumer) -> None:
-        membership: Membership | None = consumer.membership
+        """A consumer's room has changed: it may be given more messages, or fewer."""
+        membership: MembershipPort | None = consumer.membership
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
     def take_one(self, source: ConsumerSource, on_done: Callable[[Leased | None], None]) -> None:
+        """Take one message from a queue, or None where there is none. `on_done` is called now or later."""
         if source.queue.kernel_queue is None:
             on_done(None)
         else:
             self._group(source.queue).take_now(_Getter(on_done), source.hold_limit())
 
     def when_flushed(self, then: Callable[[], None]) -> None:
+        """Call when everything published so far is in its queues, or was refused."""
         self._kernel.append([], _Flushed(self._kernel, then), None)
 
     def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
@@ -184,15 +204,18 @@ class KernelQueues:
             self._group(queue).ack(handles, lazily=True)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""
         if queue.kernel_queue is not None:
-            shared = isinstance(queue.kernel_queue, LeasedGroup)
+            shared = not isinstance(queue.kernel_queue, Queue)
             self._group(queue).release(handles, None if shared else 0)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        """Settle them as dead letters of the queue."""
         if queue.kernel_queue is not None:
             self._group(queue).reject(handles)
 
     def dead_letter_by(self, dead_letter: DeadLetter) -> None:
+        """Ask this what a dead letter becomes."""
         def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message] | None:
             if _door_settings(kernel_queue) is None:
                 return None
@@ -204,22 +227,27 @@ class KernelQueues:
     # ---- publishing
 
     def place(self, guard: Guard, address: str, queues: list[AmqpQueue], priority: int) -> int:
+        """Where a message goes that enters these queues and the topic of its address, or without one the first queue.
+        Raises KernelError, Denied."""
         if not address:
             return guard.place_queue(queues[0].name, priority)
         return guard.place_routed(address, tuple([queue.kernel_queue.partition_id(priority) for queue in queues]))
 
     def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:
+        """Where a dead letter goes: into this queue."""
         return self._kernel.place_queue(queue.kernel_queue, priority)
 
     # ---- definitions
 
     def store(self, vhost: VirtualHost, records: dict[str, bytes | None], owner: Owner | None, token: object) -> None:
+        """Definitions by name, None: deleted. Answered when these and all changes before are durable."""
         for name, value in records.items():
             self._kernel.put_definition(SPACE, name, value, vhost.name)
         if owner is not None:
             self._kernel.append([], owner, token)
 
     def stored(self) -> Iterable[tuple[str, str, bytes]]:
+        """(virtual host, name, value) of the definitions that are durable."""
         return self._kernel.definitions(SPACE)
 
 
@@ -229,7 +257,7 @@ class _Flushed:
     Owners are told before the flush's messages are in their queues: whoever asks once more is told when they are.
     """
 
-    def __init__(self, kernel: Kernel, then: Callable[[], None]) -> None:
+    def __init__(self, kernel: HubPort, then: Callable[[], None]) -> None:
         self._kernel = kernel
         self._then = then
         self._is_stored = False

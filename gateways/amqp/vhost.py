@@ -47,13 +47,13 @@ Change = Exchange | AmqpQueue | Binding | Destination
 
 
 class VirtualHost:
-    def __init__(self, name: str) -> None:
+    """`adopt` looks for a queue of this name that another door has made."""
+
+    def __init__(self, name: str, adopt: Callable[[VirtualHost, str], AmqpQueue | None]) -> None:
         self.name = name
+        self._adopt = adopt
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, AmqpQueue] = {}
-        self.adopt: Callable[[str], AmqpQueue | None] = lambda name: None
-        """Looks for a queue that another door has made."""
-
         self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
         self.version = 0
         """Moves with every change that could alter where a message goes."""
@@ -132,7 +132,7 @@ class VirtualHost:
         """The queue of this name, looked for among other doors' queues too; None where there is none."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self.adopt(name)
+            queue = self._adopt(self, name)
             if queue is not None:
                 self.restore_queue(queue)
         return queue

@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
         except Exception:
             self._fault("handling its data")
         listener = self._listener
-        if listener.kernel.congested and not listener.spec.reads_when_congested:
+        if not listener.reads_when_congested and listener.kernel.congested:
             listener.hold_until_relief(self)
 
     def eof_received(self) -> bool:

@@ -43,6 +43,7 @@ class Listener:
         `closed_REASON` for every reason that sessions gave."""
         self.wakeups: Wakeups
         self._endings = Endings(spec.name, self.counts, self.now_ms)
+        self.reads_when_congested = spec.reads_when_congested
         self._make_session = spec.session
         self._services = services
         self._config = config

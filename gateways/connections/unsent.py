@@ -29,10 +29,11 @@ class UnsentBudget:  # decision 121
     """One per hub, in `Services`. `used_bytes` is at most `limit_bytes`, and twice `FLOOR_BYTES` and a message more
     for each peer that is slow."""
 
-    def __init__(self, limit_bytes: int = UNSENT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = UNSENT_BYTES, on_released: Callable[[], None] | None = None) -> None:
+        """`on_released` is called when most of much is held no more."""
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self.on_released: Callable[[], None] = lambda: None      # called when most of much is held no more
+        self._on_released = on_released
         self._most_bytes = 0                                     # held since then
 
     def charge(self, by: int) -> None:
@@ -42,7 +43,8 @@ class UnsentBudget:  # decision 121
             self._most_bytes = used
         elif self._most_bytes >= MUCH_BYTES and used < self._most_bytes // 4:
             self._most_bytes = used
-            self.on_released()
+            if self._on_released is not None:
+                self._on_released()
 
     def part(self) -> int:
         """What one connection may hold now, in bytes."""

@@ -17,7 +17,8 @@ from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.schemas import TEXT, Named, Schema, list_of, object_of, one_of
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.door import Call, Door
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.request import Call
 
 ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
 CHANGES: Final = ("accounts_unavailable", "outcome_unknown")
@@ -59,12 +60,12 @@ LIMITS: Final = Named("KeyRestriction", list_of(
 
 async def administrator(door: Door, call: Call) -> tuple[Author, Administration]:
     """Who asks, who must have the right to administer, and what changes accounts. Raises Denied, NotAuthenticated."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     door.admission.require_hub(principal, Operation.ADMINISTER)
     accounts = door.services.accounts
     if accounts is None:
         raise AccountsUnavailable("there is no database of users and rights behind this hub")
-    return author(call.request, principal.name), accounts
+    return author(call, principal.name), accounts
 
 
 async def changed(door: Door, change: Callable[[Callable[[Any], None]], None]) -> Any:
@@ -78,7 +79,7 @@ async def changed_if(door: Door, call: Call, shown: Callable[[], Mapping[str, An
     """Make a change as `changed` does, if the request's conditions fit what is there before it, which `shown` gives.
     Refuses `precondition_failed`."""
     async with door.changing:
-        check_conditions(call.request.headers, shown())
+        check_conditions(call.headers, shown())
         return await _changed(door, change)
 
 

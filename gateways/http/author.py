@@ -7,9 +7,9 @@ from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.http.door import NAME
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.request import HttpRequest
+    from gatehouse.gateways.http.request import Call
 
 
-def author(request: HttpRequest, name: str) -> Author:
+def author(call: Call, name: str) -> Author:
     """This user, by this request's connection."""
-    return Author(name, NAME, request.session.peer)
+    return Author(name, NAME, call.session.peer)

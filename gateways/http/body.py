@@ -11,7 +11,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.request import HttpRequest
+    from gatehouse.gateways.http.request import Call
 
 
 class Bodies:
@@ -21,50 +21,53 @@ class Bodies:
         self._config = config
         self.buffered_bytes = 0      # of bodies that are not whole yet
 
-    async def read(self, request: HttpRequest) -> bytes:
+    def has_whole(self, call: Call) -> bool:
+        """Whether the body came with the head: the common case, and no wait. Refuses `body_too_large`."""
+        if call.received_bytes > self._config.max_body_bytes and call.complete:
+            raise self._too_large()
+        return call.complete
+
+    async def read(self, call: Call) -> bytes:
         """The request's body as sent (no content coding is undone).
 
         Refuses `body_too_large` before reading where the length is known, `body_too_slow`, `busy`, `malformed_request`.
         """
-        limit = self._config.max_body_bytes
-        if request.complete:         # it came with the head: the common case, and no wait
-            if request.received_bytes > limit:
-                raise self._too_large()
-            return request.take_body()
-        if request.length > limit:
+        if self.has_whole(call):
+            return call.take_body()
+        if call.length > self._config.max_body_bytes:
             raise self._too_large()
-        _answer_expectation(request)
+        _answer_expectation(call)
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self._config.body_timeout_s):
-                await self._collect(request)
+                await self._collect(call)
         except TimeoutError:
             raise Refusal("body_too_slow", f"the body did not arrive within {self._config.body_timeout_s:g} s",
                           headers={"Connection": "close"}) from None
-        return request.take_body()
+        return call.take_body()
 
-    async def read_document(self, request: HttpRequest) -> bytes:
+    async def read_document(self, call: Call) -> bytes:
         """The body of a request that is a document, its content coding undone. Refuses what `read` and
         `encoding.decode` refuse."""
-        return decode(await self.read(request), request.headers.get("content-encoding", ""),
+        return decode(await self.read(call), call.headers.get("content-encoding", ""),
                       self._config.max_body_bytes)
 
-    async def _collect(self, request: HttpRequest) -> None:
+    async def _collect(self, call: Call) -> None:
         held = 0
         try:
             while True:
-                self.buffered_bytes += request.received_bytes - held
-                held = request.received_bytes
+                self.buffered_bytes += call.received_bytes - held
+                held = call.received_bytes
                 if held > self._config.max_body_bytes:
                     raise self._too_large()
                 if self.buffered_bytes > self._config.max_buffered_bytes:
                     raise Refusal("busy", "too many bodies are being received", headers={"Retry-After": "1"})
-                if request.fault is not None:
-                    raise request.fault
-                if request.complete:
+                if call.fault is not None:
+                    raise call.fault
+                if call.complete:
                     return
                 more: Reply[None] = Reply()
-                request.when_more(partial(more.set_result, None))
+                call.when_more(partial(more.set_result, None))
                 await more
         finally:
             self.buffered_bytes -= held
@@ -74,11 +77,11 @@ class Bodies:
         return Refusal("body_too_large", f"a body has at most {limit} bytes", max_body_bytes=limit)
 
 
-def _answer_expectation(request: HttpRequest) -> None:
+def _answer_expectation(call: Call) -> None:
     """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
-    expect = request.headers.get("expect")
-    if expect is None or request.http_10:
+    expect = call.headers.get("expect")
+    if expect is None or call.http_10:
         return
     if expect.lower() != "100-continue":
         raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
-    request.session.ask_for_body()
+    call.session.ask_for_body()

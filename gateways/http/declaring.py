@@ -28,7 +28,8 @@ from gatehouse.gateways.http.target import decode_query
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.decision import Operation
-    from gatehouse.gateways.http.door import Call, Door
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.request import Call
 
 JSON: Final = "application/json"
 

@@ -1,31 +1,39 @@
 """From a request to its call: host, origin, route, answer. Everything that a handler raises ends here as an answer."""
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gatehouse.gateways.http.accepting import accepts
 from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.calls import Running
-from gatehouse.gateways.http.door import NAME, Call, Door
+from gatehouse.gateways.http.door import NAME, Door
 from gatehouse.gateways.http.encoding import COMPRESSED_TYPES, TAGGED, choose, encode, matches, tag_of
 from gatehouse.gateways.http.errors import answer_to
-from gatehouse.gateways.http.hosts import authority_of, is_host
+from gatehouse.gateways.http.hosts import authority_of
 from gatehouse.gateways.http.openapi import routes_of
 from gatehouse.gateways.http.preconditions import MATCHED, strong_tag
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Heads, HttpRequest
-from gatehouse.gateways.http.response import Answered, Response, add_vary
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call, Heads
+from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary
 from gatehouse.gateways.http.routes import build_not_built_table, build_table
+from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.target import split_target
 from gatehouse.gateways.http.websocket.handshake import WEBSOCKET, lead_to
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from gatehouse.gateways.contract import WebSocketRoute
     from gatehouse.gateways.http.declaring import Declared
     from gatehouse.gateways.http.routing import Endpoint
-    from gatehouse.gateways.http.session import HttpExchange
+
+log = logging.getLogger("gatehouse.gateways.http")
 
 CONDITIONAL: Final = TAGGED | MATCHED
 """Paths whose answers have a tag."""
@@ -44,8 +52,10 @@ class Dispatcher:
 
     def __init__(self, door: Door) -> None:
         self.door = door
+        self.loop = door.loop
         self.heads = Heads()
         self.idle_ms = round(door.config.idle_timeout_s * 1000)
+        self._admission = door.admission
         self._wall_ms = door.services.wall_ms
         self._built = build_table()
         self._not_built = build_not_built_table()
@@ -64,154 +74,204 @@ class Dispatcher:
         """For the header of an answer."""
         return self.door.date.at(self._wall_ms())
 
-    def begin(self, exchange: HttpExchange, request: HttpRequest) -> None:
-        """Begin the call that a request asks for."""
-        self.find(request)
-        declared = request.declared
-        Running(self.door.loop, self.counts, exchange, self.answer(request),
-                declared is not None and declared.pipelined).go_on()
-
     def soon(self, call_back: Callable[[], None]) -> None:
         """Call this in the loop's next turn."""
-        self.door.loop.call_soon(call_back)
+        self.loop.call_soon(call_back)
 
-    def find(self, request: HttpRequest) -> None:
-        """Put into the request what its target says."""
-        target = request.target
+    # --- from a request to its call -----------------------------------------------------------------------------
+
+    def begin(self, call: Call) -> None:
+        """Begin the call that a request asks for."""
+        self.find(call)
+        try:
+            running = self._run(call)
+        except Exception as error:
+            self.fail(call, error)
+            return
+        if isinstance(running, Reply):
+            if running.done():
+                self._end_with(call, running)
+            else:                            # it does nothing more than wait for this
+                call.submitted = call.declared is not None and call.declared.pipelined
+                running.then(partial(self._end_with, call, running))
+        elif isinstance(running, (Response, Handover)):
+            self.end(call, running)
+        else:
+            Running(self, call, cast("Coroutine[Any, Any, Answered]", running)).go_on()
+
+    def _end_with(self, call: Call, reply: Reply[Any]) -> None:
+        try:
+            answered = reply.result()
+        except Exception as error:
+            self.fail(call, error)
+        else:
+            self.end(call, answered)
+
+    def find(self, call: Call) -> None:
+        """Put into the call what its target says."""
+        target = call.target
         place = self._places.get(target)
         if place is None:
             if len(self._places) >= TARGETS_MAX:
                 self._places.clear()
             place = self._places[target] = self._find(target)
-        request.path, request.raw_query, request.endpoint, request.captures = place
-        endpoint = request.endpoint
-        request.declared = None if endpoint is None else endpoint.handler(request.method)
+        call.path, call.raw_query, call.captures, endpoint = place
+        if endpoint is not None:
+            call.endpoint = endpoint
+            call.declared = endpoint.handler(call.method)
 
     def _find(self, target: bytes) -> Place:
         path, raw_query = split_target(target.decode("utf-8", "surrogateescape"))
         match = self._built.find(path) or self._not_built.find(path)
-        return (path, raw_query, None, ()) if match is None else (path, raw_query, *match)
+        return (path, raw_query, (), None) if match is None else (path, raw_query, match[1], match[0])
 
-    def is_pipelined(self, request: HttpRequest) -> bool:
+    def is_pipelined(self, call: Call) -> bool:
         """See `Declared.pipelined`."""
-        if request.fault is not None:
+        if call.fault is not None:
             return False
-        self.find(request)
-        return request.declared is not None and request.declared.pipelined
+        self.find(call)
+        return call.declared is not None and call.declared.pipelined
 
-    async def answer(self, request: HttpRequest) -> Answered:
-        """Answer one request."""
-        head = request.head
-        answered: Answered
-        try:
-            if request.fault is not None:
-                raise request.fault
-            self._check_browser(request)
-            answered = await self._call(request)
-        except ConnectionError:
-            raise                # the client has gone: there is nobody to answer
-        except Exception as error:
-            if request.streams:
-                raise            # a part of the answer has been sent
-            answered = self._refuse(request, error)
-        if head.unusual and isinstance(answered, Response):
-            if "accept-encoding" in head.fields:
-                await self._compress(request, answered)
-            if "origin" in head.fields:
-                self._cors.add_headers(answered, head.fields["origin"])
-        return answered
+    def _run(self, call: Call) -> Awaitable[Answered] | Response | Handover:
+        """The call: a coroutine that has not begun yet, or what it waits for; or its answer where it needs none. Raises
+        what it is refused for."""
+        if call.fault is not None:
+            raise call.fault
+        head, handler = call.head, call.declared
+        self._check_browser(call)
+        if self._led and call.path in self._led and (head.upgrade == WEBSOCKET or call.endpoint is None):
+            return lead_to(call, *self._led[call.path])
+        if handler is None:
+            return self._answer_without(call)
+        if head.unusual:
+            self._check_unusual(call, handler)
+        if head.accept is not None and handler.media and not accepts(head.accept, handler.media):
+            # Nothing is done for who does not take what it is answered with.
+            raise Refusal("not_acceptable", f"this is answered as {', '.join(sorted(handler.media))}")
+        return handler.run(self.door, call)
 
-    def _refuse(self, request: HttpRequest, error: Exception) -> Response:
-        """The answer to a request that ended so; it is counted."""
-        code = getattr(error, "code", None)
-        if code is None:
-            self.counts["faults"] += 1
-        else:
-            self.door.admission.trace.on_event(NAME, code)
-        asked = f"{request.method} {request.path}"
-        answer = answer_to(error, asked, request.head.authorization, self.door.services.hub_name)
-        if "expect" in request.head.fields and not request.complete:
-            answer.closes = True         # RFC 9110, 10.1.1: what comes next may be the body or a request
-        return answer
+    def _answer_without(self, call: Call) -> Response:
+        """What a method is told that the path has not."""
+        endpoint = call.endpoint
+        if endpoint is None:
+            raise Refusal("not_found", f"there is no {call.path[:200]}")
+        if call.method == "OPTIONS" and self._cors.is_preflight(call.headers):
+            return self._cors.preflight(endpoint.allow(), call.headers)
+        raise Refusal("method_not_allowed", f"{endpoint.pattern} has no {call.method[:32]}",
+                      headers={"Allow": endpoint.allow()})
 
-    def _check_browser(self, request: HttpRequest) -> None:
+    def _check_browser(self, call: Call) -> None:
         """Refuses what a page of somebody else makes its reader's browser ask for."""
-        head, door = request.head, self.door
-        host, anonymous = head.host, door.admission.allow_anonymous
-        if host and not is_host(host):
-            raise Refusal("malformed_request", "Host is no name and port", headers={"Connection": "close"})
-        door.hosts.check(host, anonymous)
-        if not request.target.startswith(b"/"):
-            authority = authority_of(request.target.decode("utf-8", "surrogateescape"))
-            if authority is None and request.method != "OPTIONS":
+        head = call.head
+        hosts, host, anonymous = self.door.hosts, head.host, self._admission.allow_anonymous
+        if host:
+            hosts.admit(host, anonymous)
+        if not call.target.startswith(b"/"):
+            authority = authority_of(call.target.decode("utf-8", "surrogateescape"))
+            if authority is None and call.method != "OPTIONS":
                 raise Refusal("malformed_request", "a target is a path (RFC 9112, 3.2)",
                               headers={"Connection": "close"})
-            door.hosts.check(authority, anonymous)
+            hosts.check(authority, anonymous)
         if head.unusual:
             fields = head.fields
             if "origin" in fields:
                 self._cors.check(fields["origin"], host or "")
             elif "sec-fetch-site" in fields:
-                self._cors.check_site(fields["sec-fetch-site"], request.method, fields)
+                self._cors.check_site(fields["sec-fetch-site"], call.method, fields)
 
-    async def _compress(self, request: HttpRequest, response: Response) -> None:
-        """Large text for who asks for it, a large one on another thread."""
-        body = response.body
-        if len(body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
-                or "Content-Range" in response.headers or request.method == "HEAD" \
-                or COMPRESSED_TYPES.match(response.content_type) is None:
-            return
-        add_vary(response, "Accept-Encoding")
-        coding = choose(request.headers["accept-encoding"])
-        if coding is None:
-            return
-        if len(body) > COMPRESSED_HERE_BYTES:
-            response.body = await self.door.loop.run_in_executor(None, encode, body, coding)
-        else:
-            response.body = encode(body, coding)
-        response.set("Content-Encoding", coding)
-        tag = response.headers.get("ETag", "W/")
-        if not tag.startswith("W/"):
-            response.set("ETag", f"W/{tag}")                 # other bytes, the same words
-
-    async def _call(self, request: HttpRequest) -> Answered:
-        head, endpoint, handler = request.head, request.endpoint, request.declared
-        if self._led and request.path in self._led and (head.upgrade == WEBSOCKET or endpoint is None):
-            return lead_to(request, *self._led[request.path])
-        if endpoint is None:
-            raise Refusal("not_found", f"there is no {request.path[:200]}")
-        if handler is None:
-            if request.method == "OPTIONS" and self._cors.is_preflight(request.headers):
-                return self._cors.preflight(endpoint.allow(), request.headers)
-            raise Refusal("method_not_allowed", f"{endpoint.pattern} has no {request.method[:32]}",
-                          headers={"Allow": endpoint.allow()})
-        if head.unusual:
-            self._check_unusual(request, endpoint, handler)
-        if head.accept is not None and handler.media and not accepts(head.accept, handler.media):
-            # Nothing is done for who does not take what it is answered with.
-            raise Refusal("not_acceptable", f"this is answered as {', '.join(sorted(handler.media))}")
-        answered = await handler.run(self.door, Call(request, request.captures, request.raw_query, handler))
-        if handler.audited and isinstance(answered, Response) and answered.status < 400:
-            who = author(request, request.session.user)
-            self.door.admission.audit(who, handler.audited, {"call": f"{request.method} {request.path}"})
-        if request.method in READING and endpoint.pattern in CONDITIONAL and isinstance(answered, Response):
-            return _conditional(request.headers, answered, endpoint.pattern in MATCHED)
-        return answered
-
-    def _check_unusual(self, request: HttpRequest, endpoint: Endpoint[Declared], handler: Declared) -> None:
-        fields = request.headers
+    def _check_unusual(self, call: Call, handler: Declared) -> None:
+        fields, endpoint = call.headers, call.endpoint
         coding = fields.get("transfer-encoding")
         if coding is not None and coding.strip().lower() != "chunked":
             # What is coded besides would be stored as it is, which nobody who sent it means.
             raise Refusal("not_built", "of transfer codings 'chunked' alone is known here")
-        if "if-match" in fields and request.method not in READING and endpoint.pattern not in MATCHED:
+        if "if-match" in fields and call.method not in READING \
+                and (endpoint is None or endpoint.pattern not in MATCHED):
             raise Refusal("not_built", "If-Match is for users, rules, topics, groups and webhooks; nothing changed")
         if handler.acts and "sec-fetch-site" in fields:
             self._cors.check_act(fields)
 
+    # --- from a call to its answer ------------------------------------------------------------------------------
 
-Place = tuple[str, str, "Endpoint[Declared] | None", tuple[str, ...]]
-"""What a target says: raw path, raw query, the calls of the path, the path's raw captures."""
+    def end(self, call: Call, answered: Answered) -> None:
+        """A call has come to its end."""
+        session = call.session
+        if not isinstance(answered, Response):
+            if isinstance(answered, Stream):
+                answered.finish()
+                session.end_stream(call, answered.closes)
+            else:
+                session.hand_over(call, answered)
+            return
+        declared, endpoint = call.declared, call.endpoint
+        if declared is not None and declared.audited and answered.status < 400:
+            self._admission.audit(author(call, session.user), declared.audited, {"call": f"{call.method} {call.path}"})
+        if endpoint is not None and endpoint.pattern in CONDITIONAL and call.method in READING:
+            answered = _conditional(call.headers, answered, endpoint.pattern in MATCHED)
+        if call.head.unusual:
+            self._end_unusual(call, answered)
+        else:
+            session.respond(call, answered)
+
+    def _end_unusual(self, call: Call, response: Response) -> None:
+        """Answer a page of another origin, or who takes a compressed answer."""
+        fields = call.headers
+        if "origin" in fields:
+            self._cors.add_headers(response, fields["origin"])
+        coding = self._coding_of(call, response) if "accept-encoding" in fields else None
+        if coding is None:
+            call.session.respond(call, response)
+        elif len(response.body) > COMPRESSED_HERE_BYTES:
+            encoding = self.loop.run_in_executor(None, encode, response.body, coding)
+            encoding.add_done_callback(lambda done: self._respond_encoded(call, response, coding, done.result()))
+        else:
+            self._respond_encoded(call, response, coding, encode(response.body, coding))
+
+    def _coding_of(self, call: Call, response: Response) -> str | None:
+        """How large text is compressed for who asks for it; None: not at all."""
+        if len(response.body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
+                or "Content-Range" in response.headers or call.method == "HEAD" \
+                or COMPRESSED_TYPES.match(response.content_type) is None:
+            return None
+        add_vary(response, "Accept-Encoding")
+        return choose(call.headers["accept-encoding"])
+
+    @staticmethod
+    def _respond_encoded(call: Call, response: Response, coding: str, body: bytes) -> None:
+        response.body = body
+        response.set("Content-Encoding", coding)
+        tag = response.headers.get("ETag", "W/")
+        if not tag.startswith("W/"):
+            response.set("ETag", f"W/{tag}")                 # other bytes, the same words
+        call.session.respond(call, response)
+
+    def fail(self, call: Call, error: BaseException) -> None:
+        """A call has ended by an error: it is answered with that, if it can be answered still."""
+        session = call.session
+        if isinstance(error, (ConnectionError, asyncio.CancelledError)):
+            session.break_off("")            # the client has gone: there is nobody to answer
+        elif call.streams:
+            self.counts["faults"] += 1
+            log.error("%s %s failed within its answer", call.method, call.path, exc_info=error)
+            session.break_off("internal_error")
+        elif isinstance(error, Exception):
+            self.end(call, self._refuse(call, error))
+
+    def _refuse(self, call: Call, error: Exception) -> Response:
+        """The answer to a request that ended so; it is counted."""
+        code = getattr(error, "code", None)
+        if code is None:
+            self.counts["faults"] += 1
+        else:
+            self._admission.trace.on_event(NAME, code)
+        answer = answer_to(error, f"{call.method} {call.path}", call.head.authorization, self.door.services.hub_name)
+        if "expect" in call.headers and not call.complete:
+            answer.closes = True         # RFC 9110, 10.1.1: what comes next may be the body or a request
+        return answer
+
+
+Place = tuple[str, str, tuple[str, ...], "Endpoint[Declared] | None"]
+"""What a target says: raw path, raw query, the path's raw captures, its calls."""
 
 
 def _conditional(fields: Mapping[str, str], response: Response, matched: bool) -> Response:

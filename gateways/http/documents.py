@@ -7,7 +7,7 @@ import orjson
 
 from gatehouse.gateways.http.door import Door
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.request import Call
 
 NESTED_MAX: Final = 32
 """Lists and objects in each other: more than any document of this door has."""
@@ -27,10 +27,10 @@ def whole_numbers(value: Any, levels: int = NESTED_MAX) -> Any:
     return {name: whole_numbers(entry, levels - 1) for name, entry in value.items()}
 
 
-async def read_object(door: Door, request: HttpRequest, what: str) -> dict[str, Any]:
+async def read_object(door: Door, call: Call, what: str) -> dict[str, Any]:
     """The object in the body; an empty body is an empty one. Refuses `invalid_body`, `unsupported_media_type`."""
-    body = await door.bodies.read_document(request)
-    if body and request.media != "application/json":
+    body = await door.bodies.read_document(call)
+    if body and call.media != "application/json":
         raise Refusal("unsupported_media_type", f"{what} is application/json", headers={"Accept": "application/json"})
     try:
         document = whole_numbers(orjson.loads(body)) if body else {}

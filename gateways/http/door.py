@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
@@ -24,10 +24,9 @@ from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import read_authorization
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Receipt, Receipts, Reply
-from gatehouse.gateways.http.request import HttpRequest
-from gatehouse.gateways.http.response import DateHeader, Response
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, DateHeader, Response
 from gatehouse.gateways.http.stream import Stream
-from gatehouse.gateways.http.target import decode_level
 from gatehouse.gateways.http.tickets import Tickets
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.http.fixed import Fixed
     from gatehouse.gateways.http.openapi import Route
+    from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Message, Owner, Stored, When
     from gatehouse.kernel.state.topics import Topic
 
@@ -47,27 +47,6 @@ DOOR: Final = 2
 NAME: Final = "http"
 
 _PAGE: Final = re.compile("[0-9a-f]{12}")
-
-
-class Call:
-    """One request: its raw captures of the path, its raw query, and what is declared about the call."""
-
-    __slots__ = ("request", "captures", "raw_query", "declared")
-
-    def __init__(self, request: HttpRequest, captures: tuple[str, ...], raw_query: str,
-                 declared: Declared) -> None:
-        self.request = request
-        self.captures = captures
-        self.raw_query = raw_query
-        self.declared = declared
-
-    def query(self) -> dict[str, str]:
-        """The query parameters; refuses those that are not declared, and where one is missing that must be there."""
-        return self.declared.read_query(self.raw_query)
-
-    def topic_name(self) -> str:
-        """The first capture, decoded."""
-        return decode_level(self.captures[0])
 
 
 class KnownLogin:
@@ -84,12 +63,11 @@ class KnownLogin:
         self.ends_ms = ends_ms
         """`Admission.ends_ms` at that time; 0: never."""
 
-    def holds(self, authorization: str | None, version: object, wall_ms: int) -> bool:
-        """Whether a request that shows this is from the same."""
-        return self.version is version and self.authorization == authorization and not 0 < self.ends_ms <= wall_ms
-
 
 T = TypeVar("T")
+
+WithPrincipal = Callable[["Door", Call, "Principal"], Awaitable[Answered]]
+"""The rest of a call, once it is known who asks."""
 
 Routes = tuple[tuple[str, str, Declared], ...]
 """(method, pattern, handler) of the calls in one file."""
@@ -102,7 +80,7 @@ class Door:
         self.services = services
         self.config = config
         self.loop = loop
-        self.kernel = services.kernel
+        self.kernel = cast("Kernel", services.kernel)          # its calls have no numbers yet: decision 153
         self.admission = services.admission
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)
@@ -131,13 +109,31 @@ class Door:
 
     # --- who asks -------------------------------------------------------------------------------------------
 
-    async def principal(self, request: HttpRequest) -> Principal:
+    def known_principal(self, call: Call) -> Principal | None:
+        """Who asks, where the same has shown himself on this connection before; None: ask `principal`."""
+        session = call.session
+        login = session.login
+        if login is None or login.version is not self.admission.version \
+                or login.authorization != call.head.authorization \
+                or 0 < login.ends_ms <= self.services.wall_ms():
+            return None
+        session.user = login.principal.name
+        return login.principal
+
+    def with_principal(self, call: Call, then: WithPrincipal) -> Awaitable[Answered]:
+        """What `then` makes of the call and of who asks, who is found as `principal` does."""
+        known = self.known_principal(call)
+        return self._ask(call, then) if known is None else then(self, call, known)
+
+    async def _ask(self, call: Call, then: WithPrincipal) -> Answered:
+        return await then(self, call, await self.principal(call))
+
+    async def principal(self, call: Call) -> Principal:
         """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
-        session = request.session
-        authorization, login = request.head.authorization, session.login
-        if login is not None and login.holds(authorization, self.admission.version, self.services.wall_ms()):
-            session.user = login.principal.name
-            return login.principal
+        known = self.known_principal(call)
+        if known is not None:
+            return known
+        session, authorization = call.session, call.head.authorization
         version = self.admission.version
         if authorization is not None:
             credentials = read_authorization(authorization)
@@ -151,18 +147,18 @@ class Door:
         who = await answer
         if isinstance(who, NotAuthenticated):
             raise who
-        session.user, session.page = who.name, page_of(request)
+        session.user, session.page = who.name, page_of(call)
         session.login = KnownLogin(authorization, who, version, self.admission.ends_ms(who))
         return who
 
-    async def stream_principal(self, request: HttpRequest, query: Mapping[str, str]) -> Principal:
+    async def stream_principal(self, call: Call, query: Mapping[str, str]) -> Principal:
         """Who asks for a stream, found as `principal` does; a `ticket` in the query is as good as `Authorization`.
         Raises NotAuthenticated."""
-        if "ticket" in query and "authorization" not in request.headers:
+        if "ticket" in query and "authorization" not in call.headers:
             who = self.tickets.principal_of(query["ticket"])
-            request.session.user = who.name
+            call.session.user = who.name
             return who
-        return await self.principal(request)
+        return await self.principal(call)
 
     def readable_topic(self, principal: Principal, name: str) -> Topic:
         """A topic that the principal may read whole, which takes the right to everything in it."""
@@ -172,12 +168,12 @@ class Door:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
-    def stream(self, request: HttpRequest, headers: dict[str, str], status: int = 200, length: int | None = None
+    def stream(self, call: Call, headers: dict[str, str], status: int = 200, length: int | None = None
                ) -> Stream:
         """An answer that is written piece by piece, and so has its headers before the dispatcher would add some."""
-        answer = Stream(request, headers, status, length)
-        if "origin" in request.headers:
-            self.cors.add_headers(answer, request.headers["origin"])
+        answer = Stream(call, headers, status, length)
+        if "origin" in call.headers:
+            self.cors.add_headers(answer, call.headers["origin"])
         return answer
 
     # --- writing --------------------------------------------------------------------------------------------
@@ -197,10 +193,10 @@ class Door:
         if self.kernel.congested:
             await self._wait_for_relief()
 
-    async def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
-                     whens: list[When] | None = None, wait_s: int | None = None) -> Stored:
-        """Append, or schedule, and wait until it is durable. Raises what the kernel refuses; `outcome_unknown` at the
-        deadline, or after `wait_s` where that is sooner."""
+    def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
+               whens: list[When] | None = None, wait_s: int | None = None) -> Receipt:
+        """Append, or schedule; the receipt ends in what the kernel says once it is durable, or in `outcome_unknown` at
+        the deadline, or after `wait_s` where that is sooner. Raises what the kernel refuses at once."""
         receipts = self.receipts
         receipt = receipts.open()
         try:
@@ -208,7 +204,9 @@ class Door:
         except BaseException:
             receipts.drop(receipt)
             raise
-        return await receipt if wait_s is None else await receipts.within(receipt, wait_s)
+        if wait_s is not None:
+            receipts.hurry(receipt, wait_s)
+        return receipt
 
     def submit(self, principal: Principal, messages: list[Message], owner: Owner, token: object,
                idempotency_key: str | None, whens: list[When] | None = None) -> None:
@@ -360,9 +358,9 @@ class Door:
             end()
 
 
-def page_of(request: HttpRequest) -> str:
+def page_of(call: Call) -> str:
     """What a page of the console calls itself: its connections are told from others by it, and nothing else."""
-    said = request.headers.get("x-console", "")
+    said = call.headers.get("x-console", "")
     return said if _PAGE.fullmatch(said) else ""
 
 

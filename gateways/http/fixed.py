@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.http.encoding import matches, tag_of
-from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Response
 
 REVALIDATE: Final = "no-cache"
@@ -34,8 +34,8 @@ class Fixed:
         self._headers = {"ETag": self._tag, "Cache-Control": REVALIDATE, **(headers or {})}
         self._content_type = content_type
 
-    def answer(self, request: HttpRequest) -> Response:
+    def answer(self, call: Call) -> Response:
         """The bytes, or 304 to who has them."""
-        if matches(request.headers.get("if-none-match", ""), self._tag):
+        if matches(call.headers.get("if-none-match", ""), self._tag):
             return Response(status=304, headers=self._headers)
         return Response(self._body, headers=self._headers, content_type=self._content_type)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 from gatehouse.gateways.http.problems import Refusal
@@ -34,7 +33,20 @@ class Hosts:  # decision 101
         self._any = ANY in named
         self._always = bool(named)
         self._names = named | {_plain(name) for name in own_names if name}
-        self._seen: set[str] = set()
+        self._admitted: set[str] = set()
+        self._for_anonymous = False          # what was so when they were looked at
+
+    def admit(self, host: str, anonymous_allowed: bool) -> None:
+        """Refuses `malformed_request` where it can be no `Host` at all, and what `check` refuses."""
+        if anonymous_allowed is not self._for_anonymous or len(self._admitted) >= SEEN_MAX:
+            self._admitted.clear()
+            self._for_anonymous = anonymous_allowed
+        elif host in self._admitted:
+            return
+        if not is_host(host):
+            raise Refusal("malformed_request", "Host is no name and port", headers={"Connection": "close"})
+        self.check(host, anonymous_allowed)
+        self._admitted.add(host)
 
     def check(self, host: str | None, anonymous_allowed: bool) -> None:
         """Refuses `host_not_allowed`. `host` is the header as it came; none at all is no browser's."""
@@ -44,14 +56,7 @@ class Hosts:  # decision 101
 
     def allows(self, host: str | None, anonymous_allowed: bool) -> bool:
         """Whether it may be asked so."""
-        if not host or host in self._seen or self._any or not (anonymous_allowed or self._always):
-            return True
-        if not self._is_allowed(host):
-            return False
-        if len(self._seen) >= SEEN_MAX:
-            self._seen.clear()
-        self._seen.add(host)
-        return True
+        return not host or self._any or not (anonymous_allowed or self._always) or self._is_allowed(host)
 
     def _is_allowed(self, host: str) -> bool:
         name = name_of(host)
@@ -59,7 +64,6 @@ class Hosts:  # decision 101
                 or name.endswith("." + LOCALHOST) or _is_ip_address(name))               # RFC 6761, 6.3
 
 
-@lru_cache(SEEN_MAX)
 def is_host(text: str) -> bool:
     """Whether it can be a `Host` at all; what cannot is no request (RFC 9112, 3.2)."""
     return HOST.fullmatch(text) is not None

@@ -9,6 +9,7 @@ whose client has gone is forgotten when its answer comes or its time is up, whic
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator
 from contextvars import Context
 from functools import partial
@@ -18,23 +19,22 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.kernel.message import Stored
 
 SWEEP_S: Final = 0.25
-"""How late a deadline may be noticed, in seconds."""
+"""How late a deadline may be noticed, in seconds: no clock is asked for each append."""
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Reply(Generic[T]):  # decision 132
     """An answer that is waited for by one coroutine; the first one counts. A task takes it for a future of its own
     (`asyncio.isfuture`): that is what `_asyncio_future_blocking` and the methods at the end are for."""
 
-    __slots__ = ("_asyncio_future_blocking", "_done", "_error", "_result", "_wake")
-
-    def __init__(self) -> None:
-        self._asyncio_future_blocking = False
-        self._done = False
-        self._error: BaseException | None = None
-        self._result: T | None = None
-        self._wake: Callable[[], object] | None = None
+    _asyncio_future_blocking = False
+    _done = False
+    _error: BaseException | None = None
+    _result: T | None = None
+    _wake: Callable[[], object] | None = None
+    _finish: Callable[[Any], Any] | None = None
 
     def done(self) -> bool:
         """Whether there is an answer."""
@@ -45,26 +45,35 @@ class Reply(Generic[T]):  # decision 132
         if not self._done:
             self._done = True
             self._result = result
-            if self._wake is not None:
-                self._wake()
+            self._tell()
 
     def set_exception(self, error: BaseException) -> None:
         """Answer with an error, unless there is an answer."""
         if not self._done:
             self._done = True
             self._error = error
-            if self._wake is not None:
-                self._wake()
+            self._tell()
 
     def result(self) -> T:
         """The answer. Raises its error; one error may answer a whole flush, and collects nobody's traceback."""
         if self._error is not None:
             raise self._error.with_traceback(None)
-        return cast(T, self._result)
+        finish = self._finish
+        return cast(T, self._result if finish is None else finish(self._result))
+
+    def finished_by(self, finish: Callable[[T], U]) -> Reply[U]:
+        """The same, for one who wants what `finish` makes of the answer."""
+        self._finish = finish
+        return cast("Reply[U]", self)
 
     def then(self, wake: Callable[[], object]) -> None:
         """Call this once there is an answer. Whoever waits otherwise waits no more."""
         self._wake = wake
+
+    def _tell(self) -> None:
+        wake, self._wake = self._wake, None              # they may point at each other
+        if wake is not None:
+            wake()
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
@@ -103,8 +112,6 @@ class Reply(Generic[T]):  # decision 132
 class Receipt(Reply[Stored]):
     """What one append ends in: a `Stored` without error, or that error, or `outcome_unknown` at the deadline."""
 
-    __slots__ = ()
-
 
 class Receipts:
     """The owner of everything that this door appends (`kernel.message.Owner`). The token of an append is its receipt.
@@ -112,8 +119,9 @@ class Receipts:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
         self._loop = loop
-        self._deadline_s = deadline_s
-        self._pending: dict[Receipt, float] = {}    # when each began to wait, oldest first
+        self._sweeps = math.ceil(deadline_s / SWEEP_S) + 1       # one may come just behind the beginning
+        self._pending: dict[Receipt, int] = {}      # at which sweep each began to wait, oldest first
+        self._sweep_number = 0
         self._sweeping = False
 
     def __len__(self) -> int:
@@ -123,7 +131,7 @@ class Receipts:
     def open(self) -> Receipt:
         """The receipt of one append."""
         receipt = Receipt()
-        self._pending[receipt] = self._loop.time()
+        self._pending[receipt] = self._sweep_number
         if not self._sweeping:
             self._sweeping = True
             self._loop.call_later(SWEEP_S, self._sweep)
@@ -133,13 +141,10 @@ class Receipts:
         """The append was refused: nothing will answer it."""
         self._pending.pop(receipt, None)
 
-    async def within(self, receipt: Receipt, wait_s: float) -> Stored:
-        """The answer, or the refusal `outcome_unknown` after so many seconds where that is sooner than the deadline."""
-        timer = self._loop.call_later(wait_s, receipt.set_exception, overdue())
-        try:
-            return await receipt
-        finally:
-            timer.cancel()
+    def hurry(self, receipt: Receipt, wait_s: float) -> None:
+        """End in the refusal `outcome_unknown` after so many seconds, where that is sooner than the deadline."""
+        if wait_s < self._sweeps * SWEEP_S:
+            self._loop.call_later(wait_s, receipt.set_exception, overdue())
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Called by the kernel once per flush."""
@@ -147,13 +152,15 @@ class Receipts:
         for answer in stored:
             receipt = cast(Receipt, answer.token)
             pending.pop(receipt, None)
+            answer.token = None              # they would point at each other
             if answer.error is None:
                 receipt.set_result(answer)
             else:
                 receipt.set_exception(answer.error)
 
     def _sweep(self) -> None:
-        limit = self._loop.time() - self._deadline_s
+        self._sweep_number += 1
+        limit = self._sweep_number - self._sweeps
         late = []
         for receipt, began in self._pending.items():
             if began > limit:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -22,7 +22,7 @@ from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.connections.unsent import FLOOR_BYTES
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.request import NO_HEAD, Call, Head
 from gatehouse.gateways.http.response import Handover, Response, encode_response, problem_answer
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.config import HttpConfig
     from gatehouse.gateways.http.dispatch import Dispatcher
     from gatehouse.gateways.http.door import KnownLogin
-    from gatehouse.gateways.http.request import RawFields
 
 MAX_LINE_BYTES: Final = 8190
 """The most bytes of a request line or header field: what common proxies allow."""
@@ -38,8 +37,7 @@ MAX_LINE_BYTES: Final = 8190
 MAX_HEADERS: Final = 128
 
 MAX_SILENT_BYTES: Final = 65_536
-"""The most bytes that bring no request any further: of a field whose end does not come, of what stands between chunks.
-"""
+"""The most bytes of a head, which are read in several pieces; and of what stands between and behind chunks."""
 
 MAX_WAITING: Final = 256
 """Requests of one connection that are not answered yet; with more, nothing further is read."""
@@ -56,6 +54,7 @@ END_GRACE_MS: Final = 2_000
 LINGER_MS: Final = 2_000
 """How long an unread body is still taken and thrown away, so that the client sees why it was refused."""
 
+METHODS: Final = {method.encode(): method for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 HTTP_2: Final = "Pause on PRI/Upgrade"
 """What the parser says where a status of its own is due."""
@@ -72,32 +71,27 @@ class Streaming(Protocol):
         """End it in the words of whatever is streamed."""
 
 
-class HttpExchange:
-    """One request, and its answer once there is one."""
+class _Before(NamedTuple):
+    """A request that came whole, in one read. `size` is that of all of it, in bytes."""
 
-    __slots__ = ("answer", "cancel", "closes", "request", "session", "submitted")
+    head_bytes: bytes
+    size: int
+    method: str
+    target: bytes
+    head: Head
+    length: int
 
-    def __init__(self, session: HttpSession, request: HttpRequest | None) -> None:
-        self.session = session
-        self.request = request
-        self.answer: bytes | None = None
-        self.closes = False
-        """Whether the connection ends behind the answer."""
 
-        self.submitted = False
-        """Whether it waits for nothing but the disk, with its place in the log."""
-
-        self.cancel: Callable[[], None] | None = None
-        """Ends the call, because its client has gone."""
+NOTHING_BEFORE: Final = _Before(b"", -1, "", b"", NO_HEAD, -1)
 
 
 class HttpSession:  # decision 131
     """See `contract.Session`; and what llhttp calls."""
 
-    __slots__ = ("login", "page", "stream", "user", "_begun", "_closing", "_dispatcher", "_end_timer", "_going_on",
-                 "_gone", "_held", "_idle_since_ms", "_idle_timer", "_incoming", "_last", "_length", "_lingers",
-                 "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_progress", "_raw", "_silent_bytes",
-                 "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting")
+    __slots__ = ("login", "page", "stream", "user", "_before", "_begun", "_closing", "_dispatcher", "_end_timer",
+                 "_going_on", "_gone", "_head", "_head_raw", "_held", "_idle_since_ms", "_idle_timer", "_incoming",
+                 "_last", "_length", "_lingers", "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_raw",
+                 "_silent_bytes", "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting")
 
     def __init__(self, link: Link, services: Services, config: HttpConfig) -> None:
         dispatcher: Dispatcher = services.shared[HTTP.name]
@@ -115,8 +109,8 @@ class HttpSession:  # decision 131
         self._dispatcher = dispatcher
         self._now_ms = services.now_ms
         self._parser = HttpRequestParser(self)
-        self._waiting: deque[HttpExchange] = deque()         # not begun
-        self._begun: deque[HttpExchange] = deque()           # not answered
+        self._waiting: deque[Call] = deque()         # not begun
+        self._begun: deque[Call] = deque()           # not answered
         self._on_drained: Callable[[], object] | None = None
         self._gone = False
         self._closing = ""                   # why the connection ends once what is begun is answered
@@ -135,11 +129,13 @@ class HttpSession:  # decision 131
         # The request that is being parsed.
         self._target = b""
         self._raw: list[tuple[bytes, bytes]] = []
+        self._head = NO_HEAD                 # of the last request, its length, and what they were made of
         self._length = -1
-        self._incoming: HttpRequest | None = None            # whose body is not whole
+        self._head_raw: list[tuple[bytes, bytes]] = []
+        self._incoming: Call | None = None               # whose body is not whole
         self._skips_head = False             # of a request that is parsed once more for its body
-        self._progress = False
-        self._silent_bytes = 0
+        self._before: _Before | None = NOTHING_BEFORE
+        self._silent_bytes = 0               # of late, without a field, a piece of a body or an end
         self._idle_timer.at(self._idle_since_ms + dispatcher.idle_ms)
 
     # --- what the shared connection calls -----------------------------------------------------------------------
@@ -151,10 +147,17 @@ class HttpSession:  # decision 131
             self._held += data
             self._pause_where_full()
             return
-        if len(data) <= PIECE_BYTES:
-            self._parse(data)
-        else:
+        before = self._before
+        if before is not None and len(data) == before.size and data.startswith(before.head_bytes):
+            self._repeat(before, data)
+        elif len(data) > PIECE_BYTES:
+            self._before = None
             self._parse_pieces(data)
+        else:
+            is_first = not self._waiting
+            self._parse(data)
+            if before is not None:
+                self._before = self._whole(data) if is_first else None
         self._go_on()
 
     def handle_drained(self) -> None:
@@ -176,9 +179,9 @@ class HttpSession:  # decision 131
         self._gone = self._last = True
         if self._incoming is not None:
             self._incoming.drop()
-        for exchange in self._begun:
-            if exchange.cancel is not None:
-                exchange.cancel()
+        for call in self._begun:
+            if call.cancel is not None:
+                call.cancel()
         self._waiting.clear()
         self._tell_drained()
         del self._parser                     # they point at each other
@@ -261,6 +264,27 @@ class HttpSession:  # decision 131
 
     # --- bytes to requests --------------------------------------------------------------------------------------
 
+    def _repeat(self, before: _Before, data: bytes) -> None:  # decision 135
+        """Nothing but the body differs from the request before: what the parser said of it holds."""
+        call = Call(self, before.method, before.target, before.head, before.length)
+        if before.length > 0:
+            call.feed(data[len(before.head_bytes):])
+        call.complete = True
+        self._waiting.append(call)
+
+    def _whole(self, data: bytes) -> _Before | None:
+        """What was parsed just now, where that was one whole request and nothing else. None, to the end of the
+        connection, where it was not: only then it is known that the parser stands between two requests."""
+        call = self._waiting[-1] if len(self._waiting) == 1 else None
+        if call is None or self._incoming is not None or self._last or call.fault is not None or call.http_10 \
+                or call.head.upgrade or "transfer-encoding" in call.head.fields:
+            return None
+        head_end = data.find(b"\r\n\r\n") + 4
+        head_bytes, size = data[:head_end], head_end + max(0, call.length)
+        if head_end < 4 or size != len(data):
+            return None
+        return _Before(head_bytes, size, call.method, call.target, call.head, call.length)
+
     def _parse_pieces(self, data: bytes) -> None:
         at = 0
         while at < len(data) and not self._last:
@@ -276,7 +300,7 @@ class HttpSession:  # decision 131
             self._go_on()
 
     def _parse(self, data: bytes) -> None:
-        self._progress = False
+        self._silent_bytes += len(data)      # what brings a request further sets it to 0
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
@@ -285,88 +309,85 @@ class HttpSession:  # decision 131
             if not self._last:               # or it has asked to end the connection, and what it sends is nobody's
                 self._refuse(_fault_of(error))
             return
-        self._silent_bytes = 0 if self._progress else self._silent_bytes + len(data)
         if self._silent_bytes > MAX_SILENT_BYTES:
-            self._refuse(Refusal("headers_too_large", f"a header field has at most {MAX_LINE_BYTES} bytes")
+            self._refuse(Refusal("headers_too_large", f"a head has at most {MAX_SILENT_BYTES} bytes")
                          if self._incoming is None else Refusal("malformed_request", "its chunks say too little"))
 
-    def on_message_begin(self) -> None:
-        if self._last:
-            raise HttpParserError("nothing is read behind the last request")
-        self._target = b""
-        self._raw = []
-        self._length = -1
-
     def on_url(self, url: bytes) -> None:
-        self._target += url
-        self._progress = True
-        if len(self._target) > MAX_LINE_BYTES:
+        target = self._target = self._target + url
+        if len(target) > MAX_LINE_BYTES:
             raise Refusal("target_too_long", f"a path and query have at most {MAX_LINE_BYTES} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        raw = self._raw
-        self._progress = True
-        if len(name) + len(value) > MAX_LINE_BYTES:
-            raise Refusal("headers_too_large", f"a header field has at most {MAX_LINE_BYTES} bytes")
-        if len(raw) >= MAX_HEADERS:
-            raise Refusal("headers_too_large", f"a request has at most {MAX_HEADERS} header fields")
-        if len(name) == 14 and name.lower() == b"content-length":
-            self._length = int(value)
-        else:
-            raw.append((name, value))        # also what stands behind a body in chunks: it is bounded alike
+        self._raw.append((name, value))      # also what stands behind a body in chunks
 
     def on_headers_complete(self) -> None:
+        if self._last:
+            raise HttpParserError("nothing is read behind the last request")
         if self._skips_head:
             self._skips_head = False
             return
-        parser, raw = self._parser, cast("RawFields", tuple(self._raw))
-        version, keeps = parser.get_http_version(), parser.should_keep_alive()
-        head = self._dispatcher.heads.read(raw)
-        request = HttpRequest(self, parser.get_method().decode("ascii"), self._target, head, self._length,
-                              version == "1.0", keeps)
-        if version != "1.1" or head.repeated or head.host is None:
-            request.fault = _fault_of_head(request, version)
-            request.keeps = request.keeps and request.fault is None
-        self._incoming = request
-        self._waiting.append(HttpExchange(self, request))
-        self._progress = True
+        parser, raw = self._parser, self._raw
+        if raw != self._head_raw:            # as most clients send what they have sent before
+            self._head, self._length = self._dispatcher.heads.read(_bounded(raw))
+            self._head_raw = raw
+        head = self._head
+        keeps, method = parser.should_keep_alive(), parser.get_method()
+        call = Call(self, METHODS.get(method) or method.decode("ascii"), self._target, head, self._length)
+        if not keeps or head.says_connection:
+            version = parser.get_http_version()          # else it is 1.1, which alone keeps connections unasked
+            call.keeps, call.http_10 = keeps, version == "1.0"
+            if version != "1.1":
+                call.fault = _fault_of_version(head, version)
+        if head.fault is not None and call.fault is None and not call.http_10:
+            call.fault = head.fault
+        if call.fault is not None:
+            call.keeps = False
+        self._target, self._raw = b"", []
+        self._silent_bytes = 0
+        self._incoming = call
+        self._waiting.append(call)
 
     def on_body(self, data: bytes) -> None:
-        self._progress = True
+        self._silent_bytes = 0
         if self._incoming is not None:
             self._incoming.feed(data)
 
     def on_message_complete(self) -> None:
-        request, self._incoming = self._incoming, None
-        if request is None:
+        call, self._incoming = self._incoming, None
+        if call is None:
             return
-        self._progress = True
-        if request.fault is None or request.answered:
-            request.end()
-        if not request.keeps:
+        self._silent_bytes = 0
+        if call.fault is None:
+            call.complete = True
+            if call.is_awaited:
+                call.end()
+        self._raw = []
+        if not call.keeps:
             self._last = True
-        if self._lingers and request.answered:
+        if self._lingers and call.answered:
             self._lingers = False
             if not self._closing:
                 self._end_timer.at(0)
             self._idle_since_ms = self._now_ms()
-            if not request.keeps or self._closing:
+            if not call.keeps or self._closing:
                 self._close(self._closing)
 
     def _on_upgrade(self, rest: bytes) -> None:
         """The last request asks for another protocol, so the parser has left its body alone."""
-        request = self._waiting[-1].request if self._waiting else None
-        if request is None or request.method == "CONNECT":
+        call = self._waiting[-1] if self._waiting else None
+        if call is None or call.method == "CONNECT":
             self._last = True
-        elif request.head.upgrade == "websocket" and request.method == "GET" and not request.has_body:
+        elif call.head.upgrade == "websocket" and call.method == "GET" and not call.has_body:
             self._upgrading = True
             self._held = rest
         else:                                # RFC 9110, 7.8: it is passed over
-            if request.has_body:
-                self._skips_head, self._incoming, request.complete = True, request, False
+            if call.has_body:
+                self._skips_head, self._incoming, call.complete = True, call, False
                 self._parser = HttpRequestParser(self)
                 self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % (
-                    b"Content-Length: %d" % request.length if request.length >= 0 else b"Transfer-Encoding: chunked"))
+                    b"Content-Length: %d" % call.length if call.length >= 0 else b"Transfer-Encoding: chunked"))
+                self._target, self._raw = b"", []
             if rest:
                 self._parse(rest)
 
@@ -374,17 +395,17 @@ class HttpSession:  # decision 131
         """What came is no request, or a broken one: it is the last."""
         self._last = True
         self._dispatcher.counts["closed_" + fault.code] += 1
-        incoming, self._incoming = self._incoming, None
-        if incoming is None:
-            refused = HttpExchange(self, None)
-            self._set_answer(refused, problem_answer(fault.code, fault.detail, {"Connection": "close"}))
-            self._waiting.append(refused)
+        call, self._incoming = self._incoming, None
+        if call is None:
+            call = Call(self, "", b"", NO_HEAD, keeps=False)
+            call.complete, call.fault = True, fault
+            self._waiting.append(call)
             return
-        incoming.keeps = False
-        if incoming.answered:
+        call.keeps = False
+        if call.answered:
             self._close("")
         else:
-            incoming.end(Refusal(fault.code, f"the body cannot be read: {fault.detail}"))
+            call.end(Refusal(fault.code, f"the body cannot be read: {fault.detail}"))
 
     # --- requests to calls --------------------------------------------------------------------------------------
 
@@ -394,35 +415,29 @@ class HttpSession:  # decision 131
             return
         self._going_on = True
         self._soon = False
-        waiting, begun, link = self._waiting, self._begun, self._link
-        try:
-            while waiting and not self._closing and link.unsent_bytes <= FLOOR_BYTES:
-                if begun and not self._may_overlap(waiting[0]):
-                    break
-                exchange = waiting.popleft()
-                begun.append(exchange)
-                request = exchange.request
-                if request is None:
-                    self._write_answers()
-                else:
-                    self._dispatcher.begin(exchange, request)
-        finally:
-            self._going_on = False
-        if self._held or self._paused or self._incoming is not None:
+        waiting, begun = self._waiting, self._begun
+        while waiting and not self._closing and (not begun or self._may_overlap(waiting[0])):
+            call = waiting.popleft()
+            begun.append(call)
+            self._dispatcher.begin(call)
+            if waiting and self._link.unsent_bytes > FLOOR_BYTES:
+                break                        # `handle_drained` goes on
+        self._going_on = False
+        if waiting or self._held or self._paused or self._incoming is not None:
             self._read_on()
 
-    def _may_overlap(self, exchange: HttpExchange) -> bool:  # decision 133
+    def _may_overlap(self, call: Call) -> bool:  # decision 133
         """Whether it may begin while others wait: they and it only add to the log, in this order."""
-        request = exchange.request
-        return self._begun[-1].submitted and request is not None and request.complete \
-            and self._dispatcher.is_pipelined(request)
+        begun = self._begun
+        return begun[-1].submitted and len(begun) < MAX_WAITING and call.complete \
+            and self._dispatcher.is_pipelined(call)
 
     def _is_full(self) -> bool:
         if len(self._waiting) + len(self._begun) >= MAX_WAITING:
             return True
         incoming = self._incoming
         return incoming is not None and incoming.received_bytes > MAX_UNREAD_BYTES and bool(self._waiting) \
-            and self._waiting[-1].request is incoming
+            and self._waiting[-1] is incoming
 
     def _read_on(self) -> None:
         if self._is_full():
@@ -446,19 +461,23 @@ class HttpSession:  # decision 131
 
     # --- calls to answers ---------------------------------------------------------------------------------------
 
-    def respond(self, exchange: HttpExchange, response: Response) -> None:
+    def respond(self, call: Call, response: Response) -> None:
         """A call has its answer."""
-        if not self._gone:
-            self._set_answer(exchange, response)
-            self._on_answer(exchange)
+        if self._gone:
+            return
+        closes = response.closes or not call.keeps or bool(self._closing) and self._begun[-1] is call
+        call.closes = closes
+        call.answer = encode_response(response, self._dispatcher.date(), closes=closes, http_10=call.http_10,
+                                      head_alone=call.method == "HEAD")
+        self._on_answer(call)
 
-    def end_stream(self, exchange: HttpExchange, closes: bool) -> None:
+    def end_stream(self, call: Call, closes: bool) -> None:
         """A call has sent all of its answer by itself."""
         if not self._gone:
-            exchange.answer, exchange.closes = b"", closes or bool(self._closing)
-            self._on_answer(exchange)
+            call.answer, call.closes = b"", closes or bool(self._closing)
+            self._on_answer(call)
 
-    def hand_over(self, exchange: HttpExchange, handover: Handover) -> None:
+    def hand_over(self, call: Call, handover: Handover) -> None:
         """A call gives the connection to another session."""
         if self._gone:
             return
@@ -466,46 +485,36 @@ class HttpSession:  # decision 131
         self._upgrading = False
         if self._link.hand_over(handover.door, handover.framing, handover.greeting, rest):
             self._gone = self._last = True
+            self._timers.stop()
             self._begun.clear()
             del self._parser
         else:
             self._held = rest
-            self.respond(exchange, problem_answer("busy", NO_PLACE, {"Retry-After": "1"}))
+            self.respond(call, problem_answer("busy", NO_PLACE, {"Retry-After": "1"}))
 
     def break_off(self, reason: str) -> None:
         """A call has ended without an answer, or within it."""
         if not self._gone:
             self._close(reason)
 
-    def _on_answer(self, exchange: HttpExchange) -> None:
-        request = exchange.request
-        if request is not None and not request.complete:
-            request.drop()
-        self._write_answers()
-
-    def _set_answer(self, exchange: HttpExchange, response: Response) -> None:
-        request = exchange.request
-        closes = response.closes or request is None or not request.keeps \
-            or bool(self._closing) and self._begun[-1] is exchange
-        exchange.closes = closes
-        exchange.answer = encode_response(
-            response, self._dispatcher.date(), closes=closes,
-            http_10=request is not None and request.http_10,
-            head_alone=request is not None and request.method == "HEAD")
-
-    def _write_answers(self) -> None:
+    def _on_answer(self, call: Call) -> None:
         """Send what no longer waits for another."""
+        if not call.complete:
+            call.drop()
         begun, link = self._begun, self._link
         while begun and begun[0].answer is not None:
-            exchange = begun.popleft()
-            if exchange.answer:
-                link.write(exchange.answer)
-            if exchange.closes:
+            call = begun.popleft()
+            if call.answer:
+                link.write(call.answer)
+            if call.closes:
                 begun.clear()
-                self._finish(exchange.request)
+                self._finish(call)
                 return
-        if begun:
-            return
+        if not begun:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Everything that was begun is answered."""
         self._idle_since_ms = self._now_ms()
         if self._closing:
             self._close(self._closing)
@@ -517,12 +526,12 @@ class HttpSession:  # decision 131
             self._soon = True
             self._dispatcher.soon(self._go_on)
 
-    def _finish(self, request: HttpRequest | None) -> None:
+    def _finish(self, call: Call) -> None:
         """The last answer is written. A body that is still coming is thrown away for a while: closed at once, the
         client's system would throw away the answer."""
         self._waiting.clear()
         self._closing = self._closing or "finished"
-        if request is not None and request is self._incoming:
+        if call is self._incoming:
             self._linger()
         else:
             self._close(self._closing)
@@ -539,6 +548,15 @@ class HttpSession:  # decision 131
         self._link.close("" if reason == "finished" else reason)
 
 
+def _bounded(raw: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The same fields. Refuses more of them, or larger ones, than there may be."""
+    if len(raw) > MAX_HEADERS:
+        raise Refusal("headers_too_large", f"a request has at most {MAX_HEADERS} header fields")
+    if max([len(name) + len(value) for name, value in raw], default=0) > MAX_LINE_BYTES:
+        raise Refusal("headers_too_large", f"a header field has at most {MAX_LINE_BYTES} bytes")
+    return raw
+
+
 def _fault_of(error: HttpParserError) -> Refusal:
     """What is wrong with bytes that the parser refused."""
     if isinstance(error, HttpParserCallbackError) and isinstance(error.__context__, Refusal):
@@ -549,18 +567,13 @@ def _fault_of(error: HttpParserError) -> Refusal:
     return Refusal("malformed_request", said or "this is no HTTP request")
 
 
-def _fault_of_head(request: HttpRequest, version: str) -> Refusal | None:
-    """What is wrong with a head that the parser takes. Nothing behind it is read."""
-    head = request.head
-    if version not in ("1.0", "1.1"):
+def _fault_of_version(head: Head, version: str) -> Refusal | None:
+    """What is wrong with a request that is not HTTP/1.1. Nothing behind it is read."""
+    if version != "1.0":
         return Refusal("version_not_supported", "HTTP/1.1 and HTTP/1.0 are spoken here",
                        headers={"Connection": "close"})
-    if head.repeated:
-        return Refusal("malformed_request", f"{head.repeated!r} is there twice", headers={"Connection": "close"})
-    if head.host is None and version == "1.1":
-        return Refusal("malformed_request", "a request has a Host (RFC 9112, 3.2)", headers={"Connection": "close"})
-    if version == "1.0" and "transfer-encoding" in head.fields:
+    if "transfer-encoding" in head.fields:
         # RFC 9112, 6.1: chunks of a sender that knows HTTP/1.0 only may be understood otherwise by whoever passed
         # them on.
         return Refusal("malformed_request", "HTTP/1.0 has no Transfer-Encoding", headers={"Connection": "close"})
-    return None
+    return head.fault if head.host is not None else None             # which need not be said there

@@ -8,7 +8,7 @@ from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.response import LAST_CHUNK, chunk_of, encode_head
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.request import HttpRequest
+    from gatehouse.gateways.http.request import Call
     from gatehouse.gateways.http.session import HttpSession
 
 
@@ -19,15 +19,15 @@ class Stream:
     Its request is the only one that is under way on its connection.
     """
 
-    __slots__ = ("headers", "length", "request", "status", "_chunked")
+    __slots__ = ("headers", "length", "call", "status", "_chunked")
 
-    def __init__(self, request: HttpRequest, headers: dict[str, str], status: int = 200, length: int | None = None
+    def __init__(self, call: Call, headers: dict[str, str], status: int = 200, length: int | None = None
                  ) -> None:
-        self.request = request
+        self.call = call
         self.headers = headers
         self.status = status
         self.length = length
-        self._chunked = length is None and not request.http_10
+        self._chunked = length is None and not call.http_10
 
     @property
     def chunked(self) -> bool:
@@ -37,33 +37,33 @@ class Stream:
     @property
     def closes(self) -> bool:
         """Whether the connection ends behind it, as its size says nobody (RFC 9112, 6.3)."""
-        return not self.request.keeps or self.length is None and not self._chunked
+        return not self.call.keeps or self.length is None and not self._chunked
 
     def start(self) -> None:
         """Send the head."""
-        self.request.streams = True
+        self.call.streams = True
         headers = dict(self.headers)
         if self.length is not None:
             headers["Content-Length"] = str(self.length)
         elif self._chunked:
             headers["Transfer-Encoding"] = "chunked"
-        session = self.request.session
+        session = self.call.session
         session.write(encode_head(self.status, headers, session.date(), closes=self.closes,
-                                  http_10=self.request.http_10))
+                                  http_10=self.call.http_10))
 
     def write(self, data: bytes) -> None:
         """Send a piece."""
         if data:
-            self.request.session.write(chunk_of(data) if self._chunked else data)
+            self.call.session.write(chunk_of(data) if self._chunked else data)
 
     async def drained(self) -> None:
         """Returns once the client has taken most of what was written. Raises ConnectionError where it has gone."""
-        await drained(self.request.session)
+        await drained(self.call.session)
 
     def finish(self) -> None:
         """Everything was sent."""
         if self._chunked:
-            self.request.session.write(LAST_CHUNK)
+            self.call.session.write(LAST_CHUNK)
 
 
 async def drained(session: HttpSession) -> None:

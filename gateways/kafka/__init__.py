@@ -4,8 +4,7 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec
-from gatehouse.gateways.kafka.addresses import SPELLING
-from gatehouse.gateways.kafka.column import KAFKA
+from gatehouse.gateways.kafka.column import KAFKA, SPELLING
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.session import KafkaSession
 

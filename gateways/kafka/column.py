@@ -1,8 +1,12 @@
-"""Which properties of a message Kafka carries: record headers are the stored ones. Pure."""
+"""Which properties of a message Kafka carries: record headers are the stored ones; and how it spells an address:
+topic and key, which its clients name themselves, whatever the routes say. Pure.
+"""
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
+from gatehouse.gateways.addresses import Place, Record, Spelling, describe_record
 from gatehouse.gateways.properties.envelope import Column, Shape, header_cell, property_cell
 
 KAFKA: Final = Column("kafka", "Kafka", {
@@ -21,3 +25,22 @@ KAFKA: Final = Column("kafka", "Kafka", {
     "retain": (header_cell("retain"),),
     "traceparent": (header_cell("traceparent"),),
 }, show_header=lambda name, value: (name, value), text_is_bytes=True)
+
+
+def parse_kafka_name(text: str) -> Record:
+    """What `TOPIC:KEY`, `TOPIC/KEY` or `TOPIC` name, for people: a topic name holds neither `:` nor `/`."""
+    match = re.search("[:/]", text)
+    if match is None:
+        return Record(text, None)
+    return Record(text[:match.start()], text[match.end():].encode())
+
+
+def _line(place: Place) -> str:
+    return "no topic" if place.topic is None else describe_record(place.topic, place.key)
+
+
+def _document(place: Place) -> dict[str, Any]:
+    return {"topic": place.topic, "key": None if place.key is None else place.key.decode(errors="replace")}
+
+
+SPELLING: Final = Spelling("Kafka", parse_kafka_name, lambda place: [_line(place)], _document)

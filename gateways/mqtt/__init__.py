@@ -2,9 +2,8 @@
 from __future__ import annotations
 
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, WebSocketRoute
-from gatehouse.gateways.mqtt.addresses import SPELLING
 from gatehouse.gateways.mqtt.codec import DOOR
-from gatehouse.gateways.mqtt.column import MQTT3, MQTT5
+from gatehouse.gateways.mqtt.column import MQTT3, MQTT5, SPELLING
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import MqttSession
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.mqtt.catching_up import CatchingUp
+from gatehouse.gateways.mqtt.backlog import CatchingUp
 from gatehouse.gateways.mqtt.codec import encode_qos0
 from gatehouse.gateways.mqtt.mapping import topic_field
 

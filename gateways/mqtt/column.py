@@ -1,9 +1,14 @@
-"""Which properties of a message MQTT carries, and where: a column for 3.1.1, which has none, and one for 5. Pure."""
+"""Which properties of a message MQTT carries, and where: a column for 3.1.1, which has none, and one for 5.
+
+An address is spelled as it is: a topic name is an address. Pure.
+"""
 from __future__ import annotations
 
 from typing import Any, Final
 
+from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.properties.envelope import Column, Shape, header_cell, property_cell
+from gatehouse.kernel.addresses.address import check_address
 
 MAX_MQTT_BYTES: Final = 65535         # MQTT 5, 1.5.4 and 1.5.6: strings and binary data
 
@@ -44,3 +49,13 @@ MQTT5: Final = Column("mqtt5", "MQTT 5", {
     "traceparent": (header_cell("traceparent"),),
 }, header_limits="names and values are UTF-8 text without NUL, up to 65535 bytes; no null values",
     show_header=show_user_property, is_text=is_mqtt_text)
+
+
+def address_of_mqtt(name: str) -> str:
+    """Raises InvalidAddress for what is no topic name [MQTT-4.7.3-1, 4.7.3-2, 3.3.2-2]."""
+    check_address(name)
+    return name
+
+
+SPELLING: Final = Spelling("MQTT", address_of_mqtt, lambda place: [place.address],
+                           lambda place: {"topic_name": place.address})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
-from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
+from gatehouse.gateways.mqtt.outbox import INFLIGHT_LIMIT
 
 NOT_HONOURED: Final = {
     "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}

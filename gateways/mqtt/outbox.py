@@ -7,9 +7,9 @@
 What waits is sent before anything newer of its QoS, so the order of each topic and QoS is kept [MQTT-4.6.0-6].
 
 What is written and not taken is bounded twice: by `max_unsent_bytes` and by what the budget of all connections allows.
-Of a large burst one piece is sent at once and the rest waits for its turn (`catching_up`); either the socket takes such
-a piece, or the connection is slow and is told when it is not any more. Large values are not copied: they are the same
-bytes for every client.
+Of a large burst one piece is sent at once and the rest waits for its turn (`backlog.CatchingUp`); either the socket
+takes such a piece, or the connection is slow and is told when it is not any more. Large values are not copied: they are
+the same bytes for every client.
 """
 from __future__ import annotations
 
@@ -17,10 +17,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.backlog import Backlog
-from gatehouse.gateways.mqtt.codec import encode_qos0, encode_qos1, fitting, parts_qos1, run_of
-from gatehouse.gateways.mqtt.retained import RetainedFeed
-from gatehouse.gateways.mqtt.window import Window
-from gatehouse.kernel.message import TRANSIENT
+from gatehouse.gateways.mqtt.codec import (
+    PACKET_ID_BYTES,
+    PACKET_IDS,
+    PUBACK_SIZE,
+    PUBACKS,
+    encode_qos0,
+    encode_qos1,
+    fitting,
+    parts_qos1,
+    run_of,
+)
+from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
+from gatehouse.gateways.mqtt.packets import encode_retained
+from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
+from gatehouse.kernel.message import TRANSIENT, Retained
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -34,6 +45,86 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
 
 LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on average are not joined: a buffer costs 1 us
+RUN_MAX: Final = 1024          # acknowledgements compared at once: a longer try costs too much when it fails
+LAST_ID: Final = PACKET_IDS - 1
+INFLIGHT_LIMIT: Final = LAST_ID - 1
+
+
+class Window:
+    """Which packet ids of our PUBLISH packets are in flight. `inflight_max`: 1 to `INFLIGHT_LIMIT`.
+
+    Ids are given in order, 1 after 65535, so that what is in flight is a span of the ring and acknowledgements in the
+    order of sending, as [MQTT-4.6.0-2] demands, are checked a run at a time by comparing bytes. Those that come out of
+    order are kept until what is before them has come: no id is given again while it is in flight. A client that never
+    acknowledges one message therefore gets no more than `inflight_max` after it.
+    """
+
+    def __init__(self, inflight_max: int) -> None:
+        self._inflight_max: int = inflight_max
+        self._oldest: int = 1                      # the id that was given longest ago and is not acknowledged
+        self._span: int = 0                        # ids given from there on, acknowledged out of order or not
+        self._early: set[int] = set()              # those of the span that are acknowledged already
+
+    def room(self) -> int:
+        """How many messages may be sent now."""
+        return self._inflight_max - self._span
+
+    def in_flight(self) -> int:
+        return self._span - len(self._early)
+
+    def take(self, count: int) -> int:
+        """Give out `count` ids, at most `room()`; returns the first, the others follow it on the ring."""
+        first = self._oldest + self._span
+        if first > LAST_ID:
+            first -= LAST_ID
+        self._span += count
+        return first
+
+    def acknowledge(self, data: bytes, pos: int) -> int:
+        """Take the whole PUBACK packets from `pos` on; returns the position of what is no whole PUBACK.
+
+        An id that is not in flight is ignored: it may be a late answer on a connection that began anew.
+        Raises ProtocolError.
+        """
+        end = len(data)
+        while end - pos >= PUBACK_SIZE and data[pos] == 0x40:
+            run = min((end - pos) // PUBACK_SIZE, RUN_MAX)
+            in_order = min(run, self._span, PACKET_IDS - self._oldest)
+            size = in_order * PUBACK_SIZE
+            at = self._oldest * PUBACK_SIZE
+            if in_order > 0 and not self._early and data[pos:pos + size] == PUBACKS[at:at + size]:
+                self._advance(in_order)
+                pos += size
+                continue
+            while run > 0 and data[pos] == 0x40:
+                if data[pos + 1] != 2:
+                    raise MalformedPacket("a PUBACK whose remaining length is not 2 (3.4.1)")
+                self._acknowledge_one(data[pos + 2] << 8 | data[pos + 3])
+                pos += PUBACK_SIZE
+                run -= 1
+        return pos
+
+    def _acknowledge_one(self, packet_id: int) -> None:
+        if packet_id == 0:
+            raise ProtocolError("[MQTT-2.3.1-1] a PUBACK with packet id 0")
+        distance = packet_id - self._oldest
+        if distance < 0:
+            distance += LAST_ID
+        if distance >= self._span:
+            return
+        if distance:
+            self._early.add(packet_id)
+            return
+        self._advance(1)
+        while self._oldest in self._early:
+            self._early.discard(self._oldest)
+            self._advance(1)
+
+    def _advance(self, count: int) -> None:
+        self._span -= count
+        self._oldest += count
+        if self._oldest > LAST_ID:
+            self._oldest -= LAST_ID
 
 
 class Outbox:
@@ -108,10 +199,27 @@ class Outbox:
             self.transacting.pump()
 
     def give_retained(self, topic_filter: str, granted: int) -> None:
-        """A new subscription: it is sent what is retained."""
+        """A new subscription, or the same again [MQTT-3.8.4-3]: it is sent what is retained."""
         if self._feed is None:
-            self._feed = RetainedFeed(self)
+            self._feed = RetainedFeed(self.guard, self._retained_room, self._send_retained)
         self._feed.add(topic_filter, granted)
+
+    def _retained_room(self, granted: int) -> int:
+        if not self.may_send(granted > 0):
+            return 0
+        return self.window.room() if granted else PAGE_VALUES
+
+    def _send_retained(self, topic_filter: str, granted: int, value: Retained) -> bool:
+        """[MQTT-3.3.1-6], [MQTT-3.3.1-8] with RETAIN set."""
+        acknowledged = granted > 0 and not value.record[5] & TRANSIENT
+        if not self.may_send(acknowledged):
+            return False
+        packet_id = PACKET_ID_BYTES[self.window.take(1)] if acknowledged else b""
+        encoded = encode_retained(value.address, packet_id, value.record[3] or b"")
+        self.link.write(encoded)
+        self.flow.messages_out += 1
+        self.flow.bytes_out += len(encoded)
+        return True
 
     def forget_filter(self, topic_filter: str) -> None:
         """The subscription is over."""

@@ -15,9 +15,7 @@ from gatehouse.kernel.message import TRANSIENT, Handle, Leased
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox
-    from gatehouse.kernel.api import Message
-    from gatehouse.kernel.groups.sharing import Shared
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import HubPort, Message, SharedPort
 
 CREDIT: Final = 100                    # messages of one shared filter that are sent and not acknowledged, at most
 
@@ -25,7 +23,7 @@ CREDIT: Final = 100                    # messages of one shared filter that are 
 class Share:
     """One shared filter of one client: the kernel's `Member`."""
 
-    def __init__(self, shares: Shares, kernel: Kernel, outbox: Outbox, topic_filter: str, tenant: str, qos: int
+    def __init__(self, shares: Shares, kernel: HubPort, outbox: Outbox, topic_filter: str, tenant: str, qos: int
                  ) -> None:
         self._shares = shares
         self._kernel = kernel
@@ -35,7 +33,8 @@ class Share:
         self._qos = qos
         timeout_ms = outbox.config.ack_timeout_ms
         hold = HoldLimit(timeout_ms, self._on_overdue) if timeout_ms else None
-        self.place: Shared = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant, hold=hold)
+        self.place: SharedPort = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant,
+                                                     hold=hold)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Sent as far as window and socket allow; the rest waits for `pump`."""
@@ -91,7 +90,7 @@ class Share:
 class Shares:
     """The shared filters of one client, and which packet id stands for which lease."""
 
-    def __init__(self, kernel: Kernel, outbox: Outbox, tenant: str) -> None:
+    def __init__(self, kernel: HubPort, outbox: Outbox, tenant: str) -> None:
         self._kernel = kernel
         self._outbox = outbox
         self._tenant = tenant

@@ -54,8 +54,9 @@ class Audience(Generic[T]):
             self._by_first[first] = left
         else:
             del self._by_first[first]
-        if first in self._first_levels:
-            self._first_levels[first].version += 1
+        level = self._first_levels.get(first)
+        if level is not None:
+            level.version += 1
 
     def first_level(self, name: str) -> FirstLevel:
         """The change counter of a first level."""

@@ -22,10 +22,9 @@ SHORT_OF: Final = 10               # a tenth of all is left: somebody should loo
 class Makers:  # decision 120
     """Asked before somebody makes a topic, and told of every topic that is there."""
 
-    def __init__(self, topics: Topics) -> None:
-        self.on_short: Callable[[], None] = lambda: None
-        """Called when a tenth or less is left of the topics that users may make."""
-
+    def __init__(self, topics: Topics, on_short: Callable[[], None]) -> None:
+        """`on_short` is called when a tenth or less is left of the topics that users may make."""
+        self._on_short = on_short
         self._is_short = False
         self._topics = topics
         self._paces: dict[str, tuple[float, int]] = {}         # what may be made at once, and as of when
@@ -45,7 +44,7 @@ class Makers:  # decision 120
         was_short = self._is_short
         self._is_short = (settings.max_auto_topics - len(self._topics)) * SHORT_OF <= settings.max_auto_topics
         if self._is_short and not was_short:
-            self.on_short()
+            self._on_short()
 
     def _spend(self, maker: str, per_minute: int, now_ms: int) -> None:
         left, at_ms = self._paces.pop(maker, (float(per_minute), now_ms))

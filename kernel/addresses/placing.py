@@ -6,12 +6,12 @@ topic can be deleted while it is in use.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
 from gatehouse.kernel.addresses.murmur2 import partition_for
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import (
     CreateDenied,
     InvalidAddress,
@@ -21,7 +21,6 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Headers, Placement
 from gatehouse.kernel.records.record import encode_header, encode_key
 from gatehouse.kernel.settings import KernelSettings
@@ -31,14 +30,31 @@ QUEUE_PREFIX: Final = "$queue/"
 """Addresses of queues."""
 
 
+class NamedQueue(Protocol):
+    """A queue, as far as messages are placed in it."""
+
+    @property
+    def tenant(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def first_partition_id(self) -> int:
+        """Another one once it was deleted and made anew."""
+
+    def partition_id(self, priority: int = 0) -> int:
+        """The partition of a priority."""
+
+
 class Places:
     """Makes placements. `create` makes a topic (name, tenant, maker) with default settings in the pending
     frame, or raises TooManyTopics."""
 
     def __init__(self, routes: Routes, topics: Topics, subscriptions: Subscriptions, settings: KernelSettings,
-                 create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], Queue | None]) -> None:
+                 create: Callable[[str, str, str], Topic], find_queue: Callable[[str, str], NamedQueue | None]) -> None:
         self.routes = routes
-        self.settings = settings
+        self._settings = settings
         self._topics = topics
         self._subscriptions = subscriptions
         self._create = create
@@ -59,11 +75,11 @@ class Places:
         placement.may_create, placement.maker = may_create, maker
         return placement
 
-    def place_queue(self, queue: Queue, priority: int, key: bytes | None) -> Placement:
+    def place_queue(self, queue: NamedQueue, priority: int, key: bytes | None) -> Placement:
         """Into a queue and nowhere else."""
         address = QUEUE_PREFIX + queue.name
         placement = Placement(queue.tenant, address, "", 0, 0, queue.partition_id(priority), key, encode_key(key), b"",
-                              self.settings.max_message_bytes,
+                              self._settings.max_message_bytes,
                               self._subscriptions.first_level(address, queue.tenant))
         placement.queue = queue
         placement.fixed_partition = True
@@ -101,7 +117,7 @@ class Places:
         copy.version, copy.topics_version = placement.first_level.version, self._topics.version
         return copy
 
-    def _require_queue(self, name: str, tenant: str) -> Queue:
+    def _require_queue(self, name: str, tenant: str) -> NamedQueue:
         queue = self._find_queue(name, tenant)
         if queue is None:
             raise UnknownQueue(f"there is no queue {name!r}")
@@ -152,10 +168,20 @@ class Places:
             return None
         return frozenset((topic,))
 
+    def configure(self, settings: KernelSettings) -> None:
+        """These settings hold from now on."""
+        self._settings = settings
+
+    def refresh(self, placement: Placement) -> None:
+        """Bring a placement up to date: where it leads, and who hears of it. Raises as `place`."""
+        if placement.topics_version != self._topics.version:
+            self.renew(placement)
+        self._subscriptions.refresh(placement)
+
     def renew(self, placement: Placement) -> None:
         """Topics have changed: find this placement's topic again, making it anew if it was deleted and whoever asked
         for the placement may. Raises as `place`, and again until it has succeeded."""
-        if isinstance(placement.queue, Queue):
+        if placement.queue is not None:
             queue = self._require_queue(placement.queue.name, placement.tenant)
             if queue.first_partition_id != placement.queue.first_partition_id:
                 raise UnknownQueue(f"queue {queue.name!r} was deleted and made anew")
@@ -188,13 +214,13 @@ class Places:
 
     def _make(self, name: str, tenant: str, may_create: bool, maker: str) -> Topic:  # decision 124
         """A topic that is missing. Raises UnknownTopic (none is made by use), CreateDenied, TooManyTopics."""
-        if not self.settings.auto_create_topics:
+        if not self._settings.auto_create_topics:
             raise UnknownTopic(f"there is no topic {name!r}, and topics are not made by use here")
         if not may_create:
             raise CreateDenied(f"there is no topic {name!r}, and this user may not create it")
-        if not maker and len(self._topics) >= self.settings.max_auto_topics:     # of a maker `create` asks more
+        if not maker and len(self._topics) >= self._settings.max_auto_topics:     # of a maker `create` asks more
             raise TooManyTopics(f"there is no topic {name!r}, and there are as many as use may make "
-                                f"(kernel.max_auto_topics, {self.settings.max_auto_topics})")
+                                f"(kernel.max_auto_topics, {self._settings.max_auto_topics})")
         return self._create(name, tenant, maker)
 
     def _placement(self, topic: Topic, partition: int, key: bytes | None, address: str, header: str) -> Placement:
@@ -210,10 +236,10 @@ class Places:
     def max_message_bytes(self, topic: Topic) -> int:
         """What the topic takes at most."""
         own = topic.settings.max_message_bytes
-        return self.settings.max_message_bytes if own is None else own
+        return self._settings.max_message_bytes if own is None else own
 
     def max_record_bytes(self, partition_id: int) -> int:
         """The largest record that the topic of this partition takes."""
         topic_partition = self._topics.of_partition(partition_id)
-        return self.settings.max_message_bytes if topic_partition is None \
+        return self._settings.max_message_bytes if topic_partition is None \
             else self.max_message_bytes(topic_partition[0])

@@ -12,19 +12,30 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.filters import MANY, ONE, matches
+from gatehouse.kernel.errors import InvalidAddress
 
 NUL: Final = b"\0"
 ABOVE_NUL: Final = b"\x01"
 ABOVE_DOLLAR: Final = b"%"             # the character after `$`
+MAX_KEY_BYTES: Final = (1 << 16) - 1   # of a state record
 STEPS_BEFORE_SEEK: Final = 4           # a step costs a tenth of a seek
 
 
-class Keys(Protocol):
-    """Sorted keys; see `kernel.index.store.StoreCursor`."""
+class SortedKeys(Protocol):
+    """Sorted keys; see `kernel.state.store.StoreCursor`."""
 
     def seek(self, key: bytes) -> bytes | None: ...
 
     def next(self) -> bytes | None: ...
+
+
+def retained_key(tenant: str, address: str) -> bytes:
+    """The key of an address's retained value: tenant, NUL, its levels. Raises InvalidAddress for one that is too
+    long."""
+    key = tenant.encode() + NUL + join_levels(address)
+    if len(key) > MAX_KEY_BYTES:
+        raise InvalidAddress(f"an address of {len(key)} bytes with its tenant is too long to retain a value")
+    return key
 
 
 def join_levels(address: str) -> bytes:
@@ -48,7 +59,7 @@ class SkipScan:
         self.reached: bytes | None = None
         """Where to go on: no key before this one matches that has not been given. None: there are no more."""
 
-    def matches(self, keys: Keys, start: bytes, steps: int) -> Iterator[bytes]:
+    def matches(self, keys: SortedKeys, start: bytes, steps: int) -> Iterator[bytes]:
         """The matching keys from `start` on, in order, after at most so many steps; `reached` is true at each."""
         key = keys.seek(max(start, self._prefix))
         size = len(self._prefix)
@@ -98,7 +109,7 @@ class SkipScan:
         return None
 
 
-def _go(keys: Keys, target: bytes) -> tuple[bytes | None, int]:
+def _go(keys: SortedKeys, target: bytes) -> tuple[bytes | None, int]:
     """The first key at or above a target that lies ahead (b"" at the end of it: the next key), and the steps taken."""
     for steps in range(STEPS_BEFORE_SEEK):
         key = keys.next()

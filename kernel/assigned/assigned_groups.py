@@ -13,7 +13,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key, split_key
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Timer
@@ -43,8 +44,8 @@ MAX_GROUPS: Final = 50_000
 MAX_BYTES: Final = 64 << 20
 """What the members of all groups say and are told."""
 
-MAX_GROUP_BYTES: Final = 8 << 20
-"""Of one group: it is one record, and one answer to its leader."""
+MAX_GROUP_BYTES: Final = 2 << 20
+"""Of one group: it is one record, which is written whole, and one answer to its leader."""
 
 MAX_PROTOCOLS: Final = 100
 """That one member knows."""
@@ -57,6 +58,12 @@ MAX_CLIENT_ID: Final = 100
 
 UNUSED_MS: Final = 600_000
 """How long a group without members is remembered, whose next generation is to have the next number."""
+
+MAX_STALE: Final = 1_000
+"""Times in the heap at which nothing is looked at any more, beside one for each group."""
+
+OURS: Final = GroupSettings(kind=ASSIGNED)
+"""The definition that a group gets from its first member."""
 
 OnJoined = Callable[["Joined | KernelError"], None]
 OnAssigned = Callable[["Assigned | KernelError"], None]
@@ -93,7 +100,7 @@ class AssignedGroups:
     any."""
 
     def __init__(self, *, loop: Loop, state: StateTable, definitions: Definitions[GroupSettings], live: LiveGroups,
-                 put_state: PutState, has_offsets: Callable[[str, str], bool], secret: bytes, epoch: int,
+                 put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
                  on_error: Callable[[Exception], None]) -> None:
         self._loop = loop
         self._state = state
@@ -109,13 +116,16 @@ class AssignedGroups:
         self._timer: Timer | None = None
         self._timer_ms = 0                     # when it comes
         self._unused: dict[_Entry, None] = {}  # groups without members, the longest unused first
-        self._member_ids = blake2b(epoch.to_bytes(8, "big"), key=secret, person=b"member ids", digest_size=32).digest()
+        self._identity = identity
+        self._member_ids = b""                 # what signs them, from this start on
         self._stopped = False
 
     # ---- opening and closing
 
     def open(self) -> None:
         """Load the groups that are stored: their members have a session's time to be heard of."""
+        self._member_ids = blake2b(self._identity.epoch.to_bytes(8, "big"), key=self._identity.secret,
+                                   person=b"member ids", digest_size=32).digest()
         now_ms = self._loop.now_ms()
         for key, value in list(self._state.scan(Kind.MEMBERS)):
             entry = _Entry(*split_key(key))
@@ -147,14 +157,13 @@ class AssignedGroups:
         if len((joining.instance_id or "").encode()) > MAX_INSTANCE_BYTES:
             raise InvalidGroup(f"an instance id has at most {MAX_INSTANCE_BYTES} bytes")
         self._require_room(0 if entry is None else entry.size_bytes, joining.said_bytes)
-        if entry is None and joining.member_id:
-            self._require_not_leased(tenant, name)
-            raise UnknownMember(f"there is no group {name!r} with members")
-        is_ours = self._claim(tenant, name)
+        self._require_not_leased(tenant, name)
         if entry is None:
+            if joining.member_id:
+                raise UnknownMember(f"there is no group {name!r} with members")
             self._make_room()
             entry = self._entries[tenant, name] = _Entry(tenant, name)
-        entry.is_ours |= is_ours
+        self._claim(entry)
         try:
             entry.group.join(self._loop.now_ms(), joining, rules, self._new_member_id(joining), on_done)
         finally:
@@ -170,7 +179,7 @@ class AssignedGroups:
         GroupFull, Stopping.
         """
         entry = self._require_entry(tenant, name)
-        self._claim(tenant, name)
+        self._claim(entry)
         self._require_room(entry.size_bytes, sum(map(len, assignments.values())))
         try:
             entry.group.sync(self._loop.now_ms(), member_id, instance_id, generation, protocol, assignments, on_done)
@@ -242,12 +251,11 @@ class AssignedGroups:
     # ---- names
 
     # decision 168: one table of names
-    def _claim(self, tenant: str, name: str) -> bool:
-        """The name is an assigned group's from now on; whether it was nobody's. Raises GroupIsLeased, Stopping."""
-        settings = self._require_not_leased(tenant, name)
-        if settings is None:
-            self._put_state([self._definitions.put(tenant, name, GroupSettings(kind=ASSIGNED))], None, None)
-        return settings is None
+    def _claim(self, entry: _Entry) -> None:
+        """The name is an assigned group's from now on. Raises GroupIsLeased, Stopping."""
+        if self._require_not_leased(entry.tenant, entry.name) is None:
+            self._put_state([self._definitions.put(entry.tenant, entry.name, OURS)], None, None)
+            entry.is_ours = True
 
     def _require_not_leased(self, tenant: str, name: str) -> GroupSettings | None:
         settings = self._definitions.get(tenant, name)
@@ -325,7 +333,8 @@ class AssignedGroups:
             error = answer.error
             assert error is None or isinstance(error, KernelError)
             self._written(writing, error)
-            self._settle(writing.entry)
+            if self._entries.get((writing.entry.tenant, writing.entry.name)) is writing.entry:
+                self._settle(writing.entry)
 
     def _written(self, writing: _Writing, error: KernelError | None) -> None:
         writing.entry.group.stored(self._loop.now_ms(), writing.generation, error)
@@ -340,10 +349,11 @@ class AssignedGroups:
                 self._on_error(fault)
 
     def _forget(self, entry: _Entry) -> None:
-        """The group has had no members for long. Its definition goes where it is no more than the name, and nothing
-        was committed under it."""
+        """The group has had no members for long. Its definition goes where it is still the one that was made for them,
+        and nothing was committed under it."""
         records = [StateRecord(Kind.MEMBERS, named_key(entry.tenant, entry.name), None)] if entry.is_stored else []
-        if entry.is_ours and not self._has_offsets(entry.tenant, entry.name):
+        is_ours = entry.is_ours and self._definitions.get(entry.tenant, entry.name) == OURS
+        if is_ours and not self._has_offsets(entry.tenant, entry.name):
             records.append(self._definitions.put(entry.tenant, entry.name, None))
         if records:
             self._put_state(records, None, None)
@@ -361,6 +371,9 @@ class AssignedGroups:
         entry.due_ms = when_ms
         self._numbers += 1
         heappush(self._due, (when_ms, self._numbers, entry))
+        if len(self._due) > 2 * len(self._entries) + MAX_STALE:
+            self._due = list({row[2]: row for row in self._due if row[2].due_ms == row[0]}.values())
+            heapify(self._due)
         self._set_timer()
 
     def _set_timer(self) -> None:

@@ -267,8 +267,8 @@ class ClassicGroup:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has no members, nor anybody who has yet to join."""
-        return self.state is GroupState.EMPTY and not self._promised
+        """Whether it has no members: who was promised an id and finds it forgotten asks for another."""
+        return self.state is GroupState.EMPTY
 
     @property
     def size_bytes(self) -> int:

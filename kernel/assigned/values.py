@@ -53,8 +53,8 @@ class Joining(NamedTuple):
 
     @property
     def said_bytes(self) -> int:
-        """What it says of itself, names of protocols included."""
-        return sum([len(name) + len(metadata) for name, metadata in self.protocols])
+        """What it says of itself, names included."""
+        return len(self.protocol_type) + sum([len(name) + len(metadata) for name, metadata in self.protocols])
 
     @property
     def protocol_names(self) -> list[str]:

@@ -16,33 +16,35 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.addresses.placing import Places
-from gatehouse.kernel.delivery.slices import Slices
-from gatehouse.kernel.delivery.subscriptions import Outbox, Subscriptions
-from gatehouse.kernel.message import NumberedMessage, Piece, Placement, Record
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
+from gatehouse.kernel.backpressure import Backpressure
+from gatehouse.kernel.message import Delivery, NumberedMessage, Piece, Placement, Record, Subscriber
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import missing, sound_records
 from gatehouse.kernel.records.opened import Opened, opened_whole
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.batch_builder import Heard, Run
 
 OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
 PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time
 MAX_WAITING: Final = 2                     # flushes behind the one that is handed out: more, and publishers wait
 STEP_RECORDS: Final = 64                   # of a producer's batch are placed before the clock is read
+STEP_MESSAGES: Final = 64                  # are handed over before the clock is read, counted for each who gets them:
+                                           # about a tenth of a slice
 PORTION: Final = 256                       # stretches of messages that subscribers get in one call
 STEP_PAIRS: Final = 1024                   # of stretch and subscriber are made before the clock is read: 0.2 ms
-
-Heard = list[tuple["Placement | None", list[NumberedMessage], Run, int]]
 
 
 # decision 56: live subscribers hear from memory
 class Deliveries:
-    def __init__(self, topics: Topics, places: Places, subscriptions: Subscriptions, worker: Worker,
-                 loop: Loop, on_error: Callable[[Exception], None], unreadable: Unreadable) -> None:
+    def __init__(self, *, topics: Topics, places: Places, subscriptions: Subscriptions, worker: Worker,
+                 loop: Loop, on_error: Callable[[Exception], None], unreadable: Unreadable,
+                 backpressure: Backpressure) -> None:
         self.slices = Slices(loop, on_error)
-        self.on_caught_up: Callable[[], None] = lambda: None      # set by the kernel: publishers may be read again
+        self._backpressure = backpressure
         self._topics = topics
         self._places = places
         self._subscriptions = subscriptions
@@ -69,15 +71,17 @@ class Deliveries:
         """Whether everybody has been told of everything that is durable."""
         return not self._opening and not self._waiting and not self.slices.busy
 
-    def is_behind(self) -> bool:
-        """Whether publishers should wait until those who listen have been told."""
-        return len(self._waiting) > MAX_WAITING
-
     def deliver(self, heard: Heard) -> None:
         """What one durable frame brought, in order of arrival."""
         if heard:
-            self._waiting.append(heard)
+            self._wait(self._waiting.append, heard)
             self._go_on()
+
+    def _wait(self, put: Callable[[Heard], None], heard: Heard) -> None:
+        """Behind the others, or before them."""
+        put(heard)
+        if len(self._waiting) > MAX_WAITING:
+            self._backpressure.report(self, True)
 
     def _go_on(self) -> None:
         if self._waiting and not self._opening and not self.slices.busy:
@@ -89,7 +93,7 @@ class Deliveries:
         while self._waiting:
             heard = self._waiting.popleft()
             if len(self._waiting) == MAX_WAITING:
-                self.on_caught_up()
+                self._backpressure.report(self, False)
             for at, (placement, messages, run, index) in enumerate(heard):
                 if placement is not None:
                     outbox.add(placement, messages, run.first_offset + index)
@@ -102,7 +106,7 @@ class Deliveries:
                 opened = self._opened_here(run)
                 if opened is None:
                     yield from outbox.send()
-                    self._waiting.appendleft(heard[at + 1:])
+                    self._wait(self._waiting.appendleft, heard[at + 1:])
                     self._opening = True
                     self._cut(run, [], run.first_offset)
                     return
@@ -189,3 +193,45 @@ class Deliveries:
 
 def _piece_of(run: Run) -> Piece:
     return Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id)
+
+
+# decision 55: one list for each subscriber
+class Outbox:
+    """Collects what is delivered, so that each subscriber is called once for all of it; sent portion by portion."""
+
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        self.entries = 0                     # stretches of messages in here
+        self.sorted = 0                      # pairs of stretch and subscriber made since somebody set this to 0
+        self._messages = 0
+        self._on_error = on_error
+        self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
+
+    def add(self, placement: Placement, messages: list[NumberedMessage], first_offset: int) -> None:
+        self.entries += 1
+        self.sorted += 1 + len(placement.targets)
+        self._messages += len(messages)
+        by_subscriber = self._by_subscriber
+        delivery: Delivery | None = None
+        for subscriber, options in placement.targets:
+            if delivery is None or delivery[3] != options:
+                delivery = (placement, messages, first_offset, options)
+            mine = by_subscriber.get(subscriber)
+            if mine is None:
+                by_subscriber[subscriber] = [delivery]
+            else:
+                mine.append(delivery)
+
+    def send(self) -> Iterator[None]:
+        """Hand over what is in here; may be interrupted after each `STEP_MESSAGES`."""
+        by_subscriber, self._by_subscriber = self._by_subscriber, {}
+        step = max(1, STEP_MESSAGES // max(1, self._messages))
+        self.entries = self._messages = 0
+        for number, (subscriber, deliveries) in enumerate(by_subscriber.items()):
+            if number and not number % step:
+                yield
+            try:
+                steps = subscriber.on_delivery(deliveries)
+                if steps is not None:
+                    yield from steps
+            except Exception as error:      # one subscriber's bug must not cost the others their messages
+                self._on_error(error)

@@ -1,6 +1,7 @@
 """Retained values: per address the last message that came with the mark RETAIN, stored with its frame.
 
-    key     see `kernel.retention.holders`: addresses sort by level, which `kernel.addresses.skip_scan` makes use of
+    key     tenant NUL address, its levels joined by NUL: addresses sort by level, which `kernel.addresses.skip_scan`
+            makes use of
     value   partition id u64, its number in the topic u32, offset i64, topic length u16, topic, record
             (`records.inline`)
 
@@ -18,36 +19,27 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.filters import parse_filter
-from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels
+from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels, retained_key
 from gatehouse.kernel.errors import StorageFailed
-from gatehouse.kernel.index.store import IndexStore, SortedCursor
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Headers, Message, OnRetained, Retained
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.message import RETAIN, Message, OnRetained, Retained
+from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_record
-from gatehouse.kernel.retention.holders import retained_key
-from gatehouse.kernel.state.state import Changed, Kind, decode_held, store_key
+from gatehouse.kernel.state.state import Changed, Kind, StateTable, decode_held, store_key
+from gatehouse.kernel.state.store import IndexStore, SortedCursor
+from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.batch_builder import Run
-
-RETAIN_HEADER: Final = b"retain"
-TRUE: Final = (b"true", b"1")
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 MAX_PAGE: Final = 1_000
 PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at least one
 PAGE_STEPS: Final = 5_000                      # of the scan in one job, some 20 ms: fetches wait behind it
 
 _PLACE = struct.Struct(">QIqH")
-
-
-def asks_to_retain(headers: Headers) -> bool:
-    """Whether a producer's record asks that its value be kept as its address's last."""
-    for name, value in headers:
-        if name == RETAIN_HEADER:
-            return value is not None and value.lower() in TRUE
-    return False
 
 
 def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:  # decision 15
@@ -90,15 +82,28 @@ class Lookup(NamedTuple):
 
 
 class RetainedValues:
-    """Answers look-ups. `forget` appends deletions."""
+    """Answers look-ups, and takes part in frames that change values: see `kernel.write.pending_frame.Participant`.
+    `worker` reads the store."""
 
-    def __init__(self, parts: Parts, store: IndexStore, forget: Callable[[list[StateRecord]], None]) -> None:
-        self._state = parts.state
-        self._worker = parts.reader_worker
-        self._topics = parts.topics
-        self._wall_ms = parts.loop.wall_ms
+    def __init__(self, *, store: IndexStore, state: StateTable, topics: Topics, committer: Committer, worker: Worker,
+                 wall_ms: Callable[[], int]) -> None:
         self._store = store
-        self._forget = forget
+        self._state = state
+        self._topics = topics
+        self._committer = committer
+        self._worker = worker
+        self._wall_ms = wall_ms
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """The last value of each address."""
+        frame.state += retained_records(frame.builder.noted, frame.builder.now_ms)
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """The values are state like any other."""
+
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """Nothing was changed beforehand."""
 
     def look_up(self, filter_text: str, tenant: str, max_values: int, start: str, on_done: OnRetained) -> None:
         """See `Kernel.retained`."""
@@ -177,5 +182,5 @@ class RetainedValues:
             else:
                 expired.append(StateRecord(Kind.RETAINED, key, None))
         if expired:
-            self._forget(expired)
+            self._committer.delete_state(expired)
         return living

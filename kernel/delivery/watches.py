@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from gatehouse.kernel.write.pending_frame import Ranges
+
 _PAGE_SHIFT: Final = 8
 
 
@@ -56,6 +58,10 @@ class Watches:
                 watches.pop(watch, None)
                 if not watches:
                     del self._by_page[page]
+
+    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
+        """See `kernel.write.pending_frame.Follower`."""
+        self.touch(entered)
 
     def touch(self, partition_ids: AbstractSet[int]) -> None:
         """Records entered these partitions."""

@@ -11,21 +11,21 @@ from typing import Final
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import stated_in
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownReceipt
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Leased, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views, offset_record
-from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.committer import Committer
 
 UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
 """A group that only commits offsets needs no definition."""
@@ -38,19 +38,19 @@ _MAC_BYTES: Final = 10
 class Groups:
     """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
-    def __init__(self, leasing: Leasing, appending: Appending, subscriptions: Subscriptions, topics: Topics,
+    def __init__(self, leasing: Leasing, committer: Committer, subscriptions: Subscriptions, topics: Topics,
                  places: Places, views: Views, watermarks: Watermarks) -> None:
         self._leasing = leasing
         self._core = leasing.core
         self._queues = leasing.queues
-        self._appending = appending
+        self._committer = committer
         self._subscriptions = subscriptions
         self._topics = topics
         self._routes = places.routes
         self._views = views
         self._watermarks = watermarks
         self._sharing = Sharing(self, topics, places.routes)
-        self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.secret, appending.refresh)
+        self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.identity)
 
     # ---- groups
 
@@ -165,7 +165,7 @@ class Groups:
 
     def address_of_leased(self, message: Leased) -> str:
         """The address that a leased message was published to."""
-        topic_partition = self._topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0][0])
         headers = read_headers(message[7], 0)[0] if ADDRESS_HEADER in message[7] or self._routes.any else ()
         if topic_partition is not None:
             return self._routes.address_of(topic_partition[0].name, message[5], headers)
@@ -179,7 +179,7 @@ class Groups:
 
     def handles(self, tenant: str, name: str) -> Handles:
         """Makes and reads the receipt handles of a tenant's group or queue."""
-        return Handles(self._leasing.secret, tenant, name)
+        return Handles(self._leasing.identity.secret, tenant, name)
 
     def find(self, tenant: str, name: str, partition_id: int, offset: int, attempt: int, epoch: int
              ) -> tuple[LeasedGroup, Handle] | None:
@@ -187,7 +187,7 @@ class Groups:
         for group, prefetcher in self._leasing.cursors.readers.get(partition_id, ()):
             if group.tenant == tenant and (group.name or (group.queue and group.queue.name)) == name \
                     and prefetcher.cursor.epoch == epoch:
-                return group, (prefetcher.cursor, offset, attempt)
+                return group, (prefetcher.cursor.key, offset, attempt)
         return None
 
     # ---- what metrics show
@@ -195,10 +195,6 @@ class Groups:
     def in_memory(self) -> list[LeasedGroup]:
         """Every group that is in memory, those of queues too."""
         return self._leasing.in_memory()
-
-    def entering(self, partition_id: int) -> int:
-        """How many messages are on their way into a partition: behind its end, and not durable yet."""
-        return self._core.entering(partition_id)
 
     # ---- queues
 
@@ -248,14 +244,14 @@ class Groups:
         """
         self._subscriptions.bind(filter, queue.first_partition_id, chosen, queue.tenant)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), b"")
-        self._appending.put_state([record], owner, token)
+        self._core.put_state([record], owner, token)
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None:
         """Undo `bind`. Raises InvalidFilter, Stopping."""
         self._subscriptions.unbind(filter, queue.first_partition_id, chosen)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
-        self._appending.put_state([record], owner, token)
+        self._core.put_state([record], owner, token)
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None:
         """Tell `listener` of every queue that is not there any more, whoever deleted it."""
@@ -275,7 +271,8 @@ class Groups:
         Raises GroupIsLeased, GroupHasMembers, Stopping. Members commit by `kernel.assigned`.
         """
         self._leasing.check_commits(group, offsets)
-        self._appending.commit_offsets(group, offsets, owner, token)
+        self._committer.put_state([offset_record(group, partition_id, offset)
+                                   for partition_id, offset in offsets.items()], owner, token)
 
     def require_commits(self, group: str, tenant: str = "/") -> None:
         """Raises GroupIsLeased where messages are leased from the group, which commits no offsets; InvalidGroup."""
@@ -305,8 +302,8 @@ class Handles:
 
     def encode(self, handle: Handle) -> str:  # decision 31
         """The text of a handle."""
-        cursor, offset, attempt = handle
-        named = _HANDLE.pack(cursor.partition_id, offset, min(attempt, 0xFFFF), cursor.epoch)
+        (partition_id, epoch, _), offset, attempt = handle
+        named = _HANDLE.pack(partition_id, offset, min(attempt, 0xFFFF), epoch)
         return urlsafe_b64encode(named + self._mac(named)).decode()
 
     def decode(self, text: str) -> tuple[int, int, int, int]:

@@ -18,7 +18,8 @@ from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.write.pending_frame import PendingFrame, Reserved, Submission
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import Participant, PendingFrame
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import LeasedGroup
@@ -130,22 +131,23 @@ class Deadlines:
 class Core:
     """See the module's text.
 
-    `open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet, the frame that is
-    being filled last; `append_ms` says when a message (partition id, offset), or the first behind it, was appended, 0
-    where there is none; `on_error` is told of faults of our own that were contained.
+    `participant` stands for all groups in a frame; `append_ms` says when a message (partition id, offset), or the first
+    behind it, was appended, 0 where there is none; `on_error` is told of faults of our own that were contained.
     """
 
-    def __init__(self, loop: Loop, open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
+    def __init__(self, loop: Loop, committer: Committer, participant: Participant,
                  append_ms: Callable[[int, int], int], on_error: Callable[[Exception], None]) -> None:
         self.deadlines = Deadlines(loop)
         self.append_ms = append_ms
         self.on_error = on_error
-        self.open_frame = open_frame
-        self.pending = pending
+        self._committer = committer
+        self._participant = participant
         self._loop = loop
         self._woken: dict[LeasedGroup, None] = {}
         self._chances = 0
-        self.lazy: dict[Cursor, None] = {}               # cursors that the next frame takes along
+        self._touched: dict[Cursor, None] = {}           # cursors that the pending frame writes
+        self._on_way: dict[Cursor, None] = {}            # cursors that the frame on its way writes
+        self._lazy: dict[Cursor, None] = {}              # cursors that the next frame takes along
         self._lazy_armed = False
         self._stopped = False
 
@@ -173,13 +175,21 @@ class Core:
 
     # ---- the pending frame
 
+    def open_frame(self) -> PendingFrame:
+        """The pending frame, in which groups take part from here on. Raises Stopping."""
+        pending_frame = self._committer.open_frame()
+        pending_frame.join(self._participant)
+        return pending_frame
+
     def touch(self, cursor: Cursor) -> None:
         """The cursor has changed: its pages go into the pending frame. Raises Stopping."""
-        self.open_frame().cursors[cursor] = None
+        self.open_frame()
+        self._touched[cursor] = None
 
     def touch_lazily(self, cursor: Cursor) -> None:  # decision 23
         """The cursor has changed in a way that nobody waits for: its pages go into the next frame, whoever's it is."""
-        self.lazy[cursor] = None
+        self._lazy[cursor] = None
+        self.join_next()
         if not self._lazy_armed:
             self._lazy_armed = True
             self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
@@ -190,23 +200,48 @@ class Core:
             self._gather_lazy()
 
     def _gather_lazy(self) -> None:
-        if self.lazy:
-            self.take_lazy(self.open_frame())
+        if self._lazy:
+            self.open_frame()
+            self._take_lazy()
 
-    def take_lazy(self, pending_frame: PendingFrame) -> None:
-        """Into this frame what no frame has taken along."""
-        pending_frame.cursors.update(self.lazy)
-        self.lazy = {}
+    def _take_lazy(self) -> None:
+        self._touched.update(self._lazy)
+        self._lazy = {}
+
+    def join_next(self) -> None:
+        """Groups take part in the next frame, whoever's it is."""
+        self._committer.join_next(self._participant)
+
+    def seal(self) -> list[Cursor]:
+        """The cursors that the pending frame writes: it is being sealed."""
+        self._take_lazy()
+        self._on_way, self._touched = self._touched, {}
+        return list(self._on_way)
+
+    def applied(self) -> None:
+        """What was sealed is durable."""
+        self._on_way = {}
+
+    def failed(self) -> list[Cursor]:
+        """The cursors that refused frames would have written, the pending frame's too."""
+        refused = self.changing()
+        self._on_way, self._touched = {}, {}
+        return refused
+
+    def changing(self) -> list[Cursor]:
+        """The cursors that frames write which are not durable yet."""
+        return list(self._on_way | self._touched)
 
     def untouch(self, cursor: Cursor) -> None:
         """What has changed of a cursor is not to be written: it is deleted, or another one takes its place. Raises
         Stopping."""
-        self.open_frame().cursors.pop(cursor, None)
+        self.open_frame()
+        self._touched.pop(cursor, None)
         self.forget(cursor)
 
     def forget(self, cursor: Cursor) -> None:
         """The cursor is not in memory any more."""
-        self.lazy.pop(cursor, None)
+        self._lazy.pop(cursor, None)
 
     def store(self, records: list[StateRecord]) -> None:
         """These go into the pending frame. Raises Stopping."""
@@ -215,16 +250,20 @@ class Core:
     def answer(self, owner: Owner | None, token: object) -> None:
         """Tell the owner once the pending frame is durable. Raises Stopping."""
         if owner is not None:
-            pending_frame = self.open_frame()
-            pending_frame.submissions.append(Submission(owner, token, None, (pending_frame.builder.now_ms, [])))
+            self._committer.open_frame().answer(owner, token)
 
-    def when_stored(self, waiting: Reserved) -> None:
-        """Tell it once the pending frame is durable or refused. Raises Stopping."""
-        self.open_frame().reserved.append(waiting)
+    def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:
+        """These go into the pending frame; the owner is told once they are durable. Raises Stopping."""
+        self.store(records)
+        self.answer(owner, token)
+
+    def when_stored(self, waiting: Participant) -> None:
+        """It takes part in the pending frame. Raises Stopping."""
+        self._committer.open_frame().join(waiting)
 
     def entering(self, partition_id: int) -> int:
         """How many messages are on their way into a partition: behind its end, and not durable yet."""
-        return sum([pending_frame.builder.entering(partition_id) for pending_frame in self.pending()])
+        return sum([pending_frame.builder.entering(partition_id) for pending_frame in self._committer.pending()])
 
     # ---- serving
 

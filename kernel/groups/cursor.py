@@ -38,6 +38,9 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
+from gatehouse.kernel.message import Handle
+from gatehouse.kernel.retention.holders import Stretch
+
 PAGE_SHIFT: Final = 8
 PAGE_OFFSETS: Final = 1 << PAGE_SHIFT
 PAGE_MASK: Final = PAGE_OFFSETS - 1
@@ -60,8 +63,8 @@ Run = tuple[int, int, int, int, int]
 
 NO_PAGE: Final = 1 << 60              # above every page
 
-Stretch = tuple[int, int]
-"""Consecutive offsets: the first, and the one behind the last."""
+Key = tuple[int, int, str]  # decision 145
+"""What names a cursor outside the kernel: partition id, epoch, group."""
 
 
 def page_key(partition_id: int, page: int, group: bytes) -> bytes:
@@ -156,6 +159,7 @@ class Cursor:  # decision 20
         self.group: str = group
         self.topic_id: int = topic_id
         self.epoch: int = epoch
+        self.key: Key = (partition_id, epoch, group)
         self.committed: int = committed
         self.next: int = committed
         self.moved: int = 0                               # counts resets: work begun before one is void
@@ -228,10 +232,16 @@ class Cursor:  # decision 20
 
     # ---- ending leases
 
-    def holds(self, offset: int, attempt: int) -> bool:
-        """Whether this very lease is still running."""
-        lease = self._out.get(offset)
-        return lease is not None and lease.attempt == attempt
+    def ended(self, handles: Sequence[Handle], start: int, stop: int) -> list[int]:
+        """Which handles from `start` until before `stop` name leases of this cursor that do not run any more."""
+        out = self._out
+        ended: list[int] = []
+        for i in range(start, stop):
+            handle = handles[i]
+            lease = out.get(handle[1])
+            if lease is None or lease.attempt != handle[2]:
+                ended.append(i)
+        return ended
 
     def is_leased(self, offset: int) -> bool:
         return offset in self._out

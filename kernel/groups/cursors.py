@@ -18,13 +18,12 @@ from gatehouse.kernel.groups.cursor import Cursor, decode_epoch, decode_page_key
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import Views, decode_offset, offset_key, offset_record
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.state.watermarks import Watermarks
 
 LEAVING: Final = 10_000  # partitions whose next start is remembered, before those that have reached it are not
 PAUSE_MS: Final = 1_000                # before anything is tried again that a full disk has refused
@@ -131,11 +130,9 @@ class Cursors:
 
     # ---- frames
 
-    def seal(self, pending_frame: PendingFrame) -> None:
+    def seal(self) -> list[StateRecord]:
         """The changed pages of every touched cursor as they are now."""
-        self._core.take_lazy(pending_frame)
-        for cursor in pending_frame.cursors:
-            pending_frame.state.extend(self._records(cursor))
+        return [record for cursor in self._core.seal() for record in self._records(cursor)]
 
     def _records(self, cursor: Cursor) -> list[StateRecord]:
         records: list[StateRecord] = []
@@ -174,15 +171,15 @@ class Cursors:
             pages.setdefault((partition_id, group), []).append((page, value))
         return pages
 
-    def restore(self, pending_frames: list[PendingFrame]) -> None:  # decision 32
-        """None of these was stored: every cursor that they would have changed is put back to what is.
+    def restore(self, refused: list[Cursor]) -> None:  # decision 32
+        """None of what changed in these cursors was stored: each is put back to what is.
 
         Members keep what they hold. What was handed out to nobody in particular is ready again, a second later, so that
         a full disk is not asked without a pause.
         """
         pages = self._stored_pages()
         again_ms = self._core.now_ms() + PAUSE_MS
-        for cursor in {cursor: None for pending_frame in pending_frames for cursor in pending_frame.cursors}:
+        for cursor in refused:
             for group, prefetcher in self.readers.get(cursor.partition_id, ()):
                 if prefetcher.cursor is cursor:
                     group.restore(prefetcher, self.committed(group, cursor.partition_id),

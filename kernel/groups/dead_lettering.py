@@ -22,16 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping, UnknownPartition, UnknownTopic
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.definitions import QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement, Record
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.retention.holders import Stretch
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.batch_builder import check
 
@@ -52,7 +54,7 @@ NESTED_MAX: Final = 4                   # a death, its transaction, that one's c
 _DEATH: Final = {"reason": str, "topic": str, "partition": int, "offset": int, "attempts": int, "at_ms": int,
                  "address": str}
 
-Gaps = Sequence[tuple[int, int]]
+Gaps = Sequence[Stretch]
 """Where a queue was read and nothing is: first offset and the one behind, in order."""
 
 Route = Callable[["Queue", Leased, str], "list[Message] | None"]
@@ -62,16 +64,16 @@ queue is not of this door."""
 
 class DeadLetters:
     """Makes the dead letters of every group. Doors' routes say where those of a queue go where only a door can
-    tell. `secret` signs deaths."""
+    tell. `identity` signs deaths."""
 
     def __init__(self, core: Core, places: Places, topics: Topics, subscriptions: Subscriptions,
-                 definitions: QueueDefinitions, secret: bytes) -> None:
+                 definitions: QueueDefinitions, identity: Identity) -> None:
         self._core = core
         self._places = places
         self._topics = topics
         self._subscriptions = subscriptions
         self._definitions = definitions
-        self._secret = secret
+        self._identity = identity
         self._routes: list[Route] = []
 
     def add_route(self, route: Route) -> None:
@@ -136,7 +138,7 @@ class DeadLetters:
 
     def describe(self, group: LeasedGroup, message: Leased, reason: str) -> dict[str, Any]:
         """What a dead letter says about its death."""
-        topic_partition = self._topics.of_partition(message[0].partition_id)
+        topic_partition = self._topics.of_partition(message[0][0])
         topic = topic_partition[0].name if topic_partition is not None else ""
         headers, _ = read_headers(message[7], 0)
         address = QUEUE_PREFIX + group.queue.name if group.queue is not None \
@@ -144,7 +146,7 @@ class DeadLetters:
         death = {"reason": reason, "group": group.shared or group.name, "topic": topic,
                  "partition": topic_partition[1] if topic_partition else 0, "offset": message[1],
                  "attempts": message[2], "at_ms": self._core.wall_ms(), "address": address}
-        return {**death, SEAL: seal_of(self._secret, message[3], death)}
+        return {**death, SEAL: seal_of(self._identity.secret, message[3], death)}
 
 
 class DeadLettering(Policy):
@@ -254,16 +256,15 @@ def with_history(headers: list[tuple[bytes, bytes | None]], deaths: list[dict[st
 
 
 class Redriving:
-    """`refresh` finds who hears of a placement's messages; see `kernel.write.appending`."""
+    """Sends back what queues of dead letters hold."""
 
-    def __init__(self, core: Core, queues: Queues, places: Places, topics: Topics, secret: bytes,
-                 refresh: Callable[[Placement], None]) -> None:
+    def __init__(self, core: Core, queues: Queues, places: Places, topics: Topics, identity: Identity
+                 ) -> None:
         self._core = core
         self._queues = queues
         self._places = places
         self._topics = topics
-        self._secret = secret
-        self._refresh = refresh
+        self._identity = identity
 
     def redrive(self, queue: Queue, letters: list[Record], gaps: Gaps = ()) -> list[KernelError | None]:  # decision 30
         """Send these records of a dead-letter queue back. Answers for each why it stays. Raises Stopping."""
@@ -276,7 +277,7 @@ class Redriving:
             try:
                 self._check_free(prefetcher, letter[0])
                 message = self._message(queue.tenant, letter)
-                if check([message], self._refresh):
+                if check([message], self._places.refresh):
                     self._queues.max_lengths.refuse_full([message])
             except KernelError as error:
                 results.append(error)
@@ -315,7 +316,7 @@ class Redriving:
             queue = definitions.get(tenant, earlier["address"].removeprefix(QUEUE_PREFIX))
             to = origin["address"]
             leads = TO_QUEUE + to.removeprefix(QUEUE_PREFIX) if to.startswith(QUEUE_PREFIX) else TO_ADDRESS + to
-            if earlier.get(SEAL) != seal_of(self._secret, message_id, earlier):
+            if earlier.get(SEAL) != seal_of(self._identity.secret, message_id, earlier):
                 break
             if queue is None or not earlier["address"].startswith(QUEUE_PREFIX) or queue.settings.dead_letter != leads:
                 break

@@ -18,11 +18,11 @@ from gatehouse.kernel.groups.group import READ_AGAIN_MS, LeasedGroup
 from gatehouse.kernel.groups.policy import EXPIRED, Policy
 from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import Queue
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.message import Fetched, Leased
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core

@@ -15,11 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
-from gatehouse.kernel.groups.cursor import Cursor, Lease, Stretch
+from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.message import Handle, Leased, Owner, Stored, tell
+from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
@@ -189,9 +190,9 @@ class Pop:
         assert not self.done and len(messages) <= self.room, "a request is given what it asked for"
         self.leased += messages
 
-    def drop(self, cursor: Cursor) -> None:
-        """What it has of this cursor is not its own any more."""
-        self.leased = [message for message in self.leased if message[0] is not cursor]
+    def drop(self, key: Key) -> None:
+        """What it has of the cursor of this key is not its own any more."""
+        self.leased = [message for message in self.leased if message[0] != key]
 
     def finish(self) -> None:
         """It gets no more; its answer waits for the frame of its leases."""
@@ -437,28 +438,29 @@ class LeasedGroup:
         """Per handle why it is not good; and the offsets of those that are: their leases run, in cursors of this very
         group. One that comes twice is good once."""
         refused: list[KernelError | None] = [None] * len(handles)
-        by_cursor: dict[Cursor, list[int]] = {}
-        cursor: Cursor | None = None
-        offsets: list[int] = []
-        for i, handle in enumerate(handles):
-            if handle[0] is not cursor:
-                cursor = handle[0]
-                prefetcher = self.prefetchers.get(cursor.partition_id) if isinstance(cursor, Cursor) else None
-                if cursor is None or prefetcher is None or prefetcher.cursor is not cursor:
-                    rewound = cursor is not None and prefetcher is not None and cursor.group == self.name
-                    cursor = None
-                    refused[i] = ExpiredReceipt("the group was rewound") if rewound \
-                        else UnknownReceipt("this receipt handle is not of this group")
-                    continue
-                offsets = by_cursor.setdefault(cursor, [])
-            if not cursor.holds(handle[1], handle[2]):
-                refused[i] = ExpiredReceipt("the lease has ended")
-                continue
-            offsets.append(handle[1])
+        by_cursor: dict[Prefetcher, list[int]] = {}
+        start = 0
+        while start < len(handles):                    # those of one cursor at a time
+            key = handles[start][0]
+            stop = start + 1
+            while stop < len(handles) and handles[stop][0] is key:
+                stop += 1
+            prefetcher = self.prefetchers.get(key[0])
+            if prefetcher is None or prefetcher.cursor.key != key:
+                rewound = prefetcher is not None and key[2] == self.name
+                refused[start:stop] = [ExpiredReceipt("the group was rewound") if rewound
+                                       else UnknownReceipt("this receipt handle is not of this group")] * (stop - start)
+            else:
+                ended = prefetcher.cursor.ended(handles, start, stop)
+                for i in ended:
+                    refused[i] = ExpiredReceipt("the lease has ended")
+                good = [handles[i][1] for i in range(start, stop) if not ended or refused[i] is None]
+                if good:
+                    by_cursor.setdefault(prefetcher, []).extend(good)
+            start = stop
         if len(handles) > 1:
             by_cursor = {of: list(dict.fromkeys(good_offsets)) for of, good_offsets in by_cursor.items()}
-        return refused, [(self.prefetchers[of.partition_id], good_offsets) for of, good_offsets in by_cursor.items()
-                         if good_offsets]
+        return refused, list(by_cursor.items())
 
     def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
         self._settled += len(offsets)
@@ -577,7 +579,7 @@ class LeasedGroup:
 
     def _drop_found(self, prefetcher: Prefetcher) -> None:
         for pop in self._pops:
-            pop.drop(prefetcher.cursor)
+            pop.drop(prefetcher.cursor.key)
 
     def _ask_again(self) -> None:
         while self._refused:

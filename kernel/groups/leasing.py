@@ -9,10 +9,11 @@ Memory is ahead of the log by what gathers and by one frame that is on its way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 from gatehouse.kernel.addresses.placing import Places
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, KernelError
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursors import PAUSE_MS, Cursors
@@ -26,14 +27,16 @@ from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.selecting import Selecting, Selectors
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, check_name
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame, Ranges
 
 
 class Policies:
@@ -70,25 +73,23 @@ def assigned(name: str) -> AssignedGroup:
 
 
 class Leasing:
-    """`open_frame` gives the pending frame, and raises Stopping; `pending` is what is not applied yet; `new_epoch`
-    gives a number that no cursor had before; `names` are those of `Selectors`; `secret` signs what is the hub's own
-    word; `on_committed` is told of a partition when a committed offset in it is written; `live` are the assigned groups
-    that have members."""
+    """Takes part in frames and follows them, see `kernel.write.pending_frame`. `names` are those of `Selectors`;
+    `on_committed` is told of a partition when a committed offset in it is written; `live` are the assigned groups that
+    have members."""
 
     def __init__(self, *, loop: Loop, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
-                 state: StateTable, subscriptions: Subscriptions, places: Places, secret: bytes,
-                 open_frame: Callable[[], PendingFrame], pending: Callable[[], list[PendingFrame]],
-                 new_epoch: Callable[[], int], names: Mapping[str, str], on_committed: Callable[[int], None],
+                 state: StateTable, subscriptions: Subscriptions, places: Places, identity: Identity,
+                 committer: Committer, names: Mapping[str, str], on_committed: Callable[[int], None],
                  on_error: Callable[[Exception], None], live: LiveGroups) -> None:
-        self.secret = secret
+        self.identity = identity
         self.live = live
-        self.core = Core(loop, open_frame, pending, reader.append_ms_of, on_error)
-        self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, new_epoch, on_committed)
+        self.core = Core(loop, committer, self, reader.append_ms_of, on_error)
+        self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, committer.take_id, on_committed)
         self.definitions = GroupDefinitions(state)
         queue_definitions = QueueDefinitions(state, topics, self.core)
-        self.letters = DeadLetters(self.core, places, topics, subscriptions, queue_definitions, secret)
+        self.letters = DeadLetters(self.core, places, topics, subscriptions, queue_definitions, identity)
         self.selectors = Selectors(names, topics, places.routes)
-        max_lengths = MaxLengths(subscriptions.limited, pending)
+        max_lengths = MaxLengths(subscriptions.limited, committer.pending)
         self._policies = Policies(self.core, topics, self.letters, self.selectors, max_lengths)
         self.queues = Queues(self.core, self.cursors, self._policies, max_lengths, queue_definitions, self.definitions,
                              subscriptions, topics, state, loop, watermarks, reader.fetch_kept)
@@ -219,16 +220,16 @@ class Leasing:
         """The topic is deleted, and with it how far groups were in it. Raises Stopping."""
         for group in self._of_topic.get(topic.id, ()):
             self.cursors.delete_pages(group)
-        self.forget_topic(topic)
+        self._forget_topic(topic.id)
 
     def configure_topic(self, topic: Topic) -> None:
         """The topic has other settings."""
         for group in self._of_topic.get(topic.id, ()):
             group.configure(group.settings)
 
-    def forget_topic(self, topic: Topic) -> None:
+    def _forget_topic(self, topic_id: int) -> None:
         """The topic is not there any more: its groups are gone with it."""
-        for group in self._of_topic.pop(topic.id, []):
+        for group in self._of_topic.pop(topic_id, []):
             self._forget(group)
 
     def delete(self, tenant: str, name: str) -> None:
@@ -249,14 +250,18 @@ class Leasing:
 
     # ---- frames
 
-    def seal(self, pending_frame: PendingFrame) -> None:
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
         """What has changed of cursors, as it is now."""
-        if pending_frame.cursors or self.core.lazy:
-            self.cursors.seal(pending_frame)
+        frame.state.extend(self.cursors.seal())
         if self._undefined:
-            pending_frame.state.extend([self.definitions.put(group.tenant, group.name, group.settings)
-                                        for group in self._undefined if not group.gone])
+            frame.state.extend([self.definitions.put(group.tenant, group.name, group.settings)
+                                for group in self._undefined if not group.gone])
             self._undefined.clear()
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """Definitions are told one by one, see `settle`; whoever reads is told by `follow`."""
+        self.core.applied()
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""
@@ -265,11 +270,11 @@ class Leasing:
         else:
             self.definitions.settle(record)
 
-    def applied(self, partition_ids: Iterable[int]) -> None:
+    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
         """Messages entered these partitions: whoever reads them is served next turn, after the answers of this one."""
         if not self.cursors.readers and not self._of_topic:
             return
-        for partition_id in partition_ids:
+        for partition_id in entered:
             if self._of_topic:
                 self._add_to_groups(partition_id)
             for group, prefetcher in self.cursors.readers.get(partition_id, ()):
@@ -283,11 +288,14 @@ class Leasing:
                 if partition_id not in group.prefetchers:
                     self.cursors.add(group, partition_id, 0)
 
-    def failed(self, pending_frames: list[PendingFrame]) -> None:  # decision 32
-        """None of these was stored; topics are as they were already, and groups of those that were to be made gone."""
+    def failed(self, frames: list[PendingFrame]) -> None:  # decision 32
+        """None of these was stored; topics are as they were already."""
+        for topic_id in [topic_id for topic_id in self._of_topic if self._topics.by_id(topic_id) is None]:
+            self._forget_topic(topic_id)
         self.definitions.undo()
-        self.queues.undo(pending_frames)
-        if not any(pending_frame.cursors or pending_frame.state for pending_frame in pending_frames):
+        self.queues.undo(frames)
+        refused = self.core.failed()
+        if not refused and not any(frame.state for frame in frames):
             return
         self.core.deadlines.pause(PAUSE_MS)
         self.queues.forget_undefined()
@@ -295,7 +303,8 @@ class Leasing:
             settings = self.definitions.get(group.tenant, group.name)
             if settings is None:              # it was to be made, and is at work already: defined with its next frame
                 self._undefined[group] = None
+                self.core.join_next()
             else:
                 group.configure(settings)     # and its topic is as it was
-        self.cursors.restore(pending_frames)
+        self.cursors.restore(refused)
         self.cursors.load(self._add)

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gatehouse.kernel.groups.policy import Policy
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Leased
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
@@ -126,8 +126,6 @@ class KeysFreed:  # decision 28
     """Keys of messages that are being settled: the next ones of them come once that is durable, so that no crash
     brings back a message behind those that came after it."""
 
-    count = 0
-
     def __init__(self, group: LeasedGroup, prefetcher: Prefetcher, keys: KeyOrder, offsets: list[int]) -> None:
         self._group = group
         self._prefetcher = prefetcher
@@ -135,15 +133,17 @@ class KeysFreed:  # decision 28
         self._offsets = offsets
         self._moved = prefetcher.cursor.moved
 
-    def records(self, first_id: int) -> list[StateRecord]:
-        return []
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """The cursor says it all."""
+        return 0
 
-    def applied(self) -> None:
+    def applied(self, frame: PendingFrame) -> None:
+        """The next ones come."""
         if self._moved == self._prefetcher.cursor.moved:
             heirs = self._keys.free(self._offsets)
             if heirs:
                 self._prefetcher.bring_back(heirs)
                 self._group.cursor_ready(self._prefetcher)
 
-    def failed(self) -> None:
+    def failed(self, frames: list[PendingFrame]) -> None:
         """The cursor has been put back to what is stored."""

@@ -3,10 +3,9 @@
     read ─► judge ─► handed out ─► settled
               └────► settled at once, set aside, or given up (on_given_up) and settled
 
-A group has a list of policies and asks them in this order, always about a whole batch (see
-`Policies` in
-`kernel.groups.leasing`). A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and
-`selecting`, and a line in that list.
+A group has a list of policies (`kernel.groups.leasing.Policies`) and asks them in this order, always about a whole
+batch. A new one is a class like those in `expiry`, `max_length`, `ordering`, `dead_lettering` and `selecting`, and a
+line in that list.
 """
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ class Policy:  # decision 143
     """Each moment does nothing here; a policy has those that concern it. A moment may raise Stopping."""
 
     moments: ClassVar[frozenset[str]] = frozenset()
-    """Names of those at which it has something to say: at the others it is not asked, which would cost once a batch."""
+    """Names of those at which it has something to say. At `judge`, `on_settled`, `on_ready` and `on_idle`, which come
+    with every batch, no other policy is asked."""
 
     judges_all = False
     """Whether it judges whatever leaves a cursor, and not only what is to be handed out."""

@@ -16,11 +16,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import OffsetOutOfRange
-from gatehouse.kernel.groups.cursor import Cursor, Lease, Stretch
+from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.message import Fetched, Leased, Piece
 from gatehouse.kernel.records.batch import leased_of, missing
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.policy import Policy
@@ -310,7 +311,7 @@ class Prefetcher:  # decision 144
         """Its messages, as nobody has had them before."""
         if self._notes_entry:
             self._note_entered(piece)
-        messages = leased_of(piece, self.cursor)
+        messages = leased_of(piece, self.cursor.key)
         if len(messages) < piece.count:
             self._unreadable.note(self.cursor.partition_id, missing(piece, [message[1] for message in messages]))
         return messages

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.kernel.delivery.subscriptions import Subscriptions
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import QueueExists
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursors import Cursors
@@ -34,12 +34,12 @@ from gatehouse.kernel.groups.settings import (
     decode_binding,
 )
 from gatehouse.kernel.groups.sharing import shared_name
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Queues:
 
     def _let_go(self) -> None:
         """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
-        pending = {cursor for pending_frame in self._core.pending() for cursor in pending_frame.cursors}
+        pending = set(self._core.changing())
         resting = {group for group in self._groups.values() if _may_go(group)
                    and pending.isdisjoint([prefetcher.cursor for prefetcher in group.prefetchers.values()])}
         for group in resting & self._resting:

@@ -38,8 +38,8 @@ class Selectors:
         reads_address = selector.reads_address
 
         def wanted(message: Leased) -> bool:
-            cursor, _, _, _, timestamp_ms, key, value, headers, _ = message
-            topic_partition = self._topics.of_partition(cursor.partition_id)
+            (partition_id, _, _), _, _, _, timestamp_ms, key, value, headers, _ = message
+            topic_partition = self._topics.of_partition(partition_id)
             topic = topic_partition[0].name if topic_partition is not None else ""
             try:
                 address = self._routes.address_of(topic, key, read_headers(headers, 0)[0]) if reads_address else ""

@@ -10,22 +10,26 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from gatehouse.kernel.errors import InvalidDelay, KeptFull, KernelError, OffsetOutOfRange
+from gatehouse.kernel.errors import InvalidDelay, KernelError, OffsetOutOfRange
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.halves.letters import Letters
 from gatehouse.kernel.halves.records import Half, HeldMessage, Row, decode_rows, half_key
 from gatehouse.kernel.halves.rows import Rows
+from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Message, Owner, When
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
 from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.write.appending import KEPT_FULL, Adding, Appending
-from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.reading import StatePages, StateWalk
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.write.appending import Adding, Appending
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
 
@@ -39,9 +43,21 @@ MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class Halves:
-    def __init__(self, parts: Parts, committer: Committer, appending: Appending, scheduling: Scheduling,
-                 leasing: Leasing) -> None:
-        self._parts = parts
+    """What whoever decides works with. `worker` is the reading thread; `fatal` ends the process, `on_error` is told of
+    a fault that was contained."""
+
+    def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, clock: Clock,
+                 committer: Committer, appending: Appending, scheduling: Scheduling,
+                 leasing: Leasing, identity: Identity, fatal: Callable[[str], None],
+                 on_error: Callable[[Exception], None]) -> None:
+        self.loop = loop
+        self.worker = worker
+        self.fatal = fatal
+        self.on_error = on_error
+        self._identity = identity
+        self._index = index
+        self._state = state
+        self._clock = clock
         self._committer = committer
         self._appending = appending
         self._scheduling = scheduling
@@ -62,25 +78,20 @@ class Halves:
 
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said then, for what is shown."""
-        return self._parts.clock.wall_of(hub_ms)
+        return self._clock.wall_of(hub_ms)
 
     # ---- coming in
 
     def check(self, halves: list[Half]) -> None:
         """Whether these may be held. Raises InvalidDelay, InvalidSchedule and what `Kernel.append` raises."""
-        self._parts.disk_guard.require()
-        if self._parts.kept_full:
-            raise KeptFull(KEPT_FULL)
-        messages = [half.message for half in halves]
-        if check(messages, self._appending.refresh):
-            self._appending.require_room(messages)
+        self._appending.require([half.message for half in halves])
         for _, when, delay_ms in halves:
             if not 0 <= delay_ms <= MAX_DELAY_MS:
                 raise InvalidDelay("a message can wait for ten years at most")
             if when is not None:
                 if when.delay_ms:
                     raise InvalidDelay("a delay of a half message counts from its commit")
-                first_due(when, self._parts.loop.now_ms(), self._parts.loop.wall_ms())
+                first_due(when, self.loop.now_ms(), self.loop.wall_ms())
 
     def rows(self, halves: list[Half]) -> list[Row]:
         """These as they are kept."""
@@ -95,16 +106,29 @@ class Halves:
 
     def note_bytes(self, pending_frame: PendingFrame, size_bytes: int) -> None:
         """So much has been added to the pending frame."""
-        pending_frame.builder.size_bytes += size_bytes
+        pending_frame.builder.note_bytes(size_bytes)
         self._committer.note_size()
 
     # ---- reading back
+
+    @property
+    def first_id(self) -> int:
+        """All message ids of earlier starts are below."""
+        return self._identity.first_id
+
+    def walk(self, kind: Kind) -> StateWalk:
+        """State records of a kind, key by key on the reading thread."""
+        return StateWalk(self._state, kind)
+
+    def pages(self, kind: Kind, prefix: bytes) -> StatePages:
+        """State records of a kind whose keys begin so, page by page on the reading thread."""
+        return StatePages(self._state, kind, prefix)
 
     def recent(self, names: Iterable[Name]) -> list[bytes | None] | None:
         """The values of these state records where all of them are in memory."""
         values: list[bytes | None] = []
         for kind, key in names:
-            newest = self._parts.state.recent(kind, key)
+            newest = self._state.recent(kind, key)
             if newest is None:
                 return None
             values.append(newest[2])
@@ -112,22 +136,22 @@ class Halves:
 
     def read(self, names: Sequence[Name], on_read: Callable[[list[bytes | None]], None]) -> None:
         """Their values, later. For keys that nobody changes meanwhile."""
-        state = self._parts.state
+        state = self._state
         recent_values = {at: newest[2] for at, name in enumerate(names) if (newest := state.recent(*name)) is not None}
-        self._parts.reader_worker.submit(partial(self._read, names, recent_values), partial(self._done, on_read))
+        self.worker.submit(partial(self._read, names, recent_values), partial(self._done, on_read))
 
     def _read(self, names: Sequence[Name], recent_values: dict[int, bytes | None]) -> list[bytes | None]:
         """On the reading thread."""
         values: list[bytes | None] = []
         for at, name in enumerate(names):
-            held = self._parts.index.held(*name) if at not in recent_values else None
+            held = self._index.held(*name) if at not in recent_values else None
             values.append(held.value if held is not None else recent_values.get(at))
         return values
 
     def _done(self, on_read: Callable[[list[bytes | None]], None], values: list[bytes | None] | None,
               error: BaseException | None) -> None:
         if values is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
+            self.fatal(f"the index cannot be read: {error}")
         else:
             on_read(values)
 
@@ -153,7 +177,8 @@ class Halves:
         for group, handles in acks:
             group.ack(handles)
         for name, of_group in offsets.items():
-            self._appending.commit_offsets(name, of_group, None, None)
+            self._committer.put_state([offset_record(name, partition_id, offset)
+                                       for partition_id, offset in of_group.items()])
 
     # decision 39: written a second time, under the ids they were promised
     def release(self, pending_frame: PendingFrame, halves: list[HeldMessage]) -> None:
@@ -166,7 +191,7 @@ class Halves:
             if due is not AT_ONCE:
                 self._scheduling.book.plan_of(pending_frame).keep(
                     message_id, what._replace(due_ms=due.due_ms, by_wall=due.by_wall, start_ms=due.start_ms,
-                                              accepted_ms=self._parts.loop.wall_ms()))
+                                              accepted_ms=self.loop.wall_ms()))
                 continue
             messages.append((self._scheduling.destinations.of(what), what.value, what.headers, what.attributes,
                              what.timestamp_ms))
@@ -187,7 +212,7 @@ class Halves:
     def _due(self, delay_ms: int, what: Pending) -> Due:
         if not delay_ms and not what.due_ms and not what.repeat:
             return AT_ONCE
-        now_ms, wall_ms = self._parts.loop.now_ms(), self._parts.loop.wall_ms()
+        now_ms, wall_ms = self.loop.now_ms(), self.loop.wall_ms()
         if what.due_ms and delay_ms:
             when = When(max(what.due_ms, wall_ms + delay_ms), what.repeat)
         else:

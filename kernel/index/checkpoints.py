@@ -10,64 +10,99 @@ meanwhile is bounded, since the log finds the disk full too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
-from gatehouse.kernel.index.index import Checkpoint, Positions
-from gatehouse.kernel.index.memtable import Memtable
-from gatehouse.kernel.index.store import StoreFull
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.state.projection import Step, changed_definitions, whole_definitions
-from gatehouse.kernel.state.state import StateChanges
+from gatehouse.kernel.backpressure import Backpressure
+from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.index.index import Checkpoint, Index, Positions
+from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.projection import Projection, Step, changed_definitions, whole_definitions
+from gatehouse.kernel.state.state import StateTable
+from gatehouse.kernel.state.store import StoreFull
+from gatehouse.kernel.state.watermarks import Watermarks
 
 BEHIND_BYTES: Final = 64 << 20     # of changed state, beyond what a checkpoint is taken for: publishers wait
 FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until it is tried again
 
 
 class Checkpoints:
-    def __init__(self, parts: Parts, next_id: Callable[[], int]) -> None:
-        self._loop = parts.loop
-        self._log_worker = parts.log_worker
-        self._worker = parts.checkpoint_worker
-        self._log = parts.log
-        self._index = parts.index
-        self._reader = parts.reader
-        self._watermarks = parts.watermarks
-        self._state = parts.state
-        self._disk_guard = parts.disk_guard
-        self._settings = parts.settings
+    """`log_worker` syncs the log, `worker` writes the index; `next_id` gives the next message id."""
+
+    def __init__(self, *, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, memtables: Memtables,
+                 watermarks: Watermarks, state: StateTable, clock: Clock, disk_guard: DiskGuard,
+                 backpressure: Backpressure, settings: KernelSettings, identity: Identity,
+                 projection: Projection | None, next_id: Callable[[], int],
+                 on_superseded: Callable[[list[bytes]], None], fatal: Callable[[str], None]) -> None:
+        """`on_superseded` is told the keys of KEPT records whose LATEST record a checkpoint has replaced."""
+        self._loop = loop
+        self._log_worker = log_worker
+        self._worker = worker
+        self._log = log
+        self._index = index
+        self._memtables = memtables
+        self._watermarks = watermarks
+        self._state = state
+        self._clock = clock
+        self._disk_guard = disk_guard
+        self._backpressure = backpressure
+        self._settings = settings
+        self._identity = identity
+        self._projection = projection
         self._next_id = next_id
-        self._fatal = parts.fatal
-        self._clock = parts.clock
-        self._projection = parts.projection
-        self._hub = parts.hub
-        self._epoch = parts.epoch
-        self._frozen_at = parts.index.positions()                # what the newest checkpoint is complete to
-        self._projected = self._frozen_at.main                   # up to where a projection can be that missed nothing
+        self._on_superseded = on_superseded
+        self._fatal = fatal
+        self._frozen_at = Positions(0, 0, 0)               # what the newest checkpoint is complete to
+        self._projected = 0                                # up to where a projection can be that missed nothing
         self._timer_set = False
         self._busy = False
         self.full = False                                # the last try did not fit, and there will be another one
         self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
         self._on_end: Callable[[], None] | None = None
-        self.on_caught_up: Callable[[], None] = lambda: None
-        self.on_superseded: Callable[[list[bytes]], None] = lambda keys: None
         self.kept_end = 0
         self.taken = 0
         self.taken_ms = 0                                  # when the last one was there; 0: none since the start
         self.postponed = 0
 
+    def begin(self, kept_end: int) -> None:
+        """Recovery has ended; the kept chain ends there. What it brought is written in time."""
+        self.kept_end = kept_end
+        self._frozen_at = self._index.positions()
+        self._projected = self._frozen_at.main
+        self.note()
+
+    def note_kept(self, kept_end: int) -> None:
+        """The kept chain ends here now, and its records are in the state's memory."""
+        assert kept_end >= self.kept_end, "the kept chain grows"
+        self.kept_end = kept_end
+
+    def follow(self, entered: AbstractSet[int], deleted: tuple[tuple[int, int], ...]) -> None:
+        """See `kernel.write.pending_frame.Follower`."""
+        if deleted:
+            self._worker.submit(partial(self._index.forget_partitions, deleted), self._forgotten)
+        self.note()
+
+    def _forgotten(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the index cannot be written: {error}")
+
     def note(self) -> None:
         """Something was applied: take a checkpoint in time."""
-        size_bytes = self._reader.memtable.size_bytes() + self._state.changes.size_bytes
+        size_bytes = self._memtables.newest.size_bytes() + self._state.changes.size_bytes
         if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
             self._start(sync=False, on_done=None)
         elif not self._timer_set:
             self._timer_set = True
             self._loop.call_at(self._loop.now_ms() + self._settings.checkpoint_ms, self._on_timer)
-
-    def is_behind(self) -> bool:  # decision 18
-        """Whether more state has changed since the one under way was begun than memory should hold."""
-        return self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes + BEHIND_BYTES
+        # decision 18: more has changed since the one under way was begun than memory should hold
+        if self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes + BEHIND_BYTES:
+            self._backpressure.report(self, True)
 
     @property
     def is_late(self) -> bool:
@@ -83,8 +118,8 @@ class Checkpoints:
 
     def unwritten_bytes(self) -> int:
         """Index and state in memory that no checkpoint holds yet, about."""
-        frozen, changes = self._reader.frozen, self._state.frozen
-        gathered = self._reader.memtable.size_bytes() + self._state.changes.size_bytes
+        frozen, changes = self._memtables.frozen, self._state.frozen
+        gathered = self._memtables.newest.size_bytes() + self._state.changes.size_bytes
         return gathered + (frozen.size_bytes() if frozen else 0) + (changes.size_bytes if changes else 0)
 
     def take(self, on_done: Callable[[], None]) -> None:
@@ -108,7 +143,7 @@ class Checkpoints:
             on_end()
 
     def _changed(self) -> bool:
-        return bool(len(self._reader.memtable.position) or self._state.changes.newest or self._watermarks.dirty)
+        return bool(len(self._memtables.newest.position) or self._state.changes.newest or self._watermarks.dirty)
 
     def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
         assert not self._busy, "one checkpoint at a time"
@@ -131,13 +166,9 @@ class Checkpoints:
 
     def freeze(self) -> Checkpoint:
         """Take what has gathered away; reads look at it until it is written."""
-        assert self._reader.frozen is None and self._state.frozen is None, "what was frozen before is written"
-        memtable, changes = self._reader.memtable, self._state.changes
-        pages = {number: self._watermarks.packed(number) for number in self._watermarks.dirty}
-        self._watermarks.dirty.clear()
-        consumed, self._watermarks.consumed = self._watermarks.consumed, {}
-        self._reader.frozen, self._reader.memtable = memtable, Memtable(memtable.end)
-        self._state.frozen, self._state.changes = changes, StateChanges()
+        assert self._memtables.frozen is None and self._state.frozen is None, "what was frozen before is written"
+        memtable, changes = self._memtables.freeze(), self._state.freeze()
+        pages, consumed = self._watermarks.take_changes()
         positions = Positions(memtable.end, self.kept_end, self._next_id(), self._clock.append_ms)
         assert all(now >= then for now, then in zip(positions, self._frozen_at, strict=True)), "all of these rise"
         self._frozen_at = positions
@@ -145,14 +176,14 @@ class Checkpoints:
 
     def thaw(self) -> None:
         """What was frozen is in the store."""
-        self._reader.frozen = None
-        self._state.frozen = None
+        self._memtables.thaw()
+        self._state.thaw()
 
     def _write(self, checkpoint: Checkpoint, sync: bool) -> list[bytes]:
         superseded = self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
         if self._projection is not None:
             start, self._projected = self._projected, checkpoint.positions.main
-            self._projection.take(Step(self._hub, self._epoch, start, self._projected,
+            self._projection.take(Step(self._identity.hub, self._identity.epoch, start, self._projected,
                                        changed_definitions(checkpoint.changes),
                                        lambda: whole_definitions(self._index.scan_state)))
         return superseded
@@ -170,13 +201,13 @@ class Checkpoints:
         if superseded is None:
             self._fatal(f"the index cannot be written: {error}")
             return
-        assert self._busy and self._reader.frozen is not None, "a checkpoint ends once"
+        assert self._busy and self._memtables.frozen is not None, "a checkpoint ends once"
         self._busy = self.full = False
         self.taken += 1
         self.taken_ms = self._loop.now_ms()
         self.thaw()
-        self.on_caught_up()
-        self.on_superseded(superseded)
+        self._backpressure.report(self, False)
+        self._on_superseded(superseded)
         if on_done is not None:
             on_done()
         if self._waiting and not self._busy:

@@ -23,12 +23,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gatehouse.kernel.index.kept import kept_key_of
 from gatehouse.kernel.index.memtable import Memtable
-from gatehouse.kernel.index.store import IndexStore
 from gatehouse.kernel.log.frame import WHOLE, StateRecord
 from gatehouse.kernel.log.log import Segment
-from gatehouse.kernel.retention.holders import kept_key_of
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
+from gatehouse.kernel.state.store import IndexStore
 
 BLOCK_ENTRIES: Final = 256
 ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id", "<i8"), ("append_ms", "<i8"),

@@ -1,4 +1,4 @@
-"""The newest part of the index: every entry since the last checkpoint, in memory. Hot.
+"""The newest part of the index: every entry since the last checkpoint, in memory, and recent bodies. Hot.
 
 Entries lie in columns in the order of the log; per partition there is a list of their numbers, made when a reader first
 asks: a flood that nobody reads back costs nothing here. A checkpoint takes a whole memtable away and writes it to the
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import OrderedDict
 from typing import Final
 
 from gatehouse.kernel.log.frame import Entries
@@ -78,3 +79,57 @@ class Memtable:  # decision 9
 
     def size_bytes(self) -> int:
         return self.body_bytes + len(self.entries.partition_id) * ENTRY_BYTES
+
+
+class Recent:
+    """Bodies of the newest frames, bounded in bytes; oldest out first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes: int = limit_bytes
+        self._size_bytes: int = 0
+        self._bodies: OrderedDict[int, bytes] = OrderedDict()
+
+    def add(self, position: int, body: bytes) -> None:
+        if not body:
+            return
+        assert position not in self._bodies, "a position names one frame"
+        self._bodies[position] = body
+        self._size_bytes += len(body)
+        while self._size_bytes > self._limit_bytes:
+            self._size_bytes -= len(self._bodies.popitem(last=False)[1])
+        assert self._size_bytes > 0 or not self._bodies, "bytes are those of the bodies"
+
+    def get(self, position: int) -> bytes | None:
+        return self._bodies.get(position)
+
+
+class Memtables:
+    """What is in memory of the newest frames: entries that no checkpoint has written, and bodies."""
+
+    def __init__(self, recent_bytes: int) -> None:
+        self.recent = Recent(recent_bytes)
+        self.newest = Memtable(0)
+        self.frozen: Memtable | None = None         # being written by a checkpoint
+
+    def begin(self, position: int) -> None:
+        """Everything before this position is in the store."""
+        self.newest = Memtable(position)
+
+    def absorb(self, position: int, end: int, append_ms: int, body: bytes, entries: Entries) -> None:
+        """Take in a frame that is durable."""
+        self.newest.absorb(position, end, append_ms, len(body), entries)
+        self.recent.add(position, body)
+
+    def oldest_first(self) -> list[Memtable]:
+        """The one that is being written, if there is, and the one that is being filled."""
+        return [self.newest] if self.frozen is None else [self.frozen, self.newest]
+
+    def freeze(self) -> Memtable:
+        """Begin a new one; the one before is read until `thaw`."""
+        frozen = self.frozen = self.newest
+        self.newest = Memtable(frozen.end)
+        return frozen
+
+    def thaw(self) -> None:
+        """What was frozen is in the store."""
+        self.frozen = None

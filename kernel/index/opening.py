@@ -110,9 +110,10 @@ class Opening:
     def _cut_done(answers: list[Fetched], cuts: list[_Cut], on_done: Callable[[list[Fetched]], None],
                   parts: list[Piece] | None, error: BaseException | None) -> None:
         for i, cut in enumerate(cuts):
+            answer = cut.answer
             if parts is None:
-                cut.answer.error = StorageFailed(f"a batch cannot be opened: {error}")
+                answer.error = StorageFailed(f"a batch cannot be opened: {error}")
             else:
-                cut.answer.pieces = [parts[i]]
-                cut.answer.next_offset = parts[i].first_offset + parts[i].count
+                answer.pieces = [parts[i]]
+                answer.next_offset = parts[i].first_offset + parts[i].count
         on_done(answers)

@@ -6,7 +6,6 @@ that does not match its checksum is reported and left out: the rest is served, w
 """
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -15,44 +14,22 @@ from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
 from gatehouse.kernel.index.index import Entry, Index, memtable_entry
-from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.kept import kept_pieces
+from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.opening import Opening
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.opened import parts_of
 from gatehouse.kernel.records.unreadable import Unreadable
-from gatehouse.kernel.retention.kept import kept_pieces
 from gatehouse.kernel.state.state import Changed, Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.watermarks import Watermarks
 
 MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
-
-
-class Recent:
-    """Bodies of the newest frames, bounded in bytes; oldest out first."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._size_bytes = 0
-        self._bodies: OrderedDict[int, bytes] = OrderedDict()
-
-    def add(self, position: int, body: bytes) -> None:
-        if not body:
-            return
-        assert position not in self._bodies, "a position names one frame"
-        self._bodies[position] = body
-        self._size_bytes += len(body)
-        while self._size_bytes > self._limit_bytes:
-            self._size_bytes -= len(self._bodies.popitem(last=False)[1])
-        assert self._size_bytes > 0 or not self._bodies, "bytes are those of the bodies"
-
-    def get(self, position: int) -> bytes | None:
-        return self._bodies.get(position)
 
 
 class Want(NamedTuple):
@@ -89,13 +66,13 @@ def entries_within(entries: list[Entry], max_bytes: int, at_least_one: bool) -> 
 
 
 class Reader:
-    """Answers fetches; owns the cache of recent bodies and the tails of the index."""
+    """Answers fetches. `worker` reads index and log; `limit_of` says how large a record of a partition may be."""
 
-    def __init__(self, watermarks: Watermarks, index: Index, state: StateTable, topics: Topics, log: Log,
-                 worker: Worker,
-                 recent_bytes: int, on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
-        """`limit_of` says how large a record of a partition may be."""
+    def __init__(self, *, watermarks: Watermarks, memtables: Memtables, index: Index, state: StateTable,
+                 topics: Topics, log: Log, worker: Worker, unreadable: Unreadable,
+                 on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
         self._watermarks = watermarks
+        self._memtables = memtables
         self._state = state
         self._topics = topics
         self._index = index
@@ -103,10 +80,7 @@ class Reader:
         self._worker = worker
         self._on_damage = on_damage
         self._opening = Opening(worker, limit_of)
-        self.unreadable = Unreadable()
-        self.recent = Recent(recent_bytes)
-        self.memtable = Memtable(0)
-        self.frozen: Memtable | None = None         # being written by a checkpoint
+        self.unreadable = unreadable
         self.cold_reads = 0
 
     # ---- fetch
@@ -170,7 +144,7 @@ class Reader:
             return None
         pieces = []
         for entry in entries:
-            body = self.recent.get(entry.position)
+            body = self._memtables.recent.get(entry.position)
             if body is None:
                 return None
             pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
@@ -178,8 +152,8 @@ class Reader:
 
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
-        for memtable in (self.frozen, self.memtable):
-            first = memtable.first_offset_of(want.partition_id) if memtable is not None else -1
+        for memtable in self._memtables.oldest_first():
+            first = memtable.first_offset_of(want.partition_id)
             if first >= 0:
                 return want.offset < first
         return True
@@ -188,9 +162,7 @@ class Reader:
         """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
         entries: list[Entry] = []
         total = 0
-        for memtable in (self.frozen, self.memtable):
-            if memtable is None:
-                continue
+        for memtable in self._memtables.oldest_first():
             numbers, at = memtable.find(want.partition_id, want.offset)
             for number in numbers[at:at + MAX_ENTRIES]:
                 entry = memtable_entry(memtable, number)
@@ -239,8 +211,8 @@ class Reader:
             in_tail = [entry for entry in plan.in_tail if entry.position >= first]
             entries = self._entries_of(plan._replace(in_tail=in_tail), first)
             stop = entries[0].first_offset if entries else END
-            pieces, reached = kept_pieces(self._index, changed, want.partition_id, want.offset, stop, want.max_bytes) \
-                if want.offset < stop else ([], stop)
+            pieces, reached = kept_pieces(self._index.state_range, changed, want.partition_id, want.offset, stop,
+                                          want.max_bytes) if want.offset < stop else ([], stop)
             if reached == stop and entries:
                 within = entries_within(
                     entries, want.max_bytes - sum([len(stored_piece.data) for stored_piece in pieces]), not pieces)
@@ -258,9 +230,9 @@ class Reader:
             if len(data) != entry.byte_length or crc32c(data) != entry.crc:
                 if not data and entry.position < self._log.segments()[0].base:
                     continue
-                start = entry.position + entry.byte_offset
                 offsets = f"offsets {entry.first_offset} to {entry.end_offset - 1}"
-                self._on_damage(Damage(start, start + entry.byte_length, f"{offsets} do not match their checksum"))
+                self._on_damage(Damage.of_body(entry.position, entry.byte_offset, entry.byte_length,
+                                               f"{offsets} do not match their checksum"))
                 continue
             pieces.append(piece(entry, data))
         return pieces
@@ -302,9 +274,9 @@ class Reader:
                             partial(self._time_found, on_done))
 
     def _first_in_memory(self, partition_id: int, timestamp_ms: int) -> Entry | None:
-        for memtable in (self.frozen, self.memtable):
-            for number in memtable.numbers_of(partition_id) if memtable is not None else ():
-                if memtable is not None and memtable.entries.max_ms[number] >= timestamp_ms:
+        for memtable in self._memtables.oldest_first():
+            for number in memtable.numbers_of(partition_id):
+                if memtable.entries.max_ms[number] >= timestamp_ms:
                     return memtable_entry(memtable, number)
         return None
 
@@ -331,8 +303,8 @@ class Reader:
     def _latest_in_memory(self, partition_id: int) -> Entry | None:
         """The first entry of the partition in memory whose largest timestamp no other one exceeds."""
         latest: Entry | None = None
-        for memtable in (self.frozen, self.memtable):
-            if memtable is not None and (numbers := memtable.numbers_of(partition_id)):
+        for memtable in self._memtables.oldest_first():
+            if (numbers := memtable.numbers_of(partition_id)):
                 number = max(numbers, key=memtable.entries.max_ms.__getitem__)
                 if latest is None or memtable.entries.max_ms[number] > latest.max_ms:
                     latest = memtable_entry(memtable, number)

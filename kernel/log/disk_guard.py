@@ -17,7 +17,7 @@ from typing import Final
 
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.log.reserve import NoReserve, Reserve
-from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.ports import Loop, Notices, Worker
 
 LOOK_MS: Final = 1_000
 CALM_MS: Final = 10_000          # nothing is refused for so long, or it goes on: two log lines in that time at most
@@ -26,20 +26,20 @@ CALM_MS: Final = 10_000          # nothing is refused for so long, or it goes on
 class DiskGuard:
     """`worker` does what blocks. `look` makes retention look; `is_settled` says that nothing waits for room."""
 
-    def __init__(self, loop: Loop, worker: Worker, reserve: Reserve | None, last: Reserve | None) -> None:
+    def __init__(self, *, loop: Loop, worker: Worker, reserve: Reserve | None, emergency_reserve: Reserve | None,
+                 look: Callable[[], None], is_settled: Callable[[], bool], notices: Notices) -> None:
         self._loop = loop
         self._worker = worker
         self._reserve = reserve or NoReserve()
-        self._last = last or NoReserve()
+        self._last = emergency_reserve or NoReserve()
+        self._look = look
+        self._is_settled = is_settled
+        self._notices = notices
         self._timer_set = False
-        self.look: Callable[[], None] = lambda: None
-        self.is_settled: Callable[[], bool] = lambda: True
-        self.on_short: Callable[[bool], None] = lambda short: None          # for the kernel itself
-        self.on_refusing: Callable[[bool], None] = lambda refusing: None    # for people
-        self.on_failure: Callable[[BaseException], None] = lambda error: None
         self.full = False                    # since something did not fit, nothing has
         self.short = False
         self.lent = False
+        self.kept_full = False               # what is kept beyond retention is at its limit, and nothing of it is dead
         self.refusing = False
         self._refused_lately = False
         self._calm_set = False
@@ -76,6 +76,10 @@ class DiskGuard:
         self.full = True
         self._look_later()
 
+    def note_kept_full(self, full: bool) -> None:
+        """Whether nothing is taken that retention would have to keep."""
+        self.kept_full = full
+
     def note_stored(self) -> None:
         """A frame fitted."""
         self.full = False
@@ -91,7 +95,7 @@ class DiskGuard:
 
     def _given_up(self, then: Callable[[], None], was_held: bool | None, error: BaseException | None) -> None:
         if error is not None:
-            self.on_failure(error)
+            self._notices.on_reserve_failure(error)
         elif was_held:
             self._become(True)
             self._look_later()
@@ -111,7 +115,6 @@ class DiskGuard:
         if short == self.short:
             return
         self.short = short
-        self.on_short(short)
         self._tell(short)
 
     # ---- what people are told
@@ -119,7 +122,7 @@ class DiskGuard:
     def _tell(self, refusing: bool) -> None:
         if refusing != self.refusing:
             self.refusing = refusing
-            self.on_refusing(refusing)
+            self._notices.on_refusing(refusing)
 
     def _be_calm_later(self) -> None:
         if not self._calm_set:
@@ -146,16 +149,16 @@ class DiskGuard:
 
     def _on_timer(self) -> None:
         self._timer_set = False
-        if self.short and self.is_settled():
+        if self.short and self._is_settled():
             self._worker.submit(self._take, self._tried)
         else:
-            self.look()
+            self._look()
             if self.short:
                 self._look_later()
 
     def _tried(self, held: tuple[bool, bool] | None, error: BaseException | None) -> None:
         if error is not None:
-            self.on_failure(error)
+            self._notices.on_reserve_failure(error)
         last, rest = held or (False, False)
         self.lent = self.lent and not last
         assert last or not rest, "the last part is held first"
@@ -163,6 +166,6 @@ class DiskGuard:
             self.full = False
             self._become(False)
         else:
-            self.look()
+            self._look()
             self._look_later()
 

@@ -39,6 +39,15 @@ class Frame(NamedTuple):
     head: bytes
     end: int             # where the next frame of this chain begins
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it lies in the kept chain."""
+        return is_kept(self.position)
+
+    @property
+    def body_bytes(self) -> int:
+        return self.end - self.position
+
 
 class Segment(NamedTuple):
     """A stretch of the log that is dropped whole."""
@@ -46,6 +55,15 @@ class Segment(NamedTuple):
     base: int            # no position in it is smaller
     end: int             # every position in it is smaller
     size_bytes: int
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is one of the kept chain."""
+        return is_kept(self.base)
+
+    def size_until(self, end: int) -> int:
+        """How many of its bytes lie before a position that is in it or behind it."""
+        return min(self.size_bytes, end - self.base)
 
 
 class Damage(NamedTuple):
@@ -55,6 +73,20 @@ class Damage(NamedTuple):
     end: int
     reason: str
     is_known: bool = False     # what was there is known, offsets and state; only bytes of messages are lost
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+    @classmethod
+    def of_body(cls, position: int, offset: int, size_bytes: int, reason: str) -> Damage:
+        """Of some bytes in the body of the frame at this position."""
+        return cls(position + offset, position + offset + size_bytes, reason)
+
+
+def is_kept(position: int) -> bool:
+    """Whether it lies in the kept chain."""
+    return position >= KEPT_BASE
 
 
 class Log(Protocol):

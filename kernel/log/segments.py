@@ -101,9 +101,8 @@ class SegmentChain:
         with closing(self._disk.open_append(self._name(base))) as file:
             file.overwrite(0, encode_header(base))
             file.sync()
-        self._aside.mended += 1
-        self._aside.tell(Note(True, f"the header of {self._name(base)} was damaged and is written anew; its frames are "
-                                    "read as they are"))
+        self._aside.note_mended(f"the header of {self._name(base)} was damaged and is written anew; its frames are "
+                                "read as they are")
 
     def _place(self, unread: list[int], on_damage: Callable[[Damage], None]) -> None:
         """Files without a whole frame: a new segment that a crash cut off is begun anew, under the name that it has."""
@@ -371,8 +370,10 @@ class SegmentChain:
 class SegmentLog(TwoChains):  # decision 6
     """`kernel.log.log.Log` over a disk: the folders `log` and `kept`."""
 
-    def __init__(self, disk: Disk, segment_bytes: int = 256 << 20) -> None:
-        self.aside = SetAside(disk)
+    def __init__(self, disk: Disk, segment_bytes: int = 256 << 20, on_note: Callable[[Note], None] | None = None
+                 ) -> None:
+        """`on_note` is told what people should know of a start and what is no damage."""
+        self.aside = SetAside(disk, on_note)
         self._main_files = SegmentChain(disk, "log", range(KEPT_BASE), segment_bytes, self.aside)
         self._kept_files = SegmentChain(disk, "kept", range(KEPT_BASE, MAX_POSITION), segment_bytes, self.aside)
         super().__init__(self._main_files, self._kept_files)

@@ -53,12 +53,12 @@ class Note(NamedTuple):
 class SetAside:  # decision 117
     """The folder `damaged` of one data directory. `on_note` is told what people should know and what is no damage."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, on_note: Callable[[Note], None] | None) -> None:
         self._disk = disk
+        self._on_note = on_note
         self._known: dict[str, int] | None = None        # what is in the folder, and its sizes
         self._notes = 0
         self.mended = 0                    # headers that were written anew
-        self.on_note: Callable[[Note], None] = lambda note: None
 
     def copy(self, kind: str, reader: SegmentReader, start: int, stop: int) -> Put:
         """Copy a range of a segment's file, without zeros at its end."""
@@ -110,11 +110,16 @@ class SetAside:  # decision 117
             return Put(False, f"it could not be moved: {error}")
         return Put(True, f"it is {DAMAGED}/{new} now")
 
+    def note_mended(self, text: str) -> None:
+        """A header was written anew."""
+        self.mended += 1
+        self.tell(Note(True, text))
+
     def tell(self, note: Note) -> None:
         """What people should know, up to MAX_NOTES of it."""
         self._notes += 1
-        if self._notes <= MAX_NOTES:
-            self.on_note(note)
+        if self._on_note is not None and self._notes <= MAX_NOTES:
+            self._on_note(note)
 
     def _sizes(self) -> dict[str, int]:
         if self._known is None:

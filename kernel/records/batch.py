@@ -165,10 +165,10 @@ def _records(piece: Piece, passes_over: bool) -> list[Record]:
                           _fixed_ms(header), passes_over)
 
 
-def leased_of(piece: Piece, cursor: object) -> list[Leased]:
-    """As `sound_records`, handed out of `cursor` for the first time."""
+def leased_of(piece: Piece, key: object) -> list[Leased]:
+    """As `sound_records`, handed out for the first time of the cursor of this key."""
     if not piece.whole:
-        return split_records(cursor, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
+        return split_records(key, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
         return []
@@ -176,7 +176,7 @@ def leased_of(piece: Piece, cursor: object) -> list[Leased]:
         data, at = opened(piece.data, header)
     except CorruptBatch:
         return []
-    return split_records(cursor, data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
+    return split_records(key, data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
                          _fixed_ms(header), True)
 
 

@@ -16,8 +16,8 @@ class Unreadable:
     `on_first` gets partition id, first offset and how many offsets, as many as the batch claims.
     """
 
-    def __init__(self) -> None:
-        self.on_first: Callable[[int, int, int], None] = lambda partition_id, offset, count: None
+    def __init__(self, on_first: Callable[[int, int, int], None]) -> None:
+        self._on_first = on_first
         self.count = 0
         self._met: set[tuple[int, int]] = set()
         self._partitions: set[int] = set()
@@ -31,4 +31,4 @@ class Unreadable:
             self.count += 1
             if partition_id not in self._partitions:
                 self._partitions.add(partition_id)
-                self.on_first(partition_id, start, stop - start)
+                self._on_first(partition_id, start, stop - start)

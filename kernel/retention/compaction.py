@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.kernel.clock import Ages
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.kept import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Message
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.retention.holders import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.state.clock import Ages, Clock
+from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
 
@@ -50,33 +54,51 @@ def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, ages:
 
 
 class Compaction:
-    """Forgets what is outlived. `delete` appends deletions, see `Appending.delete_state`."""
+    """Takes part in frames with records of compacted topics, see `kernel.write.pending_frame.Participant`, and forgets
+    what is outlived. `worker` reads the index."""
 
-    def __init__(self, parts: Parts, delete: Callable[[list[StateRecord]], None]) -> None:
-        self._parts = parts
-        self._delete = delete
+    def __init__(self, *, loop: Loop, worker: Worker, clock: Clock, index: Index, state: StateTable, topics: Topics,
+                 watermarks: Watermarks, committer: Committer, fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._worker = worker
+        self._clock = clock
+        self._index = index
+        self._state = state
+        self._topics = topics
+        self._watermarks = watermarks
+        self._committer = committer
+        self._fatal = fatal
         self._stopped = False
 
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """Where the newest record of each key is."""
+        frame.state += latest_records(frame.builder.noted, frame.builder.now_ms)
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """These records are state like any other."""
+
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """Nothing was changed beforehand."""
+
     def start(self) -> None:
-        loop = self._parts.loop
-        loop.call_at(loop.now_ms() + LOOK_MS, self._look)
+        self._loop.call_at(self._loop.now_ms() + LOOK_MS, self._look)
 
     def stop(self) -> None:
         self._stopped = True
 
     def _look(self) -> None:
         if not self._stopped:
-            ages = self._parts.clock.ages()
-            self._parts.checkpoint_worker.submit(lambda: self._outlived(ages), self._found)
+            ages = self._clock.ages()
+            self._worker.submit(lambda: self._outlived(ages), self._found)
             self.start()
 
     def _outlived(self, ages: Ages) -> list[tuple[bytes, Latest]]:
         """On the checkpoint's thread: keys that could go as of the last checkpoint."""
-        parts = self._parts
         records: list[tuple[bytes, Latest]] = []
-        for key, value in parts.index.scan_state(Kind.LATEST):
+        for key, value in self._index.scan_state(Kind.LATEST):
             latest = decode_latest(value)
-            if outlived(parts.topics, key, latest, parts.watermarks.next_offset(partition_of(key)), ages):
+            if outlived(self._topics, key, latest, self._watermarks.next_offset(partition_of(key)), ages):
                 records.append((key, latest))
                 if len(records) == KEYS_PER_LOOK:
                     break
@@ -84,8 +106,8 @@ class Compaction:
 
     def _found(self, records: list[tuple[bytes, Latest]] | None, error: BaseException | None) -> None:
         if records is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
+            self._fatal(f"the index cannot be read: {error}")
             return
         # What was written anew since the checkpoint stays.
-        gone = [key for key, _ in records if self._parts.state.recent(Kind.LATEST, key) is None]
-        self._delete([StateRecord(Kind.LATEST, key, None) for key in gone])
+        gone = [key for key, _ in records if self._state.recent(Kind.LATEST, key) is None]
+        self._committer.delete_state([StateRecord(Kind.LATEST, key, None) for key in gone])

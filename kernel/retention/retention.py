@@ -22,17 +22,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from gatehouse.kernel.clock import Ages
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
-from gatehouse.kernel.log.log import KEPT_BASE, LogFull, Segment
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.log.log import Log, LogFull, Segment
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.retention.holders import joined
 from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScan, SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.clock import Ages, Clock
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.views import heads_record
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.committer import Committer
 
 CHECK_MS: Final = 10_000
 KEPT_FRAME_RECORDS: Final = 10_000
@@ -65,18 +76,20 @@ class Departure(NamedTuple):
     moved: list[Name]                        # KEPT records that were made
 
 
-class Writes(Protocol):
-    """What retention needs of the kernel around it."""
+class Hold(NamedTuple):
+    """Somebody needs that nothing is dropped for now."""
 
-    def append_watermarks(self, pages: dict[int, bytes], gone: list[Name], on_done: Callable[[bool], None]) -> None:
-        """Append pages of watermarks, and deletions, as state; True once they are durable and applied."""
+    give_way: Callable[[], None]           # called where the disk is full and something would go
 
-    def absorb_kept(self, kept: Kept) -> None:
-        """These records are known from the kept chain now."""
 
-    def checkpoint(self, on_done: Callable[[], None]) -> None: ...
+class _Told:
+    """An owner that passes on whether it was stored."""
 
-    def topics(self) -> list[Topic]: ...
+    def __init__(self, on_done: Callable[[bool], None]) -> None:
+        self._on_done = on_done
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        self._on_done(stored[0].error is None)
 
 
 def frame_of(records: Iterator[StateRecord]) -> tuple[list[StateRecord], int]:
@@ -97,26 +110,33 @@ def merged(needed: Needed, other: Needed) -> Needed:
 
 
 class Retention:
-    def __init__(self, parts: Parts, writes: Writes, scanner: SegmentScanner, spill: Spill) -> None:
-        self._parts = parts
-        self._loop = parts.loop
-        self._worker = parts.checkpoint_worker
-        self._disk_guard = parts.disk_guard
-        self._log = parts.log
-        self._index = parts.index
-        self._watermarks = parts.watermarks
-        self._reader = parts.reader
-        self.settings = parts.settings
-        self._writes = writes
+    """`worker` does what blocks."""
+
+    def __init__(self, *, loop: Loop, worker: Worker, clock: Clock, disk_guard: DiskGuard, log: Log, index: Index,
+                 state: StateTable, topics: Topics, watermarks: Watermarks, memtables: Memtables,
+                 committer: Committer, checkpoints: Checkpoints, scanner: SegmentScanner, spill: Spill,
+                 settings: KernelSettings, identity: Identity, fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._worker = worker
+        self._clock = clock
+        self._disk_guard = disk_guard
+        self._log = log
+        self._index = index
+        self._state = state
+        self._topics = topics
+        self._watermarks = watermarks
+        self._memtables = memtables
+        self._committer = committer
+        self._checkpoints = checkpoints
         self._scanner = scanner
         self._spill = spill
-        self._epoch = parts.epoch
-        self._fatal = parts.fatal
+        self._settings = settings
+        self._identity = identity
+        self._fatal = fatal
         self.busy = False
         self._stopped = False
         self._waits_for_index = False
-        self._holders = 0
-        self.on_held_up: Callable[[], None] = lambda: None       # something would go now, and is held
+        self._holds: list[Hold] = []
         self.dropped_segments = 0
         self.kept_over_limit = False
 
@@ -126,15 +146,22 @@ class Retention:
     def stop(self) -> None:
         self._stopped = True
 
-    def hold(self) -> None:
-        """Nothing is dropped until `release`, but for what is on its way to the checkpoint's thread already."""
-        self._holders += 1
+    def configure(self, settings: KernelSettings) -> None:
+        """These settings hold from now on."""
+        self._settings = settings
 
-    def release(self) -> None:
-        """What `hold` began has ended."""
-        self._holders -= 1
-        assert self._holders >= 0, "what was held is let go of once"
-        if not self._holders:
+    def hold(self, give_way: Callable[[], None]) -> Hold:
+        """Nothing is dropped until `release`, but for what is on its way to the checkpoint's thread already. `give_way`
+        is called where the disk is full and something would go now."""
+        hold = Hold(give_way)
+        self._holds.append(hold)
+        return hold
+
+    def release(self, hold: Hold) -> None:
+        """What this hold was for has ended."""
+        assert hold in self._holds, "what was held is let go of once"
+        self._holds.remove(hold)
+        if not self._holds:
             self.check()
 
     def _on_timer(self) -> None:
@@ -148,7 +175,7 @@ class Retention:
         """Look for something to drop, unless a pass is under way."""
         if not self.busy and not self._stopped:
             self.busy = True
-            self._worker.submit(partial(self._look, self._parts.clock.ages()), self._looked)
+            self._worker.submit(partial(self._look, self._clock.ages()), self._looked)
 
     def _look(self, ages: Ages) -> tuple[SegmentScan | None, Starts]:
         """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention.
@@ -167,10 +194,10 @@ class Retention:
         return segments[0] if due and not self._waits_for_index else None
 
     def _is_due(self, segments: list[Segment], ages: Ages) -> bool:
-        if sum(segment.size_bytes for segment in segments) > self.settings.retention_bytes:
+        if sum(segment.size_bytes for segment in segments) > self._settings.retention_bytes:
             return True
         newer = next(self._log.heads(segments[1]), None)
-        return newer is not None and decode_head(newer.head).append_ms < ages.appended_by(self.settings.retention_ms)
+        return newer is not None and decode_head(newer.head).append_ms < ages.appended_by(self._settings.retention_ms)
 
     def _due_kept(self, complete: int, ages: Ages) -> SegmentScan | None:
         segments = self._log.kept_segments()
@@ -178,18 +205,18 @@ class Retention:
         for segment in finished:
             if self._index.live(segment.base) == 0:
                 return self._scanner.scan(segment, ages)
-        self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self.settings.kept_bytes
+        self.kept_over_limit = sum(segment.size_bytes for segment in segments) > self._settings.kept_bytes
         if self.kept_over_limit:
             for segment in finished:
                 scan = self._scanner.scan(segment, ages)
                 if len(scan.newest) - len(scan.outlived) < len(scan.names):    # else nothing is gained, ever
                     return scan
-        self._parts.kept_full = self.kept_over_limit
+        self._disk_guard.note_kept_full(self.kept_over_limit)
         return None
 
     def _topic_starts(self, ages: Ages) -> Starts:
         starts: Starts = {}
-        for topic in self._writes.topics():
+        for topic in self._topics.all():
             if topic.settings.retention_ms is not None and not topic.settings.compact:
                 for partition_id in topic.partition_ids():
                     start, end = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
@@ -211,9 +238,11 @@ class Retention:
             self._disk_guard.make(partial(self._move_starts, starts))
         elif scan is None:
             self._move_starts(by_topic)
-        elif self._holders:
+        elif self._holds:
             self._pass_over()
-            self.on_held_up()
+            if self._disk_guard.full or self._disk_guard.short:
+                for hold in self._holds.copy():
+                    hold.give_way()
         else:
             self._disk_guard.make(partial(self._keep_what_is_owed, scan))
 
@@ -222,8 +251,7 @@ class Retention:
         starts = {partition_id: self._first_in_memory(partition_id, 0) if start is None else start
                   for partition_id, start in by_topic.items()}
         if any(start > self._watermarks.log_start(partition_id) for partition_id, start in starts.items()):
-            self._writes.append_watermarks(self._watermarks.pages_starting_at(starts), [],
-                                           lambda stored: self._pass_over())
+            self._write_pages(self._watermarks.pages_starting_at(starts), lambda stored: self._pass_over())
         else:
             self._pass_over()
 
@@ -235,7 +263,7 @@ class Retention:
     def _keep_what_is_owed(self, scan: SegmentScan) -> None:
         gone = [*scan.outlived, *self._spill.unneeded(scan.kept)]
         needed = scan.latest
-        if scan.segment.base < KEPT_BASE:
+        if not scan.segment.is_kept:
             needed = merged(needed, self._spill.needed(scan.spans))
         departure = Departure(scan, gone, self._scanner.cut(scan, needed, set(gone)), [])
         self._keep_next(departure)
@@ -257,7 +285,8 @@ class Retention:
                 if self._disk_guard.lent and frame_bytes > departure.scan.segment.size_bytes // LENT_SHARE:
                     full = LogFull("what room there is, is for what frees more than it takes")
                 elif chosen:
-                    frames.append((self._log.keep(encode_head(self._epoch, 0, 0, 0, Entries(), chosen), b""), chosen))
+                    head = encode_head(self._identity.epoch, 0, 0, 0, Entries(), chosen)
+                    frames.append((self._log.keep(head, b""), chosen))
             except LogFull as error:
                 full = error
             size_bytes += frame_bytes
@@ -278,7 +307,9 @@ class Retention:
         if kept is None:
             self._fatal(f"what is owed cannot be moved: {error}")
             return
-        self._writes.absorb_kept(kept)
+        for position, records in kept.frames:
+            self._state.absorb_kept(position, records)
+        self._checkpoints.note_kept(kept.end)
         moved = [(record.kind, record.key) for _, records in kept.frames for record in records
                  if record.kind == Kind.KEPT]
         self._spill.note(moved)
@@ -287,7 +318,7 @@ class Retention:
             self._disk_guard.note_lack()
             self._pass_over()            # tried again at the next check; the segment stays until then
         elif kept.more:
-            self._writes.checkpoint(partial(self._keep_next, departure))
+            self._checkpoints.take(partial(self._keep_next, departure))
         else:
             self._append_watermarks(departure, kept)
 
@@ -295,34 +326,43 @@ class Retention:
         end = departure.scan.segment.end
         starts = {partition_id: self._first_in_memory(partition_id, end) if start is None else start
                   for partition_id, start in kept.starts.items()}
-        self._writes.append_watermarks(self._watermarks.pages_starting_at(starts), kept.gone,
-                                  partial(self._watermarks_stored, departure, starts))
+        self._committer.delete_state([StateRecord(kind, key, None) for kind, key in kept.gone
+                                      if self._state.recent(kind, key) is None])
+        self._write_pages(self._watermarks.pages_starting_at(starts),
+                          partial(self._watermarks_stored, departure, starts))
+
+    def _write_pages(self, pages: dict[int, bytes], on_done: Callable[[bool], None]) -> None:
+        """Append pages of watermarks as state; True once they are durable and applied."""
+        try:
+            self._committer.put_state([heads_record(number, page) for number, page in pages.items()], _Told(on_done))
+        except Stopping:
+            on_done(False)
 
     def _watermarks_stored(self, departure: Departure, starts: dict[int, int], stored: bool) -> None:
         if not stored:
             self._pass_over()
             return
         self._spill.forget_unneeded(departure.moved)       # what was settled while it was being moved
-        self._writes.checkpoint(partial(self._let_go, departure.scan, starts))
+        self._checkpoints.take(partial(self._let_go, departure.scan, starts))
 
     def _let_go(self, scan: SegmentScan, starts: dict[int, int]) -> None:
-        if self._holders:
+        if self._holds:
             self._pass_over()            # kept, and counted once: a later pass finds nothing left to move
         else:
             self._worker.submit(partial(self._drop, scan, starts), self._dropped)
 
     def _first_in_memory(self, partition_id: int, position: int) -> int:
         """Where a partition goes on that has no entry in the store at or behind a position."""
-        for tail in (self._reader.frozen, self._reader.memtable):
-            for number in tail.numbers_of(partition_id) if tail is not None else ():
-                if tail is not None and tail.position[tail.frame[number]] >= position:
-                    return tail.entries.first_offset[number]
+        for memtable in self._memtables.oldest_first():
+            for number in memtable.numbers_of(partition_id):
+                if memtable.position[memtable.frame[number]] >= position:
+                    return memtable.entries.first_offset[number]
         return self._watermarks.next_offset(partition_id)
 
     def _drop(self, scan: SegmentScan, starts: dict[int, int]) -> None:
         """On the checkpoint's thread."""
         assert scan.spans.keys() == starts.keys(), "where each partition of a segment goes on is known when it goes"
-        if scan.segment.base >= KEPT_BASE:
+        if scan.segment.is_kept:
             # The file first: if a crash comes between, a copy too many is counted and a deletion kept for longer. The
             # other way round the copies would be taken off twice, and the deletion forgotten while an older record is
             # still there.

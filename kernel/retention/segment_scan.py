@@ -8,32 +8,32 @@ between the two.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from gatehouse.kernel.clock import Ages
-from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
-from gatehouse.kernel.log.log import KEPT_BASE, Damage, Segment
-from gatehouse.kernel.message import Piece, Record
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.records import inline
-from gatehouse.kernel.records.batch import records_of, sound_records
-from gatehouse.kernel.records.opened import parts_of
-from gatehouse.kernel.retention.compaction import outlived
-from gatehouse.kernel.retention.holders import (
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.kept import (
     Latest,
-    Stretch,
     decode_latest,
-    joined,
     kept_key,
     latest_key,
     partition_of,
     split_kept_key,
-    within,
 )
+from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
+from gatehouse.kernel.log.log import Damage, Log, Segment, is_kept
+from gatehouse.kernel.message import Piece, Record
+from gatehouse.kernel.records import inline
+from gatehouse.kernel.records.batch import records_of, sound_records
+from gatehouse.kernel.records.opened import parts_of
+from gatehouse.kernel.retention.compaction import outlived
+from gatehouse.kernel.retention.holders import Stretch, joined, within
+from gatehouse.kernel.state.clock import Ages
 from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.watermarks import Watermarks
 
 Needed = dict[int, list[Stretch]]
 """By partition id, joined."""
@@ -55,13 +55,16 @@ class SegmentScan(NamedTuple):
 
 
 class SegmentScanner:
-    def __init__(self, parts: Parts) -> None:
-        self._log = parts.log
-        self._index = parts.index
-        self._watermarks = parts.watermarks
-        self._topics = parts.topics
-        self._max_record_bytes = parts.places.max_record_bytes
-        self._on_damage = parts.on_damage
+    """`max_record_bytes` says how large a record of a partition may be."""
+
+    def __init__(self, *, log: Log, index: Index, watermarks: Watermarks, topics: Topics,
+                 max_record_bytes: Callable[[int], int], on_damage: Callable[[Damage], None]) -> None:
+        self._log = log
+        self._index = index
+        self._watermarks = watermarks
+        self._topics = topics
+        self._max_record_bytes = max_record_bytes
+        self._on_damage = on_damage
 
     # ---- scan
 
@@ -90,7 +93,7 @@ class SegmentScanner:
             partition_id = partition_of(key)
             if outlived(self._topics, key, latest, self._watermarks.next_offset(partition_id), ages):
                 scan.outlived.append(name)
-            elif scan.segment.base < KEPT_BASE:
+            elif not scan.segment.is_kept:
                 scan.latest.setdefault(partition_id, []).append((latest.offset, latest.offset + 1))
         elif kind == Kind.KEPT and self.latest_of_kept(key, value) is None:
             scan.kept.append(name)
@@ -113,9 +116,9 @@ class SegmentScanner:
             if name not in unneeded:
                 held = self._index.held(*name)
                 if held is not None and held.order == order:
-                    assert order < KEPT_BASE, "what is moved was first in the main chain"
+                    assert not is_kept(order), "what is moved was first in the main chain"
                     yield StateRecord(name[0], name[1], held.value, order)
-        if scan.segment.base < KEPT_BASE and needed:
+        if not scan.segment.is_kept and needed:
             for frame in self._log.heads(scan.segment):
                 head = decode_head(frame.head)
                 yield from self._cut_entries(frame.position, head.append_ms, head.entries, needed)
@@ -142,9 +145,8 @@ class SegmentScanner:
             for part in parts_of(whole, self._max_record_bytes(entries.partition_id[i])):
                 yield from sound_records(part)
         else:
-            self._on_damage(Damage(position + at, position + at + size,
-                                   f"what is owed of partition {entries.partition_id[i]} "
-                                   "cannot be kept: does not match its checksum"))
+            self._on_damage(Damage.of_body(position, at, size, f"what is owed of partition {entries.partition_id[i]} "
+                                           "cannot be kept: does not match its checksum"))
 
 
 def _note_spans(spans: dict[int, Stretch], entries: Entries) -> None:

@@ -2,34 +2,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.kept import kept_key, split_kept_key
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch, joined, kept_key, split_kept_key, within
+from gatehouse.kernel.ports import Worker
+from gatehouse.kernel.retention.holders import NONE_NEEDED, Holder, Stretch, joined, within
 from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScanner
-from gatehouse.kernel.state.state import Kind, Newest
+from gatehouse.kernel.state.state import Kind, Newest, StateTable
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import Ranges
 
 DELETIONS_PER_FRAME: Final = 10_000
 SETTLED_AT_ONCE: Final = 1_000  # offsets of a partition that are settled before what is kept of them is deleted
 
 
 class Spill:
-    """`delete` appends deletions, see `Appending.delete_state`."""
+    """`worker` reads the index. A `kernel.write.pending_frame.Follower`."""
 
-    def __init__(self, parts: Parts, scanner: SegmentScanner, delete: Callable[[list[StateRecord]], None]) -> None:
-        self._parts = parts
+    def __init__(self, *, index: Index, state: StateTable, topics: Topics, scanner: SegmentScanner,
+                 committer: Committer, worker: Worker, fatal: Callable[[str], None]) -> None:
+        self._index = index
+        self._state = state
+        self._topics = topics
         self._scanner = scanner
-        self._delete = delete
+        self._committer = committer
+        self._worker = worker
+        self._fatal = fatal
+        self._holders: list[Holder] = []
         self._below: dict[int, int] = {}  # partitions of which something is kept: the offset behind the last of it
         self._done: dict[int, int] = {}            # up to where what was settled of them has been looked for
 
     def open(self) -> None:
         """Find out which partitions have something kept. Blocks."""
-        parts = self._parts
-        self.note([(Kind.KEPT, key) for key in parts.state.changed(Kind.KEPT).keys()])
-        self.note([(Kind.KEPT, key) for key in parts.index.last_kept_keys()])
+        self.note([(Kind.KEPT, key) for key in self._state.changed(Kind.KEPT).keys()])
+        self.note([(Kind.KEPT, key) for key in self._index.last_kept_keys()])
+
+    def ask(self, holder: Holder) -> None:
+        """Before records go with their segment, ask this one too which of them must be kept."""
+        self._holders.append(holder)
 
     def note(self, names: Iterable[Name]) -> None:
         """These are kept."""
@@ -41,7 +56,7 @@ class Spill:
         """Which offsets of these spans somebody needs."""
         stretches: Needed = {}
         for partition_id, (start, stop) in spans.items():
-            needed = joined([stretch for holder in self._parts.holders
+            needed = joined([stretch for holder in self._holders
                              for stretch in holder.needed(partition_id, start, stop)])
             if needed:
                 stretches[partition_id] = needed
@@ -66,7 +81,7 @@ class Spill:
         if below is None:
             return
         done = self._done.get(partition_id, 0)
-        offset = min([holder.first_needed(partition_id) for holder in self._parts.holders], default=NONE_NEEDED)
+        offset = min([holder.first_needed(partition_id) for holder in self._holders], default=NONE_NEEDED)
         if offset < below and offset - done < SETTLED_AT_ONCE:
             return
         assert offset >= done, "what is needed first never falls"
@@ -76,72 +91,77 @@ class Spill:
             del self._below[partition_id], self._done[partition_id]
 
     def _forget_span(self, span: tuple[bytes, bytes]) -> None:
-        changed = self._parts.state.changed(Kind.KEPT)
+        changed = self._state.changed(Kind.KEPT)
         recent = [(int(Kind.KEPT), key) for key in changed.keys() if span[0] <= key < span[1] and changed.has(key)]
         self.forget_unneeded(recent)
-        self._parts.checkpoint_worker.submit(partial(self._all_of, [span]), self._found_settled)
+        self._worker.submit(partial(self._all_of, [span]), self._found_settled)
 
     def _found_settled(self, names: list[Name] | None, error: BaseException | None) -> None:
         if names is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
+            self._fatal(f"the index cannot be read: {error}")
             return
         self.forget_unneeded(names)
 
     def forget_unneeded(self, names: list[Name]) -> None:
         """Delete those of these KEPT records that nobody needs, their compacted topic included."""
         gone = self.unneeded(names) if names else []
-        compacted = self._parts.topics.compacted
-        doubtful = [name for name in gone if compacted and self._parts.topics.is_compacted(split_kept_key(name[1])[0])]
+        compacted = self._topics.compacted
+        doubtful = [name for name in gone if compacted and self._topics.is_compacted(split_kept_key(name[1])[0])]
         self._delete_all(sorted(set(gone).difference(doubtful)))
         if doubtful:
-            recent = {name: self._parts.state.recent(*name) for name in doubtful}
-            self._parts.checkpoint_worker.submit(partial(self._superseded, recent), self._found)
+            recent = {name: self._state.recent(*name) for name in doubtful}
+            self._worker.submit(partial(self._superseded, recent), self._found)
 
     def _superseded(self, names: dict[Name, Newest | None]) -> list[Name]:
         """On the checkpoint's thread: those that are not the newest of their key."""
         old_names = []
         for name, newest in names.items():
-            held = self._parts.index.held(*name) if newest is None else None
+            held = self._index.held(*name) if newest is None else None
             value = newest[2] if newest is not None else held.value if held is not None else None
             if value is not None and self._scanner.latest_of_kept(name[1], value) is None:
                 old_names.append(name)
         return old_names
 
-    def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        """These partitions, as (first partition id, count), are gone: nothing of theirs is kept."""
-        changed = self._parts.state.changed(Kind.KEPT)
+    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
+        """Nothing is kept of partitions that are gone."""
+        if deleted:
+            self._forget_partitions(deleted)
+
+    def _forget_partitions(self, ranges: Ranges) -> None:
+        changed = self._state.changed(Kind.KEPT)
         spans = [(kept_key(first, 0), kept_key(first + count, 0)) for first, count in ranges]
         recent = [(int(Kind.KEPT), key) for key in changed.keys()
                   if changed.has(key) and any(low <= key < below for low, below in spans)]
         self._delete_all(recent)
-        self._parts.checkpoint_worker.submit(partial(self._all_of, spans), self._found)
+        self._worker.submit(partial(self._all_of, spans), self._found)
 
     def _all_of(self, spans: list[tuple[bytes, bytes]]) -> list[Name]:
         """On the checkpoint's thread."""
         return [(Kind.KEPT, key) for lowest, below in spans
-                for key, value in self._parts.index.state_range(Kind.KEPT, lowest, below) if value is not None]
+                for key, value in self._index.state_range(Kind.KEPT, lowest, below) if value is not None]
 
     def _found(self, names: list[Name] | None, error: BaseException | None) -> None:
         if names is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
+            self._fatal(f"the index cannot be read: {error}")
             return
         self._delete_all(names)
 
     def _delete_all(self, names: list[Name]) -> None:
         for at in range(0, len(names), DELETIONS_PER_FRAME):
-            self._delete([StateRecord(kind, key, None) for kind, key in names[at:at + DELETIONS_PER_FRAME]])
+            self._committer.delete_state([StateRecord(kind, key, None)
+                                          for kind, key in names[at:at + DELETIONS_PER_FRAME]])
 
     def forget_superseded(self) -> None:
         """The index was built anew: no checkpoint has seen what replaced what."""
-        compacted = [(kept_key(first, 0), kept_key(first + count, 0)) for topic in self._parts.topics.all()
+        compacted = [(kept_key(first, 0), kept_key(first + count, 0)) for topic in self._topics.all()
                      for first, count in topic.ranges if topic.settings.compact]
         if compacted:
-            self._parts.checkpoint_worker.submit(partial(self._superseded_in, compacted), self._found_settled)
+            self._worker.submit(partial(self._superseded_in, compacted), self._found_settled)
 
     def _superseded_in(self, spans: list[tuple[bytes, bytes]]) -> list[Name]:
         """On the checkpoint's thread."""
         return [(Kind.KEPT, key) for lowest, below in spans
-                for key, value in self._parts.index.state_range(Kind.KEPT, lowest, below)
+                for key, value in self._index.state_range(Kind.KEPT, lowest, below)
                 if value is not None and self._scanner.latest_of_kept(key, value) is None]
 
     def on_superseded(self, keys: list[bytes]) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 from functools import partial
 from typing import Final, NamedTuple
 
+from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
 from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.write.appending import KEPT_FULL, Appending
 from gatehouse.kernel.write.batch_builder import check
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
+from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import Places as RunPlaces
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
 STATE_BYTES: Final = 200                             # of its state beside value and headers, for the kernel's bound
@@ -34,37 +37,40 @@ AT_ONCE: Final = Due(0, False, 0)
 
 
 class Accepting:
-    def __init__(self, parts: Parts, committer: Committer, appending: Appending, book: Book) -> None:
-        self._parts = parts
+    def __init__(self, *, loop: Loop, committer: Committer, appending: Appending, places: Places,
+                 disk_guard: DiskGuard, book: Book, max_scheduled: int) -> None:
+        self._loop = loop
         self._committer = committer
         self._appending = appending
+        self._places = places
+        self._disk_guard = disk_guard
         self._book = book
+        self._max_scheduled = max_scheduled
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object,
                  idempotency_key: str | None) -> None:
         """See `Kernel.schedule`."""
-        now_ms, wall_ms = self._parts.loop.now_ms(), self._parts.loop.wall_ms()
+        now_ms, wall_ms = self._loop.now_ms(), self._loop.wall_ms()
         firsts = [first_due(when, now_ms, wall_ms) for when in whens]
         waiting = sum([due is not AT_ONCE for due in firsts])
-        if waiting and self._parts.kept_full:
+        if waiting and self._disk_guard.kept_full:
             raise KeptFull(KEPT_FULL)
-        if waiting and self._book.counts.pending + waiting > self._parts.settings.max_scheduled:
+        if waiting and self._book.counts.pending + waiting > self._max_scheduled:
             raise TooManyScheduled(f"{self._book.counts.pending} messages are waiting for their time already")
         add = partial(self._add, whens, firsts)
         if idempotency_key is not None:
             self._appending.append_once(messages, owner, token, idempotency_key, add)
             return
-        self._parts.disk_guard.require()
+        self._disk_guard.require()
         pending_frame = self._committer.open_frame()
-        check(messages, self._appending.refresh)
-        places: Places = []
+        check(messages, self._places.refresh)
+        places: RunPlaces = []
         add(pending_frame, messages, places)
-        if owner is not None:
-            pending_frame.submissions.append(Submission(owner, token, places, None))
+        pending_frame.wait(owner, token, places)
         self._committer.note_size()
 
     def _add(self, whens: list[When], firsts: list[Due], pending_frame: PendingFrame, messages: list[Message],
-             places: Places) -> None:
+             places: RunPlaces) -> None:
         builder = pending_frame.builder
         for message, when, due in zip(messages, whens, firsts, strict=True):
             if due is AT_ONCE:
@@ -72,7 +78,7 @@ class Accepting:
                 continue
             pending = pending_of(message, due, builder.now_ms, when.repeat)
             places.append((self._book.plan_of(pending_frame).accept(pending), 0))
-            builder.size_bytes += len(pending.headers) + len(pending.value or b"") + STATE_BYTES
+            builder.note_bytes(len(pending.headers) + len(pending.value or b"") + STATE_BYTES)
 
 
 def first_due(when: When, now_ms: int, wall_ms: int) -> Due:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.scheduling.records import bound, due_of, id_of
 from gatehouse.kernel.scheduling.timers import Timers
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind, StateTable
 
 AHEAD_MS: Final = 5_000                   # messages are read before they fall due: at most this,
 LATEST_MS: Final = 2_000                  # and at the latest this; between them until there are
@@ -21,13 +22,14 @@ READ_BYTES: Final = 4 << 20               # by one job
 
 
 class AtHand:
-    """`on_read` is called when more has come to hand."""
+    """`worker` reads the index; `on_read` is called when more has come to hand."""
 
-    def __init__(self, parts: Parts, timers: Timers, on_read: Callable[[], None]) -> None:
-        self._state = parts.state
-        self._index = parts.index
-        self._worker = parts.reader_worker
-        self._fatal = parts.fatal
+    def __init__(self, *, state: StateTable, index: Index, worker: Worker, timers: Timers,
+                 on_read: Callable[[], None], fatal: Callable[[str], None]) -> None:
+        self._state = state
+        self._index = index
+        self._worker = worker
+        self._fatal = fatal
         self._timers = timers
         self._on_read = on_read
         self._checked = b""                           # timers before this are at hand, or being read

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.kernel.message import Owner
-from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import (
     COUNTS_KEY,
@@ -21,9 +20,9 @@ from gatehouse.kernel.scheduling.records import (
     timer_of,
 )
 from gatehouse.kernel.scheduling.timers import Timers
-from gatehouse.kernel.state.state import Kind, StateChanges
+from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 RETRY_MS: Final = 1_000           # after the disk refused what is due
 
@@ -31,9 +30,10 @@ RETRY_MS: Final = 1_000           # after the disk refused what is due
 class Book:
     """Told of every plan's end; `listeners` are told after it, with the plan and whether it was stored."""
 
-    def __init__(self, parts: Parts, committer: Committer) -> None:
+    def __init__(self, state: StateTable, committer: Committer, wall_of: Callable[[int], int]) -> None:
+        """`wall_of`: the wall time of a hub time."""
         self._committer = committer
-        self._state = parts.state
+        self._state = state
         self.timers = Timers()                   # by hub time,
         self.wall_timers = Timers(by_wall=True)  # by the wall clock
         self.counts = ScheduleCounts(0, 0)
@@ -41,7 +41,7 @@ class Book:
         self.delivered = 0
         self.swept_to = FIRST_FORGET
         self.listeners: list[Callable[[Plan, bool], None]] = []
-        self._wall_of = parts.clock.wall_of
+        self._wall_of = wall_of
         self._plan: tuple[PendingFrame, Plan] | None = None
 
     def load(self) -> None:
@@ -71,7 +71,7 @@ class Book:
             self._plan = pending_frame, Plan(pending_frame.builder.now_ms, pending_frame.now_ms, self._wall_of,
                                              lambda: self.counts,
                                          self._ended)
-            pending_frame.reserved.append(self._plan[1])
+            pending_frame.join(self._plan[1])
         return self._plan[1]
 
     def taken(self) -> int:
@@ -80,8 +80,7 @@ class Book:
 
     def answer(self, owner: Owner, token: object) -> None:
         """Once the pending frame is durable. Raises Stopping."""
-        pending_frame = self._committer.open_frame()
-        pending_frame.submissions.append(Submission(owner, token, None, (pending_frame.builder.now_ms, [])))
+        self._committer.open_frame().answer(owner, token)
 
     def _ended(self, plan: Plan, stored: bool) -> None:
         changes, frozen = self._state.changes, self._state.frozen

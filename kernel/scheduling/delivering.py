@@ -8,17 +8,23 @@ and gone.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.message import Message
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.scheduling.book import RETRY_MS, Book
 from gatehouse.kernel.scheduling.destinations import Destinations
 from gatehouse.kernel.scheduling.lane import Lane
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import Fate, Pending, due_of, id_of, is_by_wall, number_of
 from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.write.committer import Committer
 
 BATCH: Final = 1_000                      # messages appended at once,
@@ -26,12 +32,19 @@ BATCH_BYTES: Final = 1 << 20              # and not much more than this
 
 
 class Delivering:
-    def __init__(self, parts: Parts, committer: Committer, destinations: Destinations, book: Book) -> None:
-        self._parts = parts
+    """`worker` reads the index."""
+
+    def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, clock: Clock,
+                 committer: Committer, backpressure: Backpressure, destinations: Destinations, book: Book,
+                 fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._clock = clock
         self._committer = committer
+        self._backpressure = backpressure
         self._destinations = destinations
         self._book = book
-        self.lanes = Lane(parts, book.timers, self.turn), Lane(parts, book.wall_timers, self.turn)
+        lane = partial(Lane, loop=loop, worker=worker, index=index, state=state, turn=self.turn, fatal=fatal)
+        self.lanes = lane(timers=book.timers), lane(timers=book.wall_timers)
         self._relief = False                             # asked to be told when the kernel is no longer congested
         self._resting = False                            # the disk was full: nothing goes out before a timer rings
         self._stopped = False
@@ -51,7 +64,7 @@ class Delivering:
             lane.at_hand.added([key for key in plan.begun if is_by_wall(key) == by_wall])
         if not stored and not self._resting:
             self._resting = True
-            self._parts.loop.call_at(self._parts.loop.now_ms() + RETRY_MS, self._rested)
+            self._loop.call_at(self._loop.now_ms() + RETRY_MS, self._rested)
         self.turn()
 
     def _rested(self) -> None:
@@ -73,9 +86,9 @@ class Delivering:
         """Into the pending frame, as much as is left of its batch."""
         if self._relief or self._resting:
             return
-        if self._committer.congested:
+        if self._backpressure.congested:
             self._relief = True
-            self._committer.on_relief(self._relieved)
+            self._backpressure.on_relief(self._relieved)
             return
         while taken := self._take(BATCH - self._book.taken()):
             batch = [(key, pending) for key, value in taken if (pending := self._waiting(key, value)) is not None]
@@ -108,7 +121,7 @@ class Delivering:
     def _shown_ms(self, timer: bytes) -> int:
         """When it was due by the wall clock."""
         due_ms = due_of(timer)
-        return due_ms if is_by_wall(timer) else self._parts.clock.wall_of(due_ms)
+        return due_ms if is_by_wall(timer) else self._clock.wall_of(due_ms)
 
     def _waiting(self, key: bytes, value: bytes) -> Pending | None:
         """None where nothing waits behind this timer any more, or soon nothing will."""
@@ -120,7 +133,7 @@ class Delivering:
         except Stopping:                         # all of it is still due at the next start
             self.stop()
             return
-        plan, builder, wall_ms = self._book.plan_of(pending_frame), pending_frame.builder, self._parts.loop.wall_ms()
+        plan, builder, wall_ms = self._book.plan_of(pending_frame), pending_frame.builder, self._loop.wall_ms()
         messages: list[Message] = []
         ids: list[int] = []
         for key, pending in batch:
@@ -142,7 +155,7 @@ class Delivering:
 
     def _next_ms(self, pending: Pending) -> int | None:
         """When it falls due again, by its clock."""
-        loop = self._parts.loop
+        loop = self._loop
         now_ms = loop.wall_ms() if pending.by_wall else loop.now_ms()
         return parse_schedule(pending.repeat, pending.start_ms).next_after(
             max(now_ms, pending.due_ms), pending.times + 1, loop.wall_ms() - now_ms)

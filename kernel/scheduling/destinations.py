@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, Stopping, UnknownPartition
 from gatehouse.kernel.message import Placement
-from gatehouse.kernel.parts import Parts
 from gatehouse.kernel.scheduling.records import Pending
-from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.state.topics import Topics
 
 PLACES: Final = 10_000                    # placements remembered
 
@@ -25,9 +25,9 @@ def _name(pending: Pending) -> Name:
 
 
 class Destinations:  # decision 38
-    def __init__(self, parts: Parts, appending: Appending) -> None:
-        self._parts = parts
-        self._appending = appending
+    def __init__(self, places: Places, topics: Topics) -> None:
+        self._places = places
+        self._topics = topics
         self._placements: dict[Name, Placement] = {}
         self._placed_by = -1                             # version of the topics
 
@@ -36,18 +36,18 @@ class Destinations:  # decision 38
         try:
             placement = self._remembered(pending)
             if placement.version != placement.first_level.version:
-                self._appending.refresh(placement)
+                self._places.refresh(placement)
         except Stopping:
             raise
         except KernelError:
-            placement = self._parts.places.place_unrouted(pending.address, pending.tenant)
-            self._appending.refresh(placement)
+            placement = self._places.place_unrouted(pending.address, pending.tenant)
+            self._places.refresh(placement)
         return placement
 
     def _remembered(self, pending: Pending) -> Placement:
         if pending.to_queue or pending.routed is not None:  # other messages to its address may go elsewhere
             return self._place(pending)
-        version = self._parts.topics.version
+        version = self._topics.version
         if version != self._placed_by or len(self._placements) >= PLACES:
             self._placements.clear()
             self._placed_by = version
@@ -57,7 +57,7 @@ class Destinations:  # decision 38
         return placement
 
     def _place(self, pending: Pending) -> Placement:
-        places = self._parts.places
+        places = self._places
         if pending.to_queue:
             return places.place_again(pending.tenant, pending.topic, pending.partition, pending.key)
         if pending.routed is not None:

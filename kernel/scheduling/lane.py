@@ -5,45 +5,48 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.ports import Timer
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.ports import Loop, Timer, Worker
 from gatehouse.kernel.scheduling.at_hand import AtHand
 from gatehouse.kernel.scheduling.timers import Timers
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind, StateTable
 
 
 class Lane:
-    """`turn` is called when more has come to hand, or something is due."""
+    """`worker` reads the index; `turn` is called when more has come to hand, or something is due."""
 
-    def __init__(self, parts: Parts, timers: Timers, turn: Callable[[], None]) -> None:
-        loop = parts.loop
-        self._parts = parts
+    def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, timers: Timers,
+                 turn: Callable[[], None], fatal: Callable[[str], None]) -> None:
+        self._worker = worker
+        self._index = index
+        self._state = state
+        self._fatal = fatal
         self._turn = turn
         self._call_at = loop.call_at_wall if timers.by_wall else loop.call_at
         self._taken = 0
         self._alarm: tuple[int, Timer] | None = None
         self.now_ms = loop.wall_ms if timers.by_wall else loop.now_ms
         self.timers = timers
-        self.at_hand = AtHand(parts, timers, turn)
+        self.at_hand = AtHand(state=state, index=index, worker=worker, timers=timers, on_read=turn, fatal=fatal)
 
     # ---- timers from the store, messages to hand
 
     def fill(self) -> None:
         """Have on its way what will be wanted soon."""
-        timers, state = self.timers, self._parts.state
+        timers, state = self.timers, self._state
         if timers.wants_more:
             timers.begin_extension(state.changes, state.frozen)
-            self._parts.reader_worker.submit(partial(self._scan, timers.horizon, timers.quarter), self._scanned)
+            self._worker.submit(partial(self._scan, timers.horizon, timers.quarter), self._scanned)
         self.at_hand.fill(self.now_ms())
 
     def _scan(self, horizon: bytes, limit: int) -> list[bytes]:
         """On the reading thread."""
-        timers = self._parts.index.scan_state(Kind.TIMER, horizon, self.timers.beyond)
+        timers = self._index.scan_state(Kind.TIMER, horizon, self.timers.beyond)
         return [key for key, _ in islice(timers, limit)]
 
     def _scanned(self, keys: list[bytes] | None, error: BaseException | None) -> None:
         if keys is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
+            self._fatal(f"the index cannot be read: {error}")
             return
         self.timers.extend(keys)
         self._turn()

@@ -20,12 +20,14 @@ from gatehouse.kernel.scheduling.records import (
 )
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 
 
 class Plan:
-    """`kernel.write.pending_frame.Reserved`. `counts` asks for what is durable; it does when this frame is sealed."""
+    """A `kernel.write.pending_frame.Participant`. `counts` asks for what is durable; it does when this frame is
+    sealed."""
 
     def __init__(self, append_ms: int, now_ms: int, wall_of: Callable[[int], int],
                  counts: Callable[[], ScheduleCounts], on_end: Callable[[Plan, bool], None]) -> None:
@@ -46,10 +48,6 @@ class Plan:
         self._forgotten = 0
         self.swept_to = b""
         self.delivered = 0
-
-    @property
-    def count(self) -> int:
-        return len(self._accepted)
 
     # ---- filling
 
@@ -109,8 +107,8 @@ class Plan:
 
     # ---- from pending_frame to frame
 
-    def records(self, first_id: int) -> list[StateRecord]:
-        """See `Reserved.records`."""
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """What was accepted gets its ids."""
         assert self.open, "a plan is sealed once"
         self.open = False
         for run, pending in self._accepted:
@@ -124,7 +122,8 @@ class Plan:
         counts = self.counts()
         assert counts.pending >= 0, "what is settled was waiting"
         self._state.append(counts_record(counts))
-        return self._state
+        frame.state += self._state
+        return len(self._accepted)
 
     def counts(self) -> ScheduleCounts:
         """As they are with this frame."""
@@ -132,12 +131,14 @@ class Plan:
         return ScheduleCounts(pending + len(self._accepted) + self._kept - len(self._settled),
                       max(0, settled + len(self._settled) - self._forgotten))
 
-    def applied(self) -> None:
+    def applied(self, frame: PendingFrame) -> None:
+        """See `Participant.applied`."""
         assert not self.open and not self._ended, "a frame ends once, after it was sealed"
         self._ended = True
         self._on_end(self, True)
 
-    def failed(self) -> None:
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """See `Participant.failed`."""
         assert not self._ended, "a frame ends once"
         self.open, self._ended = False, True
         self._on_end(self, False)

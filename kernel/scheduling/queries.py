@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
+from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.message import Owner, Stored, tell
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import (
@@ -26,7 +27,8 @@ from gatehouse.kernel.scheduling.records import (
     timer_key,
     timer_of,
 )
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.state import Kind, StateTable
 
 READS: Final = 3                   # of one that changes while it is read
 PAGE: Final = 1_000                # entries at most
@@ -69,9 +71,16 @@ Page = tuple[list[Scheduled], "bytes | None"]
 
 
 class Queries:
-    def __init__(self, parts: Parts, book: Book) -> None:
-        self._parts = parts
+    """`worker` reads the index."""
+
+    def __init__(self, *, worker: Worker, index: Index, state: StateTable, clock: Clock, book: Book,
+                 fatal: Callable[[str], None]) -> None:
+        self._worker = worker
+        self._index = index
+        self._state = state
+        self._clock = clock
         self._book = book
+        self._fatal = fatal
         self._held: list[Callable[[], None]] = []        # recalls of what is on its way to the disk
         book.listeners.append(self._ended)
 
@@ -89,22 +98,22 @@ class Queries:
 
     def _find(self, message_id: int, on_found: Callable[[Pending | Settled | None], None], reads: int = 1) -> None:
         key = id_key(message_id) if 0 <= message_id <= MAX_ID else b"?"
-        recent = self._parts.state.recent(Kind.SCHEDULED, key)
+        recent = self._state.recent(Kind.SCHEDULED, key)
         if recent is not None:
             on_found(None if recent[2] is None else decode(recent[2]))
         else:
-            self._parts.reader_worker.submit(partial(self._get, key), partial(self._got, message_id, on_found, reads))
+            self._worker.submit(partial(self._get, key), partial(self._got, message_id, on_found, reads))
 
     def _get(self, key: bytes) -> Pending | Settled | None:
         """On the reading thread."""
-        held = self._parts.index.held(Kind.SCHEDULED, key)
+        held = self._index.held(Kind.SCHEDULED, key)
         return None if held is None or held.value is None else decode(held.value)
 
     def _got(self, message_id: int, on_found: Callable[[Pending | Settled | None], None], reads: int,
              record: Pending | Settled | None, error: BaseException | None) -> None:
         if error is not None:
-            self._parts.fatal(f"the index cannot be read: {error}")
-        elif self._parts.state.recent(Kind.SCHEDULED, id_key(message_id)) is not None \
+            self._fatal(f"the index cannot be read: {error}")
+        elif self._state.recent(Kind.SCHEDULED, id_key(message_id)) is not None \
                 or isinstance(record, Pending) and self._is_late(message_id, record) and reads < READS:
             self._find(message_id, on_found, reads + 1)      # it has changed since it was read
         else:
@@ -120,7 +129,7 @@ class Queries:
         """With what is due by hub time as the wall clock would say it now."""
         if isinstance(what, Settled) or what.by_wall:
             return what
-        return what._replace(due_ms=self._parts.clock.wall_of(what.due_ms))
+        return what._replace(due_ms=self._clock.wall_of(what.due_ms))
 
     # ---- recall
 
@@ -153,18 +162,18 @@ class Queries:
     def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
         """See `Kernel.scheduled`."""
         limit = min(limit, PAGE)
-        view = View(self._parts.clock.apart_ms)      # the same for every page, unless there was a step
+        view = View(self._clock.apart_ms)      # the same for every page, unless there was a step
         unseen = [self._book.timers.unseen_from(view.hub_key(start), limit),
                   self._book.wall_timers.unseen_from(view.wall_key(start), limit)]
         recent_values = {key: recent[2] for part in unseen for key in part
-                         if (recent := self._parts.state.recent(Kind.SCHEDULED, id_of(key))) is not None}
-        self._parts.reader_worker.submit(partial(self._scan, view, start, limit, unseen, recent_values),
+                         if (recent := self._state.recent(Kind.SCHEDULED, id_of(key))) is not None}
+        self._worker.submit(partial(self._scan, view, start, limit, unseen, recent_values),
                                          partial(self._scanned, tenant, on_done))
 
     def _scan(self, view: View, start: bytes, limit: int, unseen: list[list[bytes]],
               recent_values: dict[bytes, bytes | None]) -> tuple[list[tuple[bytes, bytes | None]], bytes | None]:
         """On the reading thread: timers and what the store says of them, and where to go on."""
-        index = self._parts.index
+        index = self._index
         stored = [[key for key, _ in islice(index.scan_state(Kind.TIMER, first, beyond), limit)]
                   for first, beyond in ((view.hub_key(start), FIRST_WALL), (view.wall_key(start), FIRST_FORGET))]
         ends = [view.shown_key(part[-1]) for part in (*stored, *unseen) if len(part) >= limit]

@@ -3,9 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.scheduling.accepting import Accepting
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.delivering import Delivering
@@ -13,19 +17,30 @@ from gatehouse.kernel.scheduling.destinations import Destinations
 from gatehouse.kernel.scheduling.queries import Page, Queries, Scheduled
 from gatehouse.kernel.scheduling.records import due_of
 from gatehouse.kernel.scheduling.sweeping import Sweeping
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.state import StateTable
+from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.committer import Committer
 
 
 class Scheduling:
-    def __init__(self, parts: Parts, committer: Committer, appending: Appending) -> None:
-        self._loop = parts.loop
-        self.book = Book(parts, committer)
-        self._queries = Queries(parts, self.book)     # hears of a frame first: recalls go before what is due again
-        self.destinations = Destinations(parts, appending)
-        self.delivering = Delivering(parts, committer, self.destinations, self.book)
-        self.sweeping = Sweeping(parts, self.book)
-        self._accepting = Accepting(parts, committer, appending, self.book)
+    """`worker` reads the index."""
+
+    def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, topics: Topics, clock: Clock,
+                 places: Places, disk_guard: DiskGuard, backpressure: Backpressure, committer: Committer,
+                 appending: Appending, max_scheduled: int, fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        book = self.book = Book(state, committer, clock.wall_of)
+        # hears of a frame first: recalls go before what is due again
+        self._queries = Queries(worker=worker, index=index, state=state, clock=clock, book=book, fatal=fatal)
+        self.destinations = Destinations(places, topics)
+        self.delivering = Delivering(loop=loop, worker=worker, index=index, state=state, clock=clock,
+                                     committer=committer, backpressure=backpressure, destinations=self.destinations,
+                                     book=book, fatal=fatal)
+        self.sweeping = Sweeping(loop=loop, worker=worker, index=index, state=state, book=book, fatal=fatal)
+        self._accepting = Accepting(loop=loop, committer=committer, appending=appending, places=places,
+                                    disk_guard=disk_guard, book=book, max_scheduled=max_scheduled)
 
     def start(self) -> None:
         """After replay: what fell due meanwhile goes out first, in due order."""

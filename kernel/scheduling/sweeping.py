@@ -4,15 +4,17 @@ A clock decides, so the deletions are appended as state first and take effect th
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from gatehouse.kernel.errors import Stopping
-from gatehouse.kernel.parts import Parts
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import BEYOND, forget_bound, split_ids
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind, StateTable
 
 LOOK_MS: Final = 60_000
 AGAIN_MS: Final = 100             # where one look did not reach the end
@@ -23,9 +25,16 @@ Found = list[tuple[bytes, bytes]]
 
 
 class Sweeping:
-    def __init__(self, parts: Parts, book: Book) -> None:
-        self._parts = parts
+    """`worker` reads the index."""
+
+    def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, book: Book,
+                 fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._worker = worker
+        self._index = index
+        self._state = state
         self._book = book
+        self._fatal = fatal
         self._stopped = False
         self.max_settled = MAX_SETTLED
         book.listeners.append(self._ended)
@@ -37,20 +46,19 @@ class Sweeping:
         self._stopped = True
 
     def _look_in(self, wait_ms: int) -> None:
-        loop = self._parts.loop
-        loop.call_at(loop.now_ms() + wait_ms, self._look)
+        self._loop.call_at(self._loop.now_ms() + wait_ms, self._look)
 
     def _look(self) -> None:
         if not self._stopped:
             too_many = max(0, self._book.counts.settled - self.max_settled)
-            job = partial(self._scan, self._book.swept_to, forget_bound(self._parts.loop.now_ms()), too_many)
-            self._parts.reader_worker.submit(job, self._scanned)
+            job = partial(self._scan, self._book.swept_to, forget_bound(self._loop.now_ms()), too_many)
+            self._worker.submit(job, self._scanned)
 
     def _scan(self, start: bytes, over: bytes, too_many: int) -> Found:
         """On the reading thread: what is over, or beyond what is kept; as much as one frame takes."""
         rows: Found = []
         ids = 0
-        for key, value in self._parts.index.scan_state(Kind.TIMER, start, BEYOND):
+        for key, value in self._index.scan_state(Kind.TIMER, start, BEYOND):
             if key >= over and ids >= too_many or ids >= IDS_PER_LOOK:
                 break
             rows.append((key, value))
@@ -59,10 +67,10 @@ class Sweeping:
 
     def _scanned(self, rows: Found | None, error: BaseException | None) -> None:
         if rows is None:
-            self._parts.fatal(f"the index cannot be read: {error}")
+            self._fatal(f"the index cannot be read: {error}")
             return
         # A store that lags behind, as the disk is full, may still list what is forgotten already.
-        fresh = [row for row in rows if self._parts.state.recent(Kind.TIMER, row[0]) is None]
+        fresh = [row for row in rows if self._state.recent(Kind.TIMER, row[0]) is None]
         if not fresh or self._stopped:
             self._look_in(LOOK_MS)
             return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gatehouse.kernel.state.state import StateTable, decode_held, store_key
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.index.store import StoreCursor
+    from gatehouse.kernel.state.store import StoreCursor
 
 
 class StateWalk:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.kernel.log.frame import StateRecord
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.index.store import IndexStore
+    from gatehouse.kernel.state.store import IndexStore
 
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1
@@ -49,7 +49,7 @@ class Kind(IntEnum):
     SECRET = 19           # random bytes that sign handles; one record
     HALF = 20             # messages of a transaction that nobody sees yet, by its id and a number; inline
     TRANSACTION = 21      # what is known of transactions: those that began together, by id, and those decided together
-    CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.clock`
+    CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.state.clock`
     SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
     MEMBERS = 24          # members, generation and assignment of an assigned group, by tenant and name
 
@@ -160,6 +160,24 @@ class StateTable:  # decision 12
         self._store = store
         self.changes = StateChanges()
         self.frozen: StateChanges | None = None        # being written by a checkpoint
+
+    def begin(self) -> None:
+        """Everything before what comes now is in the store."""
+        self.changes = StateChanges()
+
+    def freeze(self) -> StateChanges:
+        """Begin to collect anew; the changes so far are read until `thaw`."""
+        frozen = self.frozen = self.changes
+        self.changes = StateChanges()
+        return frozen
+
+    def thaw(self) -> None:
+        """What was frozen is in the store."""
+        self.frozen = None
+
+    def absorb(self, position: int, records: list[StateRecord]) -> None:
+        """The state records of a durable frame."""
+        self.changes.absorb(position, records)
 
     def absorb_kept(self, position: int, records: list[StateRecord]) -> None:
         """A frame of the kept chain that was written while its records were the newest in the store.

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import struct
 
-from gatehouse.kernel.index.watermarks import PAGE_PARTITIONS, Watermarks
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.watermarks import PAGE_PARTITIONS, Watermarks
 
 MAX_GROUP_BYTES = 65_000
 MAX_METADATA_BYTES = 4_096

@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.write.pending_frame import PendingFrame, answers
 
 MAX_WAITING: Final = 2
@@ -23,16 +24,12 @@ STEP_OWNERS: Final = 16
 
 
 class Answering:  # decision 122
-    def __init__(self, loop: Loop, on_error: Callable[[Exception], None]) -> None:
+    def __init__(self, loop: Loop, backpressure: Backpressure, on_error: Callable[[Exception], None]) -> None:
+        self._backpressure = backpressure
         self.slices = Slices(loop, on_error)
         self._on_error = on_error
         self._waiting: deque[dict[Owner, list[Stored]]] = deque()
         self._on_idle: list[Callable[[], None]] = []
-        self.on_caught_up: Callable[[], None] = lambda: None      # set by the kernel: publishers may be read again
-
-    def is_behind(self) -> bool:
-        """Whether publishers should wait until those who have published are told."""
-        return len(self._waiting) > MAX_WAITING
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call it once everybody has been told: now, or later."""
@@ -43,6 +40,8 @@ class Answering:  # decision 122
         """Whoever appended to it is told: it is durable, or why not."""
         if pending_frame.submissions:
             self._waiting.append(answers(pending_frame.submissions, pending_frame.builder.now_ms, error))
+            if len(self._waiting) > MAX_WAITING:
+                self._backpressure.report(self, True)
             self._go_on()
 
     def _go_on(self) -> None:
@@ -58,7 +57,7 @@ class Answering:  # decision 122
         while self._waiting:
             flush = self._waiting.popleft()
             if len(self._waiting) == MAX_WAITING:
-                self.on_caught_up()
+                self._backpressure.report(self, False)
             for owner, stored in flush.items():
                 try:
                     steps = owner.on_stored(stored)

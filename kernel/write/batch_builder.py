@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
+from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries
 from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Placement, Record
 from gatehouse.kernel.records.batch import placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
-from gatehouse.kernel.retention.holders import retained_key
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 
@@ -101,6 +101,11 @@ class Reference:  # decision 24
         self.stop: int = stop
 
 
+Heard = list[tuple["Placement | None", list[NumberedMessage], Run, int]]
+"""Stretches of messages with one placement that somebody listens to (placement, messages, run, index in the run), and
+producers' batches that somebody may listen to (None, [], run, 0)."""
+
+
 class Sealed:
     """Everything a builder holds, as it goes to the log."""
 
@@ -119,9 +124,7 @@ class BatchBuilder:
         self.size_bytes: int = 0
         self.runs: list[Run] = []
         self._open: dict[int, Run] = {}
-        # stretches of messages with one placement that somebody listens to: (placement, messages, run, index in the
-        # run) or a producer's batch that somebody may listen to: (None, [], run, 0)
-        self.heard: list[tuple[Placement | None, list[NumberedMessage], Run, int]] = []
+        self.heard: Heard = []
         # messages that change state of their own, the value of their address or the newest record of their key:
         # (message, run, index in the run)
         self.noted: list[tuple[Message, Run, int]] = []
@@ -250,6 +253,14 @@ class BatchBuilder:
             self._open[partition_id] = run
             self.runs.append(run)
         return run
+
+    def note_bytes(self, size_bytes: int) -> None:
+        """State of this size gathers beside the messages."""
+        self.size_bytes += size_bytes
+
+    def note(self, run: Run, numbered: list[tuple[int, Message]]) -> None:
+        """These messages of a producer's batch, with their index in it, change state of their own."""
+        self.noted += [(message, run, at) for at, message in numbered]
 
     def partition_ids(self) -> list[int]:
         """What this enters: the partition of every run, then of every reference."""

@@ -6,31 +6,34 @@ listens; for who has subscribed meanwhile it is opened once more.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Final, NamedTuple
 
-from gatehouse.kernel.delivery.retained import asks_to_retain
+from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.addresses.skip_scan import retained_key
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
-from gatehouse.kernel.message import RETAIN, Message, Owner, Record
+from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.message import RETAIN, Headers, Message, Owner, Record
 from gatehouse.kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
-from gatehouse.kernel.retention.holders import retained_key
-from gatehouse.kernel.state.topics import Topic
-from gatehouse.kernel.write.batch_builder import Run, check
-from gatehouse.kernel.write.idempotency import fingerprint_batches
-from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
-from gatehouse.kernel.write.producers import KnownBatch, check_sequence, find_duplicate, with_batch
+from gatehouse.kernel.state.topics import Topic, Topics
+from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
+from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
+from gatehouse.kernel.write.pending_frame import Places as RunPlaces
+from gatehouse.kernel.write.producers import KnownBatch, Producers, check_sequence, find_duplicate, with_batch
 from gatehouse.kernel.write.validating import MAX_RECORDS, Arrived, Entering, Validating
-
-if TYPE_CHECKING:
-    from gatehouse.kernel.parts import Parts
-    from gatehouse.kernel.write.appending import Appending
-    from gatehouse.kernel.write.committer import Committer
 
 STEP_RECORDS = 64
 """Records of a batch that are placed before the clock is read: a tenth of a millisecond."""
+
+RETAIN_HEADER: Final = b"retain"
+TRUE: Final = (b"true", b"1")
 
 PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
@@ -46,23 +49,28 @@ class Inside(NamedTuple):
 
 
 class Batches:
-    """Part of `Appending`."""
+    """Appends them."""
 
-    def __init__(self, appending: Appending, parts: Parts, committer: Committer) -> None:
+    def __init__(self, *, appending: Appending, committer: Committer, validating: Validating, topics: Topics,
+                 places: Places, subscriptions: Subscriptions, producers: Producers, idempotency: Idempotency,
+                 disk_guard: DiskGuard, listens: Callable[[Topic], bool]) -> None:
+        """`listens`: whether a live subscriber may hear of what enters a topic."""
         self._appending = appending
-        self._parts = parts
         self._committer = committer
-        self._topics = parts.topics
-        self._places = parts.places
-        self._subscriptions = parts.subscriptions
-        self._producers = parts.producers
-        self.validating = Validating(parts.loop, parts.validation_worker, committer, parts.on_error)
+        self._validating = validating
+        self._topics = topics
+        self._places = places
+        self._subscriptions = subscriptions
+        self._producers = producers
+        self._idempotency = idempotency
+        self._disk_guard = disk_guard
+        self._listens = listens
 
     def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
                divert: Divert | None) -> None:
         """See `Kernel.append_batch`."""
         arrived = self._arrived(partition_id, batch, divert is not None)
-        self.validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert))
+        self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert))
 
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
@@ -72,7 +80,7 @@ class Batches:
         records = sum([arrival.header.record_count for arrival in arrived])
         if records > MAX_RECORDS:
             raise MessageTooLarge(f"{records} records are more than are taken in one request: {MAX_RECORDS}")
-        self.validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key))
+        self._validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key))
 
     # ---- when they come
 
@@ -87,7 +95,7 @@ class Batches:
         if header.attributes & TRANSACTIONAL:
             raise UnsupportedBatch("Kafka transactions are not built yet")
         wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
-                  or self._parts.deliveries.listens(topic))
+                  or self._listens(topic))
         return Arrived(partition_id, batch, header, of, limit, wanted)
 
     def _of(self, partition_id: int) -> tuple[Topic, int]:
@@ -111,14 +119,13 @@ class Batches:
         pending_frame = self._committer.open_frame()
         if header.producer_id >= 0 and self._repeats(pending_frame, partition_id, header, owner, token):
             return
-        if self._committer.short:
-            self._parts.disk_guard.refuse()
+        if self._disk_guard.short:
+            self._disk_guard.refuse()
         self._check(inside)
         run = self._add(pending_frame, partition_id, opened, inside)
         if header.producer_id >= 0:
             self._note_sequence(pending_frame, partition_id, header, run)
-        if owner is not None:
-            pending_frame.submissions.append(Submission(owner, token, [(run, 0)], None))
+        pending_frame.wait(owner, token, [(run, 0)])
         self._committer.note_size()
 
     def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
@@ -130,25 +137,23 @@ class Batches:
             self._of(arrival.partition_id)
         pending_frame = self._committer.open_frame()
         mine = fingerprint_batches([(arrival.partition_id, arrival.batch) for arrival in arrived])
-        if key is not None and self._appending.answered(pending_frame, mine, owner, token, key):
+        if key is not None and self._idempotency.answered(pending_frame, mine, owner, token, key):
             return
-        if self._committer.short:
-            self._parts.disk_guard.refuse()
+        if self._disk_guard.short:
+            self._disk_guard.refuse()
         for inside in insides:
             self._check(inside)
-        places: Places = [(self._add(pending_frame, arrival.partition_id, opened, inside), 0)
+        places: RunPlaces = [(self._add(pending_frame, arrival.partition_id, opened, inside), 0)
                           for arrival, opened, inside in zip(arrived, validated, insides, strict=True)]
         if key is not None:
-            self._appending.remember(pending_frame, mine, places, owner, token, key)
-            return
-        if owner is not None:
-            pending_frame.submissions.append(Submission(owner, token, places, None))
+            self._idempotency.remember(pending_frame, mine, places, key)
+        pending_frame.wait(owner, token, places)
         self._committer.note_size()
 
     def _add(self, pending_frame: PendingFrame, partition_id: int, validated: Validated, inside: Inside) -> Run:
         header = validated.header
         run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
-        pending_frame.builder.noted += [(message, run, at) for at, message in inside.noted]
+        pending_frame.builder.note(run, inside.noted)
         if inside.listened:
             pending_frame.builder.hear_batch(run, validated.records, validated.opened_bytes)
         if inside.copies:
@@ -159,7 +164,7 @@ class Batches:
 
     def _inside(self, arrived: Arrived, validated: Validated) -> Inside:
         """Nothing of its records yet."""
-        return Inside(validated.records or [], self._parts.deliveries.listens(arrived.of[0]), [], [])
+        return Inside(validated.records or [], self._listens(arrived.of[0]), [], [])
 
     def _look_inside(self, arrived: Arrived, inside: Inside) -> Iterator[None]:
         """Look into a batch as far as anybody needs it. Raises InvalidAddress."""
@@ -171,10 +176,9 @@ class Batches:
 
     def _check(self, inside: Inside) -> None:
         """Raises KeptFull, QueueFull."""
-        if self._parts.kept_full:
+        if self._disk_guard.kept_full:
             self._appending.refuse_owed([message for _, message in inside.noted])
-        if check(inside.copies, self._appending.refresh):
-            self._appending.refuse_full(inside.copies)
+        self._appending.check_entering(inside.copies)
 
     def _note(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that
@@ -217,8 +221,7 @@ class Batches:
         for pending in (self._committer.flight, pending_frame):
             run = pending.produced_run(partition_id, header) if pending is not None else None
             if pending is not None and run is not None:
-                if owner is not None:
-                    pending.submissions.append(Submission(owner, token, [(run, 0)], None))
+                pending.wait(owner, token, [(run, 0)])
                 return True
         if owner is not None:
             fixed = (state.append_ms, [(partition_id, duplicate.first_offset, duplicate.first_id)])
@@ -230,4 +233,13 @@ class Batches:
         batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
         now_ms = pending_frame.builder.now_ms
         self._producers.put(partition_id, header.producer_id, with_batch(state, header, now_ms, batch))
+        pending_frame.join(self._producers)
         pending_frame.produced.setdefault((partition_id, header.producer_id), []).append((header, run))
+
+
+def asks_to_retain(headers: Headers) -> bool:
+    """Whether a producer's record asks that its value be kept as its address's last."""
+    for name, value in headers:
+        if name == RETAIN_HEADER:
+            return value is not None and value.lower() in TRUE
+    return False

@@ -11,81 +11,92 @@ the disk ends the process: what it would answer from here on could not be believ
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
-from gatehouse.kernel.clock import Clock
+from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.errors import KernelError, Stopping, StorageFull
 from gatehouse.kernel.ids import shard_of
+from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.log.frame import encode_head
+from gatehouse.kernel.log.frame import StateRecord, encode_head
 from gatehouse.kernel.log.log import Log, LogFull
+from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.write.batch_builder import Sealed
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.state import StateTable
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.answering import Answering
+from gatehouse.kernel.write.batch_builder import Heard, Sealed
+from gatehouse.kernel.write.pending_frame import Follower, Participant, PendingFrame
 
 SYNC_INTERVAL_MS: Final = 1_000
+NOTHING: Final[AbstractSet[int]] = frozenset()
 
-
-class Durable(NamedTuple):
-    """A frame that is in the log for good."""
-
-    pending_frame: PendingFrame
-    sealed: Sealed
-    position: int
-    end: int
-
-
-class Flushed(Protocol):
-    """Who makes a pending_frame into a frame and is told what became of it; the kernel."""
-
-    def seal(self, pending_frame: PendingFrame, first_id: int) -> Sealed:
-        """Give records their offsets and complete the state records. The frame before has been applied."""
-
-    def applied(self, frame: Durable) -> None: ...
-
-    def answer(self, pending_frame: PendingFrame) -> None:
-        """Nothing had to be stored for these; everything before them is durable."""
-
-    def failed(self, pending_frames: list[PendingFrame], error: KernelError) -> None:
-        """None of this was stored."""
+Keeper = Callable[[StateRecord], None]
+"""Keeps state of some kind in memory, and is given each record of it once that is durable."""
 
 
 class Committer:
-    """Owns the pending_frame and the flight; see above."""
+    """Owns the pending frame and the flight; see above. `deliver` hands to live subscribers what they hear of."""
 
-    def __init__(self, loop: Loop, worker: Worker, log: Log, flushed: Flushed, *, policy: str, epoch: int, next_id: int,
-                 pending_bytes: int, disk_guard: DiskGuard, clock: Clock, fatal: Callable[[str], None]) -> None:
+    def __init__(self, *, loop: Loop, worker: Worker, log: Log, clock: Clock, disk_guard: DiskGuard,
+                 backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables, state: StateTable,
+                 answering: Answering, deliver: Callable[[Heard], None], policy: str, pending_bytes: int,
+                 fatal: Callable[[str], None]) -> None:
         self._loop = loop
-        self._clock = clock
-        clock.start(self.open_frame)
         self._worker = worker
         self._log = log
-        self._flushed = flushed
-        self._policy = policy
-        self._epoch = epoch
-        self._pending_bytes = pending_bytes
+        self._clock = clock
         self._disk_guard = disk_guard
+        self._backpressure = backpressure
+        self._watermarks = watermarks
+        self._memtables = memtables
+        self._state = state
+        self._answering = answering
+        self._deliver = deliver
+        self._policy = policy
+        self._max_pending_bytes = pending_bytes
         self._fatal = fatal
+        self._epoch = 0
+        self._keepers: dict[int, Keeper] = {}
+        self._participants: list[Participant] = []
+        self._noting: list[Participant] = []
+        self._followers: list[Follower] = []
         self._pending_frame: PendingFrame | None = None
+        self._joining: dict[Participant, None] = {}      # in the next frame that is begun
         self._scheduled = False
-        self._relief: list[Callable[[], None]] = []
+        self._is_large = False                           # what is pending: more than `pending_bytes`
         self._unsynced = False
         self._failed = False
         self._on_idle: Callable[[], None] | None = None
         self.flight: PendingFrame | None = None
-        self.next_id = next_id
+        self.next_id = 0
         self._end = 0                            # of the newest frame in the log
         self._append_ms = 0                      # of the newest frame that was sealed
-        self.congested = False
-        self.short = False                       # the hub lives from its reserve: no messages are taken
-        self.on_congestion: Callable[[bool], None] = lambda congested: None
-        self.is_behind: Callable[[], bool] = lambda: False       # set by the kernel: something does not keep pace
         self.flushes = 0
         self.flushed_bytes = 0
+        self.messages = 0
+        self.refused = 0
 
-    # ---- pending_frame
+    def begin(self, epoch: int, next_id: int, *, keepers: Mapping[int, Keeper], participants: Sequence[Participant],
+              noting: Sequence[Participant], followers: Sequence[Follower]) -> None:
+        """From here on frames are written, of this epoch and with message ids from `next_id` on.
+
+        `keepers` by kind of state record. `participants` are told of a refused frame in this order, and before any
+        others. Those in `noting` take part in each frame with messages that change state of their own. `followers` are
+        told in this order.
+        """
+        self._epoch, self.next_id = epoch, next_id
+        self._keepers.update(keepers)
+        self._participants += participants
+        self._noting += noting
+        self._followers += followers
+        self._clock.start(self.put_state)
+
+    # ---- the pending frame
 
     def open_frame(self) -> PendingFrame:
         """What the next frame will be made of; a flush is on its way. Raises Stopping after `stop`."""
@@ -95,8 +106,9 @@ class Committer:
         if pending_frame is None:
             now_ms = self._loop.now_ms()
             pending_frame = self._pending_frame = PendingFrame(self._clock.append_time(now_ms), now_ms)
-            if self.is_behind():             # once a frame: it changes with frames
-                self._become_congested(True)
+            if self._joining:
+                pending_frame.participants.update(dict.fromkeys(self._joining, False))
+                self._joining.clear()
             if self.flight is None and not self._scheduled:
                 self._scheduled = True
                 self._loop.call_soon(self._flush)
@@ -111,28 +123,41 @@ class Committer:
         """What is not applied yet: the frame on its way, and the pending one."""
         return [frame for frame in (self.flight, self._pending_frame) if frame is not None]
 
+    @property
+    def pending_bytes(self) -> int:
+        """What is taken and not applied yet."""
+        return sum([frame.builder.size_bytes for frame in self.pending()])
+
+    def join_next(self, participant: Participant) -> None:
+        """Take part in the pending frame, or else in the next one that somebody begins and that is stored."""
+        if self._pending_frame is None:
+            self._joining[participant] = None
+        else:
+            self._pending_frame.participants.setdefault(participant, False)
+
     def note_size(self) -> None:
-        """Call after adding to the pending_frame: too much of it, and publishers are to be left unread."""
-        if not self.congested and self._is_large():
-            self._become_congested(True)
+        """Call after adding to the pending frame: too much of it, and publishers are to be left unread."""
+        frame = self._pending_frame
+        if not self._is_large and frame is not None and frame.builder.size_bytes > self._max_pending_bytes:
+            self._is_large = True
+            self._backpressure.report(self, True)
 
-    def _is_large(self) -> bool:
-        return self._pending_frame is not None and self._pending_frame.builder.size_bytes > self._pending_bytes
+    def put_state(self, records: list[StateRecord], owner: Owner | None = None, token: object = None) -> PendingFrame:
+        """Into the pending frame; the owner is told when it is durable. Raises Stopping."""
+        pending_frame = self.open_frame()
+        pending_frame.state += records
+        pending_frame.answer(owner, token)
+        return pending_frame
 
-    def note_behind(self) -> None:
-        """Call where `is_behind` may have become true; call `relieve` where it may not be any more."""
-        if not self.congested and self.is_behind():
-            self._become_congested(True)
-
-    def _become_congested(self, congested: bool) -> None:
-        self.congested = congested
-        self.on_congestion(congested)
-
-    def become_short(self, short: bool) -> None:
-        self.short = short
-
-    def on_relief(self, callback: Callable[[], None]) -> None:
-        self._relief.append(callback)
+    def delete_state(self, records: list[StateRecord]) -> None:
+        """Delete keys whose records were looked at, unless a newer one is on its way already, or the hub stops."""
+        newer = set() if self.flight is None else {(record.kind, record.key) for record in self.flight.state}
+        gone = [record for record in records if (record.kind, record.key) not in newer]
+        try:
+            if gone:
+                self.put_state(gone)
+        except Stopping:
+            pass                                     # whoever looks the next time deletes them
 
     # ---- flushing
 
@@ -143,12 +168,14 @@ class Committer:
             return
         self._pending_frame = None
         if pending_frame.stores_nothing:
-            self._flushed.answer(pending_frame)
+            for participant in pending_frame.participants:
+                self.join_next(participant)
+            self._answering.tell(pending_frame, None)
             self._next()
             return
         pending_frame.state += self._clock.records()
         first_id = self.next_id
-        sealed = self._flushed.seal(pending_frame, first_id)
+        sealed = self._seal(pending_frame, first_id)
         self.next_id += sealed.id_count
         assert self.next_id >= first_id, "ids rise"
         assert shard_of(self.next_id) == shard_of(first_id), "the shard has no message ids left"
@@ -159,7 +186,19 @@ class Committer:
                            pending_frame.state)
         self.flight = pending_frame
         self._submit(pending_frame, sealed, head, False)
-        self.relieve()
+        self._relieve()
+
+    def _seal(self, pending_frame: PendingFrame, first_id: int) -> Sealed:
+        """Give records their offsets and complete the state records. The frame before has been applied."""
+        builder, participants = pending_frame.builder, pending_frame.participants
+        sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch)
+        if builder.noted:
+            participants.update(dict.fromkeys(self._noting, True))
+        for participant in participants:
+            id_count = participant.seal(pending_frame, first_id + sealed.id_count)
+            assert id_count >= 0, "ids rise"
+            sealed.id_count += id_count
+        return sealed
 
     def _submit(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool) -> None:
         self._worker.submit(partial(self._write, head, sealed.body),
@@ -181,7 +220,7 @@ class Committer:
         assert self.flight is pending_frame, "one frame is on its way at a time"
         self.flight = None
         if place is None:
-            self._refused(pending_frame, error)
+            self._refuse(pending_frame, error)
             return
         if self._disk_guard.full:
             self._disk_guard.note_stored()
@@ -189,10 +228,31 @@ class Committer:
         self._end = place[1]
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
-        self._flushed.applied(Durable(pending_frame, sealed, place[0], place[1]))
+        self._apply(pending_frame, sealed, place[0], place[1])
         if self._policy == "interval":
             self._sync_later()
         self._next()
+
+    def _apply(self, pending_frame: PendingFrame, sealed: Sealed, position: int, end: int) -> None:
+        """The frame lies at this position, for good: into memory, to its owners, to whoever listens and goes on."""
+        builder, entries = pending_frame.builder, sealed.entries
+        self._watermarks.apply(entries)
+        self._memtables.absorb(position, end, builder.now_ms, sealed.body, entries)
+        if pending_frame.state:
+            self._state.absorb(position, pending_frame.state)
+            for record in pending_frame.state:
+                keeper = self._keepers.get(record.kind)
+                if keeper is not None:
+                    keeper(record)
+        for participant in pending_frame.participants:
+            participant.applied(pending_frame)
+        self.messages += sealed.record_count
+        self._answering.tell(pending_frame, None)
+        if builder.heard:
+            self._deliver(builder.heard)
+        entered = set(entries.partition_id) if builder.runs else NOTHING
+        for follower in self._followers:
+            follower.follow(entered, pending_frame.deleted)
 
     def _next(self) -> None:
         if self._pending_frame is not None:
@@ -200,27 +260,37 @@ class Committer:
         elif self._on_idle is not None and self.flight is None:
             self._on_idle()
 
-    def _refused(self, pending_frame: PendingFrame, error: BaseException | None) -> None:
+    def _refuse(self, pending_frame: PendingFrame, error: BaseException | None) -> None:
         if not isinstance(error, LogFull):
             self._fail(error)
             return
         self._disk_guard.note_full()
         self._clock.refused()
-        failed = [pending_frame]
+        refused = [pending_frame]
         if self._pending_frame is not None:
-            failed.append(self._pending_frame)
+            refused.append(self._pending_frame)
             self._pending_frame = None
-        self._flushed.failed(failed, StorageFull(f"the disk is full: {error}"))
-        self.relieve()
+        self._take_back(refused, StorageFull(f"the disk is full: {error}"))
+        self._relieve()
         self._next()
 
-    def relieve(self) -> None:
-        """Publishers are read again, unless there is too much still."""
-        if self.congested and not self._is_large() and not self.is_behind():
-            self._become_congested(False)
-            waiting, self._relief = self._relief, []
-            for callback in waiting:
-                callback()
+    def _take_back(self, frames: list[PendingFrame], error: KernelError) -> None:
+        """None of these was stored: whoever took part hears first, then their owners."""
+        self.refused += len(frames)
+        joined = {participant: None for frame in frames for participant in frame.participants}
+        for participant in [standing for standing in self._participants if standing in joined]:
+            del joined[participant]
+            participant.failed(frames)
+        for participant in joined:
+            participant.failed(frames)
+        for frame in frames:
+            self._answering.tell(frame, error)
+
+    def _relieve(self) -> None:
+        """What was pending is on its way or refused: publishers are read again, unless there is too much elsewhere."""
+        if self._is_large:
+            self._is_large = False
+            self._backpressure.report(self, False)
 
     # ---- the relaxed policy
 

@@ -20,12 +20,17 @@ import json
 import struct
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.message import Message
+from gatehouse.kernel.errors import IdempotencyConflict
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Message, Owner
 from gatehouse.kernel.records.batch import HEADER_BYTES
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Repeatable, Submission
 
 _VERSION: Final = 3
 _HEAD = struct.Struct(">B16sQQII")
@@ -117,7 +122,7 @@ def _renewed(value: bytes) -> bytes:
     return encode_answer(Answer(bytes.fromhex(print_hex), append_ms, append_ms, answer_positions))
 
 
-class Window:  # decision 17
+class Window:
     """Answers by key, oldest first; encoded, since a request may have ten thousand messages."""
 
     def __init__(self, age_ms: int, max_keys: int, max_bytes: int) -> None:
@@ -159,7 +164,83 @@ class Window:  # decision 17
             self._bytes -= len(self._answers.pop(key, b""))
         assert self._bytes >= 0 and (self._bytes > 0 or not self._answers), "bytes are those of the answers"
 
+    def __len__(self) -> int:
+        return len(self._answers)
+
 
 def _stored_ms(value: bytes) -> int:
     stored_ms: int = _HEAD.unpack_from(value)[3]
     return stored_ms
+
+
+class Idempotency:  # decision 17
+    """Answers what is repeated under a key, and takes part in frames that bring or end keys; see
+    `kernel.write.pending_frame.Participant`."""
+
+    def __init__(self, window: Window, committer: Committer, now_ms: Callable[[], int]) -> None:
+        self._window = window
+        self._committer = committer
+        self._now_ms = now_ms
+
+    def load(self, records: Iterable[tuple[str, bytes]]) -> None:
+        """The answers that a start finds, by key."""
+        self._window.load(records)
+        self._stay()
+
+    def answered(self, frame: PendingFrame, mine: bytes, owner: Owner | None, token: object, key: str) -> bool:
+        """Answer what is known by its key, stored or pending. Raises IdempotencyConflict where `mine`, a fingerprint,
+        is another one."""
+        for pending in (self._committer.flight, frame):
+            first = pending.repeatable.get(key) if pending is not None else None
+            if pending is not None and first is not None:
+                _require_same(first.fingerprint, mine)
+                pending.wait(owner, token, first.places)
+                return True
+        answer = self._window.get(key, self._now_ms())
+        if answer is None:
+            return False
+        _require_same(answer.fingerprint, mine)
+        if owner is not None:
+            frame.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
+        return True
+
+    def remember(self, frame: PendingFrame, mine: bytes, places: Places, key: str) -> None:
+        """What is in these places of the frame came under this key."""
+        frame.repeatable[key] = Repeatable(mine, places)
+        frame.join(self)
+
+    # ---- taking part in a frame
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """The keys that leave the window, then those that come: one that is used again after its time has its deletion
+        and its answer in one frame."""
+        frame.expired = self._window.expired(frame.now_ms)
+        for key in frame.expired:
+            frame.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
+        for key, (fingerprint_, places) in frame.repeatable.items():
+            positions = [(run.partition_id, run.first_offset + i, run.first_id + i) for run, i in places]
+            answer = encode_answer(Answer(fingerprint_, frame.builder.now_ms, frame.now_ms, positions))
+            frame.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), answer))
+            frame.answered[key] = answer
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """The window is what the log says."""
+        self._window.forget(frame.expired)
+        for key, answer in frame.answered.items():
+            self._window.put(key, answer)
+        self._stay()
+
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """The window is as it was."""
+        self._stay()
+
+    def _stay(self) -> None:
+        """Keys may leave with any frame, as long as there are any."""
+        if len(self._window):
+            self._committer.join_next(self)
+
+
+def _require_same(first: bytes, second: bytes) -> None:
+    if first != second:
+        raise IdempotencyConflict("this idempotency key came with another message before")

@@ -1,9 +1,9 @@
 """What goes into the next frame, and who waits for it."""
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
-from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.records.batch import BatchHeader
@@ -11,6 +11,10 @@ from gatehouse.kernel.write.batch_builder import BatchBuilder, Run
 
 Places = list[tuple[Run, int]]
 """Where each message of a submission went: its run and its index in it."""
+
+
+Ranges = tuple[tuple[int, int], ...]
+"""Partitions, as (first partition id, count)."""
 
 
 class Submission:
@@ -33,25 +37,31 @@ class Repeatable(NamedTuple):
     places: Places
 
 
-# decision 39: ids, and no offset yet
-class Reserved(Protocol):
-    """State that is complete at seal only, and messages that are part of it and enter no partition yet.
+# decision 138: one protocol and a list, for everything that is not a message in a partition
+class Participant(Protocol):
+    """Whoever has something in a frame beside messages. It joins the frame, is asked for its state records when the
+    frame is sealed, and hears what became of them. One of `applied` and `failed` is called afterwards."""
 
-    Those get their ids at seal, after the runs'. One of `applied` and `failed` is called afterwards.
-    """
+    # decision 39: ids, and no offset yet
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """Add the state records of this frame to `frame.state`: runs have their offsets and ids now.
 
-    @property
-    def count(self) -> int:
-        """Message ids that are needed."""
+        Returns how many message ids are used up by messages that enter no partition yet: `first_id` and those after it.
+        """
 
-    def records(self, first_id: int) -> list[StateRecord]:
-        """What to store, now that the ids are known: `first_id` and the `count` - 1 after it."""
+    def applied(self, frame: PendingFrame) -> None:
+        """The frame is durable and in the state's memory; nobody has been told yet."""
 
-    def applied(self) -> None:
-        """It is durable and in the state's memory; nobody has been told yet."""
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """None of these was stored, and nobody has been told yet: take back what was changed beforehand. The
+        participant has joined at least one of them."""
 
-    def failed(self) -> None:
-        """None of it was stored; nobody has been told yet."""
+
+class Follower(Protocol):
+    """Whoever goes on from what a durable frame brought, after its answers."""
+
+    def follow(self, entered: AbstractSet[int], deleted: Ranges) -> None:
+        """Records entered these partitions; those were deleted."""
 
 
 class PendingFrame:
@@ -62,16 +72,29 @@ class PendingFrame:
         self.now_ms = now_ms                                 # hub time, as what is to end is counted in
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
-        self.reserved: list[Reserved] = []
-        self.cursors: dict[Cursor, None] = {}  # of groups, that have changed: sealed into state records
+        self.participants: dict[Participant, bool] = {}      # and whether it has something that must be stored
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by partition and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, bytes] = {}                 # encoded, by idempotency key
         self.expired: list[str] = []                         # idempotency keys that leave the window with this frame
-        self.deleted: tuple[tuple[int, int], ...] = ()  # partitions of deleted topics, as (first partition id, count)
+        self.deleted: Ranges = ()                            # partitions of topics and queues that are deleted
         self.topic_changes = 0
         self.frees = False                                   # more than it takes: the reserve is there for it
         self.entering_bytes: dict[int, int] = {}             # into queues that refuse what exceeds their bytes
+
+    def join(self, participant: Participant) -> None:
+        """It has something that goes into this frame."""
+        self.participants[participant] = True
+
+    def wait(self, owner: Owner | None, token: object, places: Places | None) -> None:
+        """Tell the owner once this is durable, and where these went."""
+        if owner is not None:
+            self.submissions.append(Submission(owner, token, places, None))
+
+    def answer(self, owner: Owner | None, token: object) -> None:
+        """Tell the owner once this is durable."""
+        if owner is not None:
+            self.submissions.append(Submission(owner, token, None, (self.builder.now_ms, [])))
 
     def produced_run(self, partition_id: int, header: BatchHeader) -> Run | None:
         """The run of this very batch, if it is in here."""
@@ -88,7 +111,7 @@ class PendingFrame:
     @property
     def stores_nothing(self) -> bool:
         """Whether nothing of it goes to the log. It may have answers to give all the same."""
-        return not self.builder.runs and not self.state and not self.reserved and not self.cursors
+        return not self.builder.runs and not self.state and True not in self.participants.values()
 
 
 def answers(submissions: list[Submission], append_ms: int, error: Exception | None) -> dict[Owner, list[Stored]]:

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import DuplicateSequence, FencedProducer, OutOfOrderSequence
+from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.records.batch import BatchHeader
+from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 REMEMBERED_BATCHES: Final = 5
 CACHED_PRODUCERS: Final = 50_000            # states in memory; the others are read from the store
@@ -125,3 +128,31 @@ class Producers:
     def forget(self) -> None:
         """Read everything anew: changes in memory were not stored."""
         self._cached.clear()
+
+    # ---- taking part in a frame; see `kernel.write.pending_frame.Participant`
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """Producers' batches have their offsets now; their states travel in the same frame."""
+        for (partition_id, producer_id), batches in frame.produced.items():
+            state = self.get(partition_id, producer_id)
+            if state is None:
+                continue
+            placed = {(header.base_sequence, header.producer_epoch): run for header, run in batches}
+            assert all(run.first_offset >= 0 for run in placed.values()), "batches have their offsets by now"
+            known_batches = []
+            for batch in state.batches:
+                run = placed.get((batch.first_sequence, state.epoch)) if batch.first_offset < 0 else None
+                known_batches.append(batch if run is None else
+                                     KnownBatch(batch.first_sequence, batch.records, run.first_offset, run.first_id))
+            state = state._replace(batches=tuple(known_batches))
+            self.put(partition_id, producer_id, state)
+            frame.state.append(StateRecord(Kind.PRODUCER, producer_key(partition_id, producer_id),
+                                           encode_state(state)))
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """Nothing is left to do: the states were in memory already."""
+
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """None of these was stored."""
+        self.forget()

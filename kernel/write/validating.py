@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
 from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import CODEC_MASK, MAX_OPENED_BYTES, BatchHeader
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge
 from gatehouse.kernel.records.validation import SMALL_BYTES, Validated, opened_limit, validate
+from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic
-from gatehouse.kernel.write.committer import Committer
 
 VALIDATING_BYTES: Final = 32 << 20         # half a second's work at the pace of gzip, some five times as much as sent
 OPEN_HERE_BYTES: Final = 64 << 10          # stored; what is more is opened on another thread
@@ -83,10 +83,11 @@ class Waiting(NamedTuple):
 class Validating:  # decision 114
     """See the module's text."""
 
-    def __init__(self, loop: Loop, worker: Worker, committer: Committer, on_error: Callable[[Exception], None]) -> None:
+    def __init__(self, loop: Loop, worker: Worker, backpressure: Backpressure,
+                 on_error: Callable[[Exception], None]) -> None:
         self._loop = loop
         self._worker = worker
-        self._committer = committer
+        self._backpressure = backpressure
         self._on_error = on_error
         self._waiting: deque[Waiting] = deque()      # for the worker
         self._working: deque[Waiting] = deque()      # with the worker, or entering: the first of them
@@ -127,7 +128,7 @@ class Validating:  # decision 114
         self._waiting.append(Waiting(arrived, owner, token, enter, size_bytes, most_bytes))
         self._work()
         if self.is_full:
-            self._committer.note_behind()
+            self._backpressure.report(self, True)
 
     def stop(self) -> None:
         """Refuse what waits; nothing is taken any more that does not enter at once."""
@@ -213,7 +214,8 @@ class Validating:  # decision 114
         self._working.popleft()
         self._release(waiting)
         self._work()
-        self._committer.relieve()
+        if not self.is_full:
+            self._backpressure.report(self, False)
 
     def _release(self, waiting: Waiting) -> None:
         self.size_bytes -= waiting.size_bytes

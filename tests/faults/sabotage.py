@@ -139,17 +139,18 @@ def retention(seconds: float) -> None:
 
 
 def read_backups(path: str) -> None:
-    import gatehouse.kernel.log.backups
+    import gatehouse.kernel.backup.backups
 
-    gatehouse.kernel.log.backups.IDLE_MS = 100  # type: ignore[misc]
-    look, sign = gatehouse.kernel.log.backups.Backups._look, Path(path)
+    gatehouse.kernel.backup.backups.IDLE_MS = 100  # type: ignore[misc]
+    look, sign = gatehouse.kernel.backup.backups.Backups._look, Path(path)
 
-    def looked(backups: gatehouse.kernel.log.backups.Backups, backup: gatehouse.kernel.log.backups.Backup) -> None:
+    def looked(backups: gatehouse.kernel.backup.backups.Backups,
+               backup: gatehouse.kernel.backup.backups.Backup) -> None:
         if sign.exists():
             backups.note_reader(backup)
         look(backups, backup)
 
-    gatehouse.kernel.log.backups.Backups._look = looked  # type: ignore[method-assign]
+    gatehouse.kernel.backup.backups.Backups._look = looked  # type: ignore[method-assign]
 
 
 ORDERS: dict[str, Callable[[Any], None]] = {

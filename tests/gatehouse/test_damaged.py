@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.damaged import MAX_INDEXES, Damaged, count_damaged, set_index_aside
-from gatehouse.kernel.index.store import RocksStore, StoreDamaged
+from gatehouse.kernel.state.store import RocksStore, StoreDamaged
 
 
 def an_index(folder: Path) -> Path:
@@ -66,9 +66,8 @@ def test_a_damaged_block_is_no_end_of_what_is_stored(tmp_path: Path, part: float
     """RocksDB's iterators end there as if there were nothing more; a start would have forgotten topics and offsets."""
     file = an_index(tmp_path / "index")
     flip(file, int(file.stat().st_size * part))
-    store = RocksStore(tmp_path / "index")
     told: list[str] = []
-    store.on_damage = told.append
+    store = RocksStore(tmp_path / "index", told.append)
     with pytest.raises(StoreDamaged):
         list(store.scan(b"", b"\xff"))
     with pytest.raises(StoreDamaged):

@@ -12,8 +12,8 @@ from gatehouse.gateways.amqp.addresses import (
     word_of_level,
 )
 from gatehouse.gateways.http.addresses import address_of_http, http_path, http_topic_target
-from gatehouse.gateways.kafka.addresses import parse_kafka_name
-from gatehouse.gateways.mqtt.addresses import address_of_mqtt
+from gatehouse.gateways.kafka.column import parse_kafka_name
+from gatehouse.gateways.mqtt.column import address_of_mqtt
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches
 from gatehouse.kernel.errors import InvalidAddress

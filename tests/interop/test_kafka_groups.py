@@ -70,7 +70,7 @@ def fill(hub: RunningHub, topic: str, count: int = 100, first: int = 0) -> None:
 
 def consumer_of(hub: RunningHub, group: str, **settings: Any) -> Consumer:
     return Consumer({"bootstrap.servers": address(hub), "group.id": group, "auto.offset.reset": "earliest",
-                     "enable.auto.commit": False, "session.timeout.ms": 6_000, "heartbeat.interval.ms": 200,
+                     "enable.auto.commit": False, "session.timeout.ms": 30_000, "heartbeat.interval.ms": 200,
                      **{name.replace("_", "."): value for name, value in settings.items()}})
 
 
@@ -260,7 +260,7 @@ def test_members_go_on_in_their_generation_after_a_crash(tmp_path: Path) -> None
         first.wait_ready()
         fill(first, "survivors", 40)
         noticed: list[str] = []
-        members = [consumer_of(first, "survivors", session_timeout_ms=30_000, reconnect_backoff_max_ms=500)
+        members = [consumer_of(first, "survivors", reconnect_backoff_max_ms=500)
                    for _ in range(2)]
         for name, member in zip("ab", members, strict=True):
             member.subscribe(["survivors"], on_assign=lambda _, parts, name=name: noticed.append(name))

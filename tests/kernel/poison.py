@@ -63,7 +63,7 @@ def store(rig: Rig, topic: Topic, batch: bytes, count: int, max_ms: int = 1000) 
     committer = rig.kernel._committer
     pending_frame = committer.open_frame()
     run = pending_frame.builder.add_batch(topic.partition_id(0), batch, count, max_ms)
-    if rig.kernel.parts.deliveries.listens(topic):
+    if rig.kernel._deliveries.listens(topic):
         pending_frame.builder.heard.append((None, [], run, 0))
     committer.note_size()
     rig.run()

@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gatehouse.kernel.index.store import RocksStore, StoreFull
+from gatehouse.kernel.state.store import RocksStore, StoreFull
 
 LIMIT_BYTES = 1_200_000
 

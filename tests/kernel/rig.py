@@ -4,7 +4,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.index.store import IndexStore, MemoryStore
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import Disk, RealDisk
 from gatehouse.kernel.log.log import Damage, Log
@@ -12,10 +11,12 @@ from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.message import Fetched, Message, Placement, Record, Stored
+from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.projection import Projection
+from gatehouse.kernel.state.store import IndexStore, MemoryStore
 from gatehouse.kernel.world import World
 
 
@@ -33,6 +34,29 @@ class Witness:
         for placement, messages, first_offset, options in deliveries:
             self.delivered += [(placement.address, message[1], first_offset + i, options)
                                for i, message in enumerate(messages)]
+
+
+class Told(Notices):
+    """Remembers what people should hear of."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self.refusing: list[bool] = []
+        self.steps: list[int] = []
+        self.topics: list[int] = []          # how many there were, each time that few were left
+        self.unreadable: list[tuple[int, int, int]] = []
+
+    def on_refusing(self, refusing: bool) -> None:
+        self.refusing.append(refusing)
+
+    def on_step(self, by_ms: int) -> None:
+        self.steps.append(by_ms)
+
+    def on_topics_short(self) -> None:
+        self.topics.append(len(self._rig.kernel.topics()))
+
+    def on_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+        self.unreadable.append((partition_id, offset, count))
 
 
 class Rig:
@@ -55,6 +79,7 @@ class Rig:
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
         self.errors: list[Exception] = []
+        self.told = Told(self)
         self.witness = Witness()
         self.kernel = self._open()
 
@@ -66,8 +91,8 @@ class Rig:
                         checkpoint_worker=self.world.checkpoint_worker,
                         validation_worker=self.world.validation_worker, log=self.log, store=self.store,
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
-                        on_damage=self.damage.append,
-                        on_error=self.errors.append, projection=self.projection, new_hub=b"a hub of the rig",
+                        on_damage=self.damage.append, on_error=self.errors.append, notices=self.told,
+                        projection=self.projection, new_hub=b"a hub of the rig",
                         new_shard=self.shard, reserve=self.reserve, emergency_reserve=self.emergency_reserve)
         kernel.open()
         return kernel

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.clock import Ages
 from gatehouse.kernel.log.frame import decode_head
 from gatehouse.kernel.message import Leased, When
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.clock import Ages
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.write.producer_expiry import LOOK_MS
@@ -149,13 +149,12 @@ def test_a_producer_is_not_forgotten_when_the_clock_comes_from_1970() -> None:
     rig.run()
     rig.world.step_wall(-TO_1970_MS)
     rig.advance(2 * LOOK_MS, 60_000)
-    assert [key for key, _ in rig.kernel.parts.state.scan(Kind.PRODUCER)]
+    assert [key for key, _ in rig.kernel._state.scan(Kind.PRODUCER)]
 
 
 def test_a_step_is_counted_and_told() -> None:
     rig = ScheduleRig()
-    told: list[int] = []
-    rig.kernel.parts.clock.on_step = told.append
+    told = rig.told.steps
     rig.world.step_wall(-HOUR_MS)
     rig.world.step_wall(2 * HOUR_MS)
     assert told == [-HOUR_MS, 2 * HOUR_MS] and rig.kernel.statistics()["clock_steps_total"] == 2

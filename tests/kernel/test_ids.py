@@ -14,7 +14,7 @@ from gatehouse.kernel.groups.settings import QueueSettings, decode_queue, encode
 from gatehouse.kernel.ids import NUMBER_BITS, SHARD_BITS, ForeignShard, check_shards, first_id, shard_of, shards_of
 from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
 from gatehouse.kernel.log.memory_log import MemoryLog
-from gatehouse.kernel.log.resuming import look_through, resume
+from gatehouse.kernel.recovery.resuming import look_through, resume
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings, decode_topic, encode_topic
 from tests.kernel.groups.test_groups import handles, pop, send, values
@@ -133,7 +133,7 @@ def test_a_log_that_is_put_back_goes_on_in_its_shard() -> None:
 @given(st.integers(0, LAST))
 def test_ids_are_exact_in_json_whoever_reads_it(shard: int) -> None:
     """JSON's numbers are doubles to many: all of them are read as such here."""
-    topics = Rig(shard=shard).kernel.parts.topics
+    topics = Rig(shard=shard).kernel._topics
     topic = topics.create("orders", "/", 7, TopicSettings(), 0)
     read = json.loads(encode_topic(topic), parse_int=float)
     assert int(read["id"]) == topic.id
@@ -184,18 +184,18 @@ def test_a_log_from_before_shards_is_that_of_shard_0() -> None:
 
 def foreign_frame(rig: Rig, kind: str) -> bytes:
     """The head of a frame that holds something of shard 4."""
-    entries, state, next_id = Entries(), [], rig.kernel.parts.first_id
+    entries, state, next_id = Entries(), [], rig.kernel._identity.first_id
     if kind == "message ids":
         next_id = first_id(4) + 7
     elif kind == "partition ids":
         for column, value in zip(entries.columns(), (first_id(4) + 7, 0, 0, next_id, 1, 0, 0, 0, 0), strict=True):
             column.append(value)
     elif kind == "a topic":
-        topics = Rig(shard=4).kernel.parts.topics
+        topics = Rig(shard=4).kernel._topics
         topic = topics.create("theirs", "/", 7, TopicSettings(), 0)
         state.append(StateRecord(Kind.TOPIC, topic.id.to_bytes(8, "big"), encode_topic(topic)))
     elif kind == "counters":
-        state.append(StateRecord(Kind.COUNTERS, b"", Rig(shard=4).kernel.parts.topics.counters()))
+        state.append(StateRecord(Kind.COUNTERS, b"", Rig(shard=4).kernel._topics.counters()))
     else:
         state.append(StateRecord(Kind.WATERMARKS, (first_id(4) + 512 >> 8).to_bytes(8, "big"), bytes(256 * 16)))
     return encode_head(rig.kernel.epoch, 0, next_id, 1, entries, state)

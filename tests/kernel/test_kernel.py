@@ -180,7 +180,7 @@ def test_a_producer_that_was_silent_for_a_week_is_forgotten(rig: Rig) -> None:
         rig.kernel.append_batch(partition_id, producer_batch([b"b"], 9, 1), None)     # the same batch again and again
         rig.run()
     rig.world.advance(2 * 3_600_000)
-    remembered = {key[8:] for key, _ in rig.kernel.parts.state.scan(Kind.PRODUCER)}
+    remembered = {key[8:] for key, _ in rig.kernel._state.scan(Kind.PRODUCER)}
     assert (8).to_bytes(8, "big") not in remembered
     rig.restart(lose_index=True)
     rig.kernel.append_batch(partition_id, producer_batch([b"z"], 8, 5), rig.witness)

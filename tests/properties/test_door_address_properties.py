@@ -16,7 +16,7 @@ from gatehouse.gateways.amqp.addresses import (
     word_of_level,
 )
 from gatehouse.gateways.http.addresses import address_of_http, http_path
-from gatehouse.gateways.mqtt.addresses import address_of_mqtt
+from gatehouse.gateways.mqtt.column import address_of_mqtt
 from gatehouse.kernel.addresses.address import check_address, levels_of
 from gatehouse.kernel.addresses.filters import MANY, ONE, matches
 from gatehouse.kernel.errors import InvalidAddress

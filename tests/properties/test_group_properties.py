@@ -167,7 +167,7 @@ class GroupMachine(RuleBasedStateMachine):
             ordered = self.subjects[taker.name].model.ordered
             last: dict[tuple[int, bytes | None], int] = {}           # by partition, or by partition and key
             for message in messages:
-                partition_id = message[0].partition_id
+                partition_id = message[0][0]
                 of = (partition_id, message[5] if ordered else None)
                 assert last.get(of, -1) < message[1] or ordered and message[5] is None, f"{taker.name}: {messages}"
                 last[of] = message[1]
@@ -195,7 +195,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.unwritten.add((taker.name, place))
         if not taker.keeps:
             model.end(place, ACKED)
-        self.handles.append((taker.name, place[0], place[1], message[2], message[0].epoch))
+        self.handles.append((taker.name, place[0], place[1], message[2], message[0][1]))
 
     def _look_for_spent(self, subject: Subject) -> None:
         """Messages that could not be handed out any more leave when somebody could have had them."""
@@ -483,7 +483,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert (line._settled, line._out, line._tries, line._waiting, line._again, line._stored) == \
                     ({}, {}, {}, {}, [], set()), name
                 assert not prefetcher._aside and self._keys_are_free(name, prefetcher)
-        assert not list(self.rig.kernel.parts.state.scan(Kind.LEASES))
+        assert not list(self.rig.kernel._state.scan(Kind.LEASES))
         billing = self.subjects["billing"].model
         queue = self.rig.kernel.groups.queue("$dead-letters/billing")
         assert queue is not None

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.addresses.filters import matches
 from gatehouse.kernel.addresses.skip_scan import SkipScan, address_of, join_levels
-from gatehouse.kernel.index.store import SortedCursor
+from gatehouse.kernel.state.store import SortedCursor
 
 LEVELS = st.sampled_from(["", "a", "b", "ab", "\x01", "!", "é", "$x", "temp"])
 ADDRESSES = st.lists(LEVELS, min_size=1, max_size=5).map("/".join).filter(bool)

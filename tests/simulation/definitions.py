@@ -74,7 +74,7 @@ class Definitions:
 
     def note(self) -> None:
         """Something may have made a topic."""
-        version = (self._simulation.hub.starts, self._simulation.hub.kernel.parts.topics.version)
+        version = (self._simulation.hub.starts, self._simulation.hub.kernel._topics.version)
         if version != self._version:
             self._version = version
             self.topics.note(self.now())

@@ -82,7 +82,7 @@ class Fates:
         has ended: somebody else may have had the message since, and be done with it."""
         if until_ms <= now_ms:
             return
-        place = message[0].partition_id, message[1]
+        place = message[0][0], message[1]
         fate = self.all.get(number)
         if fate is None:
             fate = self.all[number] = Fate(number, place, message[5])
@@ -100,7 +100,7 @@ class Fates:
         if self._ordered and fate.key is not None:
             self._check_order(fate, what, now_ms)
         fate.state = OPEN
-        fate.handle = Named(*place, message[2], message[0].epoch)
+        fate.handle = Named(*place, message[2], message[0][1])
         fate.until_ms, fate.member, fate.not_before_ms = until_ms, member, 0
         if not member:                          # a pop is answered when its leases are durable
             fate.attempt = message[2]

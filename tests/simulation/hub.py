@@ -69,7 +69,7 @@ class SimHub:
             checkpoint_worker=self.world.checkpoint_worker, validation_worker=self.world.validation_worker,
             log=self.log, store=self.store, routes=ROUTES, settings=self.settings, fatal=self._end,
             on_damage=self.damage.append, on_error=self.errors.append, new_shard=self.shard)
-        self.kernel.parts.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
+        self.kernel._deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()
         self.transactions = Transactions(self.kernel, SETTINGS)
         self.transactions.open()

@@ -189,7 +189,7 @@ class Leasing:
         member.membership.leave(delay_ms)
 
     def gone(self, member: Member) -> None:
-        there = member.name != BOX and self._kernel.parts.topics.get(TOPIC, TENANT) is not None
+        there = member.name != BOX and self._kernel._topics.get(TOPIC, TENANT) is not None
         if there or self._simulation.hub.disk.space_bytes == PLENTY_BYTES and not self._refused:
             raise Broken(f"{member.name} was deleted by nobody")
         self._members.remove(member)
@@ -337,7 +337,7 @@ class Leasing:
 
         self._simulation.hub.advance(SETTLED_MS)
         self._simulation.settle()
-        pages = [key for key, _ in self._kernel.parts.state.scan(Kind.LEASES)]
+        pages = [key for key, _ in self._kernel._state.scan(Kind.LEASES)]
         if pages:
             raise Broken(f"everything is settled, and pages are left: {pages}")
 

@@ -280,9 +280,9 @@ class Simulation:
         """Everything that a start must find again, at rest. Idempotency keys answered before `answered_ms` may leave
         the window with any frame."""
         kernel = self.hub.kernel
-        state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel.parts.state.scan(kind)
+        state = sorted((kind, key, value) for kind in _DURABLE_STATE for key, value in kernel._state.scan(kind)
                        if kind != Kind.IDEMPOTENCY or decode_answer(value).stored_ms > answered_ms)
         return {"topics": self.definitions.now(), "partitions": self.reading.read_all(), "state": state,
                 "offsets": {group: kernel.groups.committed(group) for group in GROUPS},
-                "idempotency": {key: value for key, value in kernel.parts.window._answers.items()
+                "idempotency": {key: value for key, value in kernel._idempotency._window._answers.items()
                                 if decode_answer(value).stored_ms > answered_ms}}

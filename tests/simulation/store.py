@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from gatehouse.kernel.index.store import MemoryStore, StoreCursor
+from gatehouse.kernel.state.store import MemoryStore, StoreCursor
 from tests.simulation.disk import CrashKind
 
 BATCH_OPERATIONS = 5         # RocksStore takes 500; a plan writes some dozens
@@ -26,7 +26,7 @@ class _Batch:
 
 
 class SimStore:
-    """`kernel.index.store.IndexStore`; `operate` runs one batch and may crash instead."""
+    """`kernel.state.store.IndexStore`; `operate` runs one batch and may crash instead."""
 
     def __init__(self, random: Random, operate: Callable[[str, str, Callable[[], None]], None]) -> None:
         self._random = random

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.clock import Clock
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
@@ -19,7 +18,9 @@ from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.scheduling.delivering import Delivering
 from gatehouse.kernel.scheduling.lane import Lane
 from gatehouse.kernel.scheduling.plan import Plan
+from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.runtime import broken_promise
 from gatehouse.transactions.members import Membership
 from tests.simulation.rounds import Failure, simulate
@@ -92,9 +93,9 @@ def repeating_without_going_on(patch: pytest.MonkeyPatch) -> None:
 def telling_schedules_twice(patch: pytest.MonkeyPatch) -> None:
     real = Plan.applied
 
-    def applied(plan: Any) -> None:
-        real(plan)
-        real(plan)
+    def applied(plan: Any, frame: PendingFrame) -> None:
+        real(plan, frame)
+        real(plan, frame)
 
     patch.setattr(Plan, "applied", applied)
 

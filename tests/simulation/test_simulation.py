@@ -19,8 +19,8 @@ from gatehouse.kernel.groups.dead_lettering import DeadLetters
 from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.index.watermarks import Watermarks
 from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
@@ -33,8 +33,10 @@ from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
+from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Window
+from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.kernel.write.producers import Producers
 from gatehouse.transactions.access import Access
 from gatehouse.transactions.book import Book as TransactionBook
@@ -173,8 +175,8 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
 def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
     # the door itself and its port may be compiled: what they call of their own cannot be replaced
     def port(kernel: Any, door: Any, transactions: Any = None) -> Port:
-        def append(messages: Any, placements: Any, owner: Any, number: Any, positions: bool) -> None:
-            kernel._appending.append_numbered(messages, placements, None, number, positions)
+        def append(messages: Any, owner: Any, number: Any, positions: bool, placements: Any) -> None:
+            kernel._appending.append(messages, None, number, positions, placements)
             if owner is not None:
                 for _ in owner.on_stored([Stored(number, None, 0, [])]):
                     pass
@@ -195,14 +197,22 @@ def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Kernel, "append_batch", append_batch)
 
 
-def without_saying_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
-    def records(plan: Any, first_id: int) -> Any:
-        found = real(plan, first_id)
-        return [record for record in found if record.kind == Kind.TIMER and record.value is not None] \
-            if plan.taken else found
+def without_records(patch: pytest.MonkeyPatch, of: type[Any], stays: Callable[[Any, StateRecord], bool]) -> None:
+    """Of those that a participant adds to a frame, only some are written."""
+    real = of.seal
 
-    real = Plan.records
-    patch.setattr(Plan, "records", records)
+    def seal(participant: Any, frame: PendingFrame, first_id: int) -> Any:
+        before = len(frame.state)
+        count = real(participant, frame, first_id)
+        frame.state[before:] = [record for record in frame.state[before:] if stays(participant, record)]
+        return count
+
+    patch.setattr(of, "seal", seal)
+
+
+def without_saying_what_was_delivered(patch: pytest.MonkeyPatch) -> None:
+    without_records(patch, Plan, lambda plan, record: not plan.taken
+                    or record.kind == Kind.TIMER and record.value is not None)
 
 
 def without_the_timers_of_a_replay(patch: pytest.MonkeyPatch) -> None:
@@ -259,24 +269,14 @@ def forgetting_which_leases_run_at_a_start(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_the_ends_of_transactions(patch: pytest.MonkeyPatch) -> None:
-    real = TransactionPlan.records
-
-    def records(plan: Any, first_id: int) -> Any:
-        return [record for record in real(plan, first_id) if record.kind != Kind.TRANSACTION or record.value is not None
-                and not record.key.startswith(ENDED)]
-
-    patch.setattr(TransactionPlan, "records", records)
+    without_records(patch, TransactionPlan, lambda plan, record: record.kind != Kind.TRANSACTION
+                    or record.value is not None and not record.key.startswith(ENDED))
 
 
 def without_moving_what_stays_undecided(patch: pytest.MonkeyPatch) -> None:
     """They are taken from those that began with them, and get no records of their own."""
-    real = TransactionPlan.records
-
-    def records(plan: Any, first_id: int) -> Any:
-        moved = {open_key(one.id) for one, _ in plan.moved}
-        return [record for record in real(plan, first_id) if record.key not in moved]
-
-    patch.setattr(TransactionPlan, "records", records)
+    without_records(patch, TransactionPlan,
+                    lambda plan, record: record.key not in {open_key(begun.id) for begun, _ in plan.moved})
 
 
 def answering_decisions_before_they_are_stored(patch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ def answering_decisions_before_they_are_stored(patch: pytest.MonkeyPatch) -> Non
 
     def decide(transactions: Any, transaction_id: int, decision: Decision, *, owner: Any, **more: Any) -> None:
         real(transactions, transaction_id, decision, **more)
-        owner.on_stored([Stored(None, None, transactions._kernel.parts.loop.now_ms(), [])])
+        owner.on_stored([Stored(None, None, transactions._kernel._loop.now_ms(), [])])
 
     patch.setattr(Transactions, "decide", decide)
 

@@ -238,7 +238,7 @@ class Transacting:
     def _stored(self, transaction_id: int) -> Transaction | None:
         """As it stands in the log this moment while it is open: whoever is told something finds it here. A crash behind
         an answer that came too early proves the same, once in some hundred rounds."""
-        state = self._simulation.hub.kernel.parts.state
+        state = self._simulation.hub.kernel._state
         own = state.get(Kind.TRANSACTION, open_key(transaction_id))
         if own is not None:
             return decode(transaction_id, own)
@@ -359,7 +359,7 @@ class Transacting:
                 raise Broken(f"late: {one.number} has been due for {self._now_ms - due_ms} ms")
         else:
             one.learn("undone", what.state)
-            one.learn_time(self._simulation.hub.kernel.parts.clock.wall_of(what.decided_ms))
+            one.learn_time(self._simulation.hub.kernel._clock.wall_of(what.decided_ms))
         if sum(bool(check.to) for check in what.checks) < one.heard:
             raise Broken(f"forgotten: {one.number} was asked {one.heard} times, written down are {what.checks}")
         if what.state is State.EXPIRED and (what.attempts < what.settings.max_checks or what.decided_ms <

@@ -130,4 +130,4 @@ class TransactionRig(Rig):
     def forget_memory(self) -> None:
         """As after a checkpoint: what is asked for next is read from the store."""
         self.advance(self.settings.checkpoint_ms + 100)
-        assert not self.kernel.parts.state.changes.newest
+        assert not self.kernel._state.changes.newest

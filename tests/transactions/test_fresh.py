@@ -12,7 +12,7 @@ from tests.transactions.rig import COMMIT, ROLLBACK, TransactionRig
 
 
 def records(rig: TransactionRig, prefix: bytes) -> int:
-    return len(list(rig.kernel.parts.state.scan(Kind.TRANSACTION, prefix)))
+    return len(list(rig.kernel._state.scan(Kind.TRANSACTION, prefix)))
 
 
 def begin_together(rig: TransactionRig, count: int, checks: CheckSettings | None = None,
@@ -145,9 +145,9 @@ def test_commits_together_are_as_few_runs_as_there_are_partitions():
     rig = TransactionRig()
     rig.kernel.create_topic("orders", partitions=4)
     ids = begin_together(rig, 60, partitions=30)
-    entries = len(rig.kernel.parts.reader.memtable.entries)
+    entries = len(rig.kernel._reader._memtables.newest.entries)
     decide_together(rig, ids)
-    assert len(rig.kernel.parts.reader.memtable.entries) - entries <= 4
+    assert len(rig.kernel._reader._memtables.newest.entries) - entries <= 4
     assert {record[6] for record in rig.read("orders")} == set(ids)
 
 

@@ -44,7 +44,7 @@ class FullRig(TransactionRig):
 
     @property
     def is_short(self) -> bool:
-        return self.kernel.parts.disk_guard.short
+        return self.kernel._disk_guard.short
 
 
 def test_what_half_messages_have_filled_is_rolled_back() -> None:

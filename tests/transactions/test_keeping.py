@@ -185,7 +185,7 @@ def test_what_is_known_by_its_name_needs_no_room():
     with pytest.raises(TooManyTransactions):
         rig.begin(("orders/1", b"half"), name="m")
     assert rig.begin(("orders/1", b"half"), name="n") == one
-    rig.kernel.parts.kept_full = True
+    rig.kernel._disk_guard.note_kept_full(True)
     assert rig.begin(("orders/1", b"half"), name="n") == one
 
 
@@ -244,7 +244,7 @@ def test_what_is_decided_makes_room():
 def test_nothing_more_is_held_when_what_is_kept_is_full():
     rig = TransactionRig()
     one = rig.begin(("orders/1", b"a"))
-    rig.kernel.parts.kept_full = True
+    rig.kernel._disk_guard.note_kept_full(True)
     with pytest.raises(KeptFull):
         rig.begin(("orders/1", b"a"))
     with pytest.raises(KeptFull):
@@ -266,7 +266,7 @@ def test_decisions_are_forgotten_after_a_time():
         rig.commit(one)
     rig.restart(lose_index=True)
     assert rig.state(one) is None and rig.transactions.statistics()["transactions_remembered"] == 0
-    assert not list(rig.kernel.parts.state.scan(20)) and not list(rig.kernel.parts.state.scan(21))
+    assert not list(rig.kernel._state.scan(20)) and not list(rig.kernel._state.scan(21))
 
 
 def test_no_more_of_them_are_remembered_than_wanted():

@@ -211,10 +211,10 @@ def test_a_publisher_waits_for_a_few_slices(checks: CheckSettings) -> None:
 
 def test_no_round_begins_while_publishers_are_held_up() -> None:
     rig = ManyRig(MANY, ONCE)
-    rig.kernel.congested = True
+    rig.kernel._backpressure.report(rig, True)
     rig.advance(5_000)
     assert statistic(rig, "transaction_checks_total") == 0
-    rig.kernel.congested = False
+    rig.kernel._backpressure.report(rig, False)
     rig.advance(200)
     assert statistic(rig, "transaction_checks_total") == MANY
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from gatehouse.gateways.door_session import ClientFault
+
 MAX_HEAD_BYTES: Final = 16 << 10
 MAX_HEADERS: Final = 100
 _ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
@@ -19,10 +21,6 @@ _UNESCAPED: Final = {value: key for key, value in _ESCAPES.items()}
 _SPECIAL: Final = re.compile(r"[\\\r\n:]")
 _ESCAPED: Final = re.compile(r"\\(.?)", re.DOTALL)
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
-
-
-class StompError(Exception):
-    """What a client did wrong; the text is the ERROR frame's `message`."""
 
 
 class Frame(NamedTuple):
@@ -33,20 +31,20 @@ class Frame(NamedTuple):
     body: bytes
 
     def header(self, name: str) -> str:
-        """A header that must be there. Raises StompError."""
+        """A header that must be there. Raises ClientFault."""
         if name not in self.headers:
-            raise StompError(f"{self.command} without the header {name}")
+            raise ClientFault(f"{self.command} without the header {name}")
         return self.headers[name]
 
 
 def decode(data: bytes, at: int, max_body_bytes: int) -> tuple[Frame | None, int]:
-    """(the frame at this index or None where it is not all there, where the next one begins). Raises StompError."""
+    """(the frame at this index or None where it is not all there, where the next one begins). Raises ClientFault."""
     while data[at:at + 1] in (b"\n", b"\r"):                       # a client's heart-beat, or the end of a line
         at += 1
     head, separator, end = _head_end(data, at)
     if not separator:
         if len(data) - at > MAX_HEAD_BYTES:
-            raise StompError(f"a head has at most {MAX_HEAD_BYTES} bytes")
+            raise ClientFault(f"a head has at most {MAX_HEAD_BYTES} bytes")
         return None, at
     command, headers = _decode_head(head)
     length = headers.get("content-length")
@@ -55,13 +53,13 @@ def decode(data: bytes, at: int, max_body_bytes: int) -> tuple[Frame | None, int
     elif length.isascii() and length.isdigit() and len(length) < 12:
         stop = end + int(length)
     else:
-        raise StompError("content-length is a number")
+        raise ClientFault("content-length is a number")
     if (stop if stop >= 0 else len(data)) - end > max_body_bytes:
-        raise StompError(f"a body has at most {max_body_bytes} bytes")
+        raise ClientFault(f"a body has at most {max_body_bytes} bytes")
     if stop < 0 or stop >= len(data):
         return None, at
     if data[stop]:
-        raise StompError("a body that does not end with NUL")
+        raise ClientFault("a body that does not end with NUL")
     return Frame(command, headers, data[end:stop]), stop + 1
 
 
@@ -74,14 +72,14 @@ def _decode_head(head: bytes) -> tuple[str, dict[str, str]]:
     try:
         command, *lines = head.decode().replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
-        raise StompError("a head that is not UTF-8") from None
+        raise ClientFault("a head that is not UTF-8") from None
     if len(lines) > MAX_HEADERS:
-        raise StompError(f"a frame has at most {MAX_HEADERS} headers")
+        raise ClientFault(f"a frame has at most {MAX_HEADERS} headers")
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon:
-            raise StompError("a header without a colon")
+            raise ClientFault("a header without a colon")
         if command not in ("CONNECT", "STOMP"):                    # STOMP 1.2, value encoding: these escape nothing
             name, value = _unescape(name), _unescape(value)
         headers.setdefault(name, value)
@@ -91,7 +89,7 @@ def _decode_head(head: bytes) -> tuple[str, dict[str, str]]:
 def _unescape(text: str) -> str:
     def replaced(match: re.Match[str]) -> str:
         if match.group() not in _UNESCAPED:
-            raise StompError(f"{match.group()} is no escape")
+            raise ClientFault(f"{match.group()} is no escape")
         return _UNESCAPED[match.group()]
 
     return _ESCAPED.sub(replaced, text) if "\\" in text else text

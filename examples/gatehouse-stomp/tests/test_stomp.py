@@ -119,3 +119,23 @@ def test_a_hub_that_stops_answers_first() -> None:
     assert link.take() == (encode("RECEIPT", [("receipt-id", "1")])
                            + encode("ERROR", [("message", "the hub is stopping")]))
     assert link.closed
+
+
+def test_retained_values_come_first_where_they_are_asked_for_and_never_faster_than_they_are_read() -> None:
+    hub = FakeHub()
+    sender, _ = opened(hub)
+    for name in ("a", "b", "c"):
+        sender.handle_data(f"SEND\ndestination:plant/{name}\nretain:true\n\n{name}\0".encode())
+    hub.kernel.flush()
+    session, link = opened(hub)
+    session.handle_data(b"SUBSCRIBE\nid:plain\ndestination:plant/+\n\n\0")
+    assert link.take() == b"", "retained values are asked for"
+    link.stalled = True
+    link.write(bytes(GATEWAY.config().max_unsent_bytes))
+    link.take()
+    session.handle_data(b"SUBSCRIBE\nid:1\ndestination:plant/#\nretained:true\n\n\0")
+    assert link.take() == b""
+    link.drain(session)
+    frames = link.take().split(b"\0")[:-1]
+    assert [frame.rpartition(b"\n")[2] for frame in frames] == [b"a", b"b", b"c"]
+    assert all(b"\nsubscription:1\n" in frame and b"\nretain:true" in frame for frame in frames)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.live.replay import Replay
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.stream import drained
 
@@ -37,16 +37,16 @@ class EventReader:
     """A `feed.FeedReader` that owns one answer, and its principal's `RegisteredSession`: it ends when `allowed` is no
     longer so."""
 
-    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, request: HttpRequest,
+    def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, call: Call,
                  allowed: Callable[[], bool]) -> None:
         self._door = door
         self._allowed = allowed
         self._ended = False
         self._feed = feed
         self._replay = Replay(feeds, feed, positions)
-        self._request = request
-        self._session = request.session
-        self._answer = door.stream(request, HEADERS)
+        self._path = call.path
+        self._session = call.session
+        self._answer = door.stream(call, HEADERS)
         self._behind: Reply[None] = Reply()
         self._told = b""
         self._unsent_max = door.config.stream_unsent_bytes
@@ -71,7 +71,7 @@ class EventReader:
 
     def describe(self) -> dict[str, Any]:
         """The reader's state, for people."""
-        return {"protocol": "events", "subscriptions": 1, "path": self._request.path}
+        return {"protocol": "events", "subscriptions": 1, "path": self._path}
 
     async def _live(self) -> None:
         """Be written to by the feed, until this is no longer enough."""

@@ -26,9 +26,10 @@ from gatehouse.gateways.http.accounts import (
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
 
@@ -76,7 +77,7 @@ async def add_rule(door: Door, call: Call) -> Answered:
     """Add a rule. It holds at once, for those who are connected too."""
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call.request, "a rule")
+    document = await read_object(door, call, "a rule")
     rule: Rule = await changed(door, lambda on_done: accounts.add_rule(by, document, on_done))
     return json_answer(rule.as_dict(), 201)
 
@@ -100,7 +101,7 @@ async def put_rule(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call.request, "a rule")
+    document = await read_object(door, call, "a rule")
     rule: Rule = await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
                                   lambda on_done: accounts.replace_rule(by, call.topic_name(), document, on_done))
     return json_answer(rule.as_dict())
@@ -124,7 +125,7 @@ async def ask_rights(door: Door, call: Call) -> Answered:
     """Ask whether a user may do something, and which rule decides it."""
     await administrator(door, call)
     call.query()
-    question = await read_object(door, call.request, "a question about rights")
+    question = await read_object(door, call, "a question about rights")
     verdict = _answered(door, question)
     return json_answer({**verdict.as_dict(), "rule": None if verdict.rule is None else verdict.rule.as_dict()})
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
     BINARY,
@@ -37,8 +37,8 @@ from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.backup.backups import Backup, BackupFile, Backups
     from gatehouse.kernel.errors import KernelError
-    from gatehouse.kernel.log.backups import Backup, BackupFile, Backups
 
 BYTES: Final = "application/octet-stream"
 
@@ -84,7 +84,7 @@ async def begin(door: Door, call: Call) -> Answered:
     except BaseException:
         begun.cancel()
         raise
-    door.admission.audit(author(call.request, principal.name), "backup.begun", {"id": description["id"]})
+    door.admission.audit(author(call, principal.name), "backup.begun", {"id": description["id"]})
     return json_answer(description, 201)
 
 
@@ -99,14 +99,14 @@ async def read(door: Door, call: Call) -> Answered:
     if name not in backup.files:
         raise Refusal("not_found", "the backup has no such file")
     file = backup.files[name]
-    first, stop = _range(call.request, file)
-    whole = "range" not in call.request.headers
+    first, stop = _range(call, file)
+    whole = "range" not in call.headers
     headers = {"Accept-Ranges": "bytes", "Content-Type": BYTES}
     if not whole:
         headers["Content-Range"] = f"bytes {first}-{stop - 1}/{file.size_bytes}"
-    response = door.stream(call.request, headers, 200 if whole else 206, stop - first)
+    response = door.stream(call, headers, 200 if whole else 206, stop - first)
     response.start()
-    while first < stop and call.request.method != "HEAD":
+    while first < stop and call.method != "HEAD":
         piece = await door.loop.run_in_executor(None, backups.read, file, first, stop - first)
         if not piece or not backups.is_running(backup):
             raise ConnectionResetError("the backup has ended while it was read")
@@ -127,7 +127,7 @@ async def end(door: Door, call: Call) -> Answered:
 
 
 async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     door.admission.require_hub(principal, Operation.ADMINISTER)
     call.query()
     backups = door.services.backups
@@ -136,9 +136,9 @@ async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
     return backups, principal
 
 
-def _range(request: HttpRequest, file: BackupFile) -> tuple[int, int]:
+def _range(call: Call, file: BackupFile) -> tuple[int, int]:
     """First byte and the one behind the last; of a range that begins beyond the file, `range_not_satisfiable`."""
-    text = request.headers.get("range")
+    text = call.headers.get("range")
     if text is None:
         return 0, file.size_bytes
     asked = _RANGE.fullmatch(text.strip())

@@ -26,11 +26,12 @@ from typing import Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.mapping import read_idempotency_key
 from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
 from gatehouse.gateways.http.parameters import Whole
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
 from gatehouse.gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
@@ -66,7 +67,7 @@ async def get_batches(door: Door, call: Call) -> Answered:
 
     Still compressed as their producers sent them, at least one where there is one. The first may begin before `offset`.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     topic = door.readable_topic(principal, call.topic_name())
     partition = PARTITION.read(query, door.config)
@@ -98,18 +99,17 @@ async def post_batches(door: Door, call: Call) -> Answered:
 
     The writer has put each record into its key's partition (murmur2) and says with each batch which partition that is.
     """
-    request = call.request
-    principal = await door.principal(request)
+    principal = await door.principal(call)
     call.query()
     name = call.topic_name()
     door.admission.require_topic(principal, Operation.PUBLISH, name)
-    given = request.headers.get("idempotency-key")
+    given = call.headers.get("idempotency-key")
     key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
     topic = door.kernel.topic(name, tenant=principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")
     await door.ready_to_append(principal)
-    batches = read_batches(await door.bodies.read(request))
+    batches = read_batches(await door.bodies.read(call))
     counts = [read_header(batch).record_count for _, batch in batches]
     partition_ids = [topic.partition_id(partition) for partition, _ in batches]
     stored = await door.append_batches(principal,

@@ -45,8 +45,9 @@ from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
 from gatehouse.gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
@@ -101,7 +102,7 @@ async def post_positions(door: Door, call: Call) -> Answered:
 
     The right to publish to all of a topic will do as well.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     document = await _document(door, call, {"topics", "times"})
     names = document.get("topics")
@@ -174,7 +175,7 @@ async def post_fetch(door: Door, call: Call) -> Answered:
     Still compressed as their producers sent them, until `max_bytes` are reached. A range that got less than all of it
     is asked for again from where it ended. What is wrong with a range stands in its head.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     document = await _document(door, call, {"ranges", "max_bytes"})
     ranges = _ranges(document.get("ranges"))
@@ -263,7 +264,7 @@ def _range(entry: dict[str, Any]) -> _Range:
 
 
 async def _document(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
-    document = await read_object(door, call.request, "what is asked for")
+    document = await read_object(door, call, "what is asked for")
     if not document.keys() <= fields:
         raise Refusal("invalid_body", f"the body is an object with {' and '.join(sorted(fields))}")
     return document

@@ -18,11 +18,12 @@ import orjson
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import describe_check
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.halves import CHECK
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS
 from gatehouse.gateways.http.parameters import TICKET, WAIT, Parameter, Whole
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.transactions import group_name
 from gatehouse.gateways.http.schemas import GROUP_NAME, TEXT, Setting, list_of, object_of
@@ -51,7 +52,7 @@ class HttpMember:
         self._principal = principal
         self._group = group
         self._checks: list[Check] = []
-        self._asked: Callable[[], None] = lambda: None       # wakes who waits
+        self._asked: Callable[[], None] | None = None        # wakes who waits
         self._membership: Membership | None = None
         self.ended = False
 
@@ -92,13 +93,17 @@ class HttpMember:
     def on_checks(self, checks: list[Check]) -> None:
         """Called by the coordinator."""
         self._checks += checks
-        self._asked()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._asked is not None:
+            self._asked()
 
     def on_principal_ended(self, reason: str) -> None:
         """Nothing more is asked; what was not sent yet is asked again."""
         self.ended = True
         self._checks.clear()
-        self._asked()
+        self._wake()
 
     def on_rights_changed(self) -> None:
         """End as `on_principal_ended` does, where the right to the group is gone."""
@@ -114,16 +119,16 @@ async def get_checks(door: Door, call: Call) -> Answered:
     Each goes to one member. Who decides nothing leaves the question to be asked again.
     """
     query = call.query()
-    member, limit = _member(door, query, await door.principal(call.request))
+    member, limit = _member(door, query, await door.principal(call))
     wait_s = WAIT.read(query, door.config)
-    checks = await _wait(member, limit, wait_s, call) if call.request.method != "HEAD" else []
+    checks = await _wait(member, limit, wait_s, call) if call.method != "HEAD" else []
     return json_answer({"checks": [describe_check(check, door.door_names) for check in checks]},
                        headers={"Cache-Control": "no-store"})
 
 
 async def _wait(member: HttpMember, limit: int, wait_s: float, call: Call) -> list[Check]:
     """What a member is asked in so long."""
-    member.join(limit, call.request.session.peer)
+    member.join(limit, call.session.peer)
     try:
         await member.wait(max(wait_s, GATHER_S))
         await asyncio.sleep(GATHER_S)                # what comes with the first one
@@ -141,11 +146,11 @@ async def check_events(door: Door, call: Call) -> Answered:
     again.
     """
     query = call.query()
-    member, limit = _member(door, query, await door.stream_principal(call.request, query))
-    if call.request.method == "HEAD":
+    member, limit = _member(door, query, await door.stream_principal(call, query))
+    if call.method == "HEAD":
         return Response(headers=HEADERS)
-    answer = door.stream(call.request, HEADERS)
-    member.join(limit, call.request.session.peer)            # before the first wait: a right may be withdrawn in it
+    answer = door.stream(call, HEADERS)
+    member.join(limit, call.session.peer)            # before the first wait: a right may be withdrawn in it
     try:
         answer.start()
         answer.write(b": member of the group\n\n")

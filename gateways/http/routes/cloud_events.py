@@ -45,19 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.http.door import Call, Door
+    from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.mapping import Publication
+    from gatehouse.gateways.http.request import Call
     from gatehouse.kernel.message import Placement
 
     Place = Callable[[Publication], Placement]
-
-
-def is_event(publication: Publication) -> bool:
-    """Whether a request's headers say that it is an event, or several."""
-    if publication.event and any(name == b"specversion" for name, _ in publication.event):
-        return True
-    return any(name == CONTENT_TYPE and value is not None and value.startswith(b"application/cloudevents")
-               for name, value in publication.headers)
 
 
 async def post_events(door: Door, call: Call, principal: Principal, publication: Publication, *, of_topic: bool,
@@ -65,17 +58,17 @@ async def post_events(door: Door, call: Call, principal: Principal, publication:
     """Store what the request holds; `place` says where one event goes."""
     from gatehouse.gateways.http.routes.messages import prepare_each, store_batch  # they build on this file
     from gatehouse.gateways.http.routes.publish import store
-    kind = call.request.media
+    kind = call.media
     if not kind.startswith("application/cloudevents"):
         read_binary(publication, of_topic)
         placement = place(publication)
         await door.ready_to_append(principal)
-        return await store(door, call, principal, placement, publication, await door.bodies.read(call.request))
+        return await store(door, call, principal, placement, publication, await door.bodies.read(call))
     if kind not in (STRUCTURED, BATCH):
         raise Refusal("unsupported_media_type", f"events are {STRUCTURED} or {BATCH}")
     _check_headers(publication)
     await door.ready_to_append(principal)
-    document = _read(await door.bodies.read_document(call.request))
+    document = _read(await door.bodies.read_document(call))
     if kind == BATCH:
         items = _items(document, door.config.max_request_messages)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, map_of, nullable, object_of
 
@@ -93,14 +94,14 @@ async def close_connection(door: Door, call: Call) -> Answered:
     call.query()
     connection = _find(door, call)
     description = connection.describe()
-    door.admission.audit(author(call.request, principal.name), "connection.closed",
+    door.admission.audit(author(call, principal.name), "connection.closed",
                          {name: description.get(name) for name in AUDITED})
     connection.end(ENDED_BY)
     return Response(status=204)
 
 
 async def _require_administrator(door: Door, call: Call) -> Principal:
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     door.admission.require_hub(principal, Operation.ADMINISTER)
     return principal
 

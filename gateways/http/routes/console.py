@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.fixed import PAGE_HEADERS
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.schemas import TEXT
 
@@ -31,7 +32,7 @@ async def get_file(door: Door, call: Call) -> Answered:  # decision 76
     file = door.services.console.get(name)
     if file is None:
         raise Refusal("not_found", f"the console has no file {name[:200]!r}")
-    session = call.request.session
+    session = call.session
     session.page = session.page or FILES
     return Response(file.body, headers=PAGE_HEADERS, content_type=file.content_type)
 

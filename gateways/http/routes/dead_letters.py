@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
 from gatehouse.gateways.http.schemas import (
@@ -89,7 +90,7 @@ async def get_dead_letters(door: Door, call: Call) -> Answered:
 
     Those that the user may read where they came from.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     queue = _queue_of(door, principal, query["group"], Operation.CONSUME)
     count = MAX_MESSAGES.read(query, door.config)
@@ -125,9 +126,9 @@ async def redrive(door: Door, call: Call) -> Answered:
 
     They are behind what their partitions hold now, under the same ids, and every reader of the topic sees them again.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
-    group, ids = _read_redrive(await read_object(door, call.request, "a redrive"), door.config.max_request_messages)
+    group, ids = _read_redrive(await read_object(door, call, "a redrive"), door.config.max_request_messages)
     queue = _queue_of(door, principal, group, Operation.ALTER)
     wanted = None if ids is None else set(ids)
     redriven, left, more = 0, [], False

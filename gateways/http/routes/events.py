@@ -17,13 +17,13 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.cloud_events import STRUCTURED, asks_for
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
 from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import HttpRequest
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
 from gatehouse.gateways.http.schemas import TEXT
@@ -58,7 +58,7 @@ async def topic_events(door: Door, call: Call) -> Answered:
     As Server-Sent Events, for `curl -N` and a browser's EventSource. A topic that does not exist yet is waited for.
     """
     query = call.query()
-    principal = await door.stream_principal(call.request, query)
+    principal = await door.stream_principal(call, query)
     name = checked_topic(call.topic_name())
     text = query.get("filter", "")
     selector = selector_of(text, "filter")
@@ -76,7 +76,7 @@ async def filter_events(door: Door, call: Call) -> Answered:
     As Server-Sent Events, over all topics that can hold what matches, present and future ones.
     """
     query = call.query()
-    principal = await door.stream_principal(call.request, query)
+    principal = await door.stream_principal(call, query)
     if not query["filter"]:
         raise Refusal("invalid_filter", "a filter has at least one character; '#' is %23 in a URL", parameter="filter")
     text = query.get("selector", "")
@@ -89,7 +89,7 @@ async def filter_events(door: Door, call: Call) -> Answered:
 
 def _wants_cloud_events(call: Call) -> bool:
     """`Accept: text/event-stream, application/cloudevents+json`: the first is the stream, the second what is in it."""
-    return asks_for(call.request.headers.get("accept", ""), STRUCTURED)
+    return asks_for(call.headers.get("accept", ""), STRUCTURED)
 
 
 def checked_topic(name: str) -> str:
@@ -132,16 +132,15 @@ def require_follow(door: Door, principal: Principal, wanted: Wanted) -> None:
 
 async def _follow(door: Door, call: Call, query: dict[str, str], principal: Principal, wanted: Wanted,
                   selector: Selector | None) -> Answered:
-    request = call.request
     feed = door.feeds.open(wanted, selector)
     try:
         with registered(door.admission, NAME, principal, _go_on,
                         partial(require_follow, door, principal, wanted)) as guest:
-            positions = await begin(door, feed, query.get("from"), _last_event_id(request, query))
+            positions = await begin(door, feed, query.get("from"), _last_event_id(call, query))
         guest.check()
-        if request.method == "HEAD":
+        if call.method == "HEAD":
             return Response(headers=HEADERS)
-        reader = EventReader(door, door.feeds, feed, positions, request, partial(may_follow, door, principal, wanted))
+        reader = EventReader(door, door.feeds, feed, positions, call, partial(may_follow, door, principal, wanted))
         registration = door.admission.register(principal, NAME, reader)
         try:
             return await reader.run()
@@ -155,8 +154,8 @@ def _go_on() -> None:
     """What is waited for comes at once or within a flush, and the right is looked at then."""
 
 
-def _last_event_id(request: HttpRequest, query: dict[str, str]) -> str:
-    return request.headers.get("last-event-id") or query.get("last_event_id", "")
+def _last_event_id(call: Call, query: dict[str, str]) -> str:
+    return call.headers.get("last-event-id") or query.get("last_event_id", "")
 
 
 async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str) -> Positions:

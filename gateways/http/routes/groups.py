@@ -21,12 +21,13 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.leases import COUNTS, GROUP, GROUP_SETTINGS, describe_settings, read_settings
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
@@ -67,7 +68,7 @@ async def list_groups(door: Door, call: Call) -> Answered:
     Those that the user may consume with, by name. With `counts`: and with what is ready, leased and waiting for each in
     its topics.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
@@ -88,7 +89,7 @@ async def list_groups(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The group.", object_of({**GROUP, "topics": list_of(_PROGRESS)})),))
 async def get_group(door: Door, call: Call) -> Answered:
     """Show a group, and what is ready, leased and waiting for it in each topic."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     name, settings = _existing(door, principal, call)
     rows = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
@@ -108,7 +109,7 @@ async def put_group(door: Door, call: Call) -> Answered:
     first use on. `If-Match` with the group's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
     """
     principal, name = await _altering(door, call)
-    document = await read_object(door, call.request, "a document of a group's settings")
+    document = await read_object(door, call, "a document of a group's settings")
     existing = _checked(door, principal, call, name)
     settings = read_settings({"kind": LEASED if existing is None else existing.kind, **document})
     if existing is not None and settings.kind != existing.kind:
@@ -138,7 +139,7 @@ async def delete_group(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "A row for every partition that holds or held something.", OFFSETS),))
 async def get_offsets(door: Door, call: Call) -> Answered:
     """Show how far a group is in every partition, of one topic or of all."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     name, _ = _existing(door, principal, call)
     topics = [door.readable_topic(principal, query["topic"])] if "topic" in query else _topics(door, principal, name)
@@ -156,7 +157,7 @@ async def put_offsets(door: Door, call: Call) -> Answered:
     Leases that run are void then.
     """
     principal, name = await _altering(door, call)
-    document = await read_object(door, call.request, "what a group is rewound to")
+    document = await read_object(door, call, "what a group is rewound to")
     topic, partition = _read_rewind(door, principal, document)
     partitions = range(topic.partitions) if partition is None else (partition,)
     new_offsets = await named_offsets(door, topic, partitions, partition, {"from": document["to"]})
@@ -191,7 +192,7 @@ def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:
 def _checked(door: Door, principal: Principal, call: Call, name: str) -> GroupSettings | None:
     """The group as it is, if there is one. Refuses `precondition_failed`."""
     settings = door.kernel.groups.settings(name, tenant=principal.tenant)
-    check_conditions(call.request.headers, None if settings is None else _describe(name, settings))
+    check_conditions(call.headers, None if settings is None else _describe(name, settings))
     return settings
 
 
@@ -205,7 +206,7 @@ def _existing(door: Door, principal: Principal, call: Call) -> tuple[str, GroupS
 
 
 async def _altering(door: Door, call: Call) -> tuple[Principal, str]:
-    principal, name = await door.principal(call.request), call.topic_name()
+    principal, name = await door.principal(call), call.topic_name()
     call.query()
     door.admission.require_group(principal, Operation.ALTER, name)
     return principal, name

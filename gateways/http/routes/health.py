@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import TEXT, object_of, one_of
 

@@ -24,7 +24,7 @@ from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.leases import (
     DELAY,
     HANDLES,
@@ -40,6 +40,7 @@ from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTI
 from gatehouse.gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.queues import readable_queue
 from gatehouse.gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
@@ -86,7 +87,7 @@ async def pop(door: Door, call: Call) -> Answered:
     They are its own for a time, and come again unless they are acked, extended or released before it is over. Whoever
     hangs up has taken nothing.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     return _popped(door, await pop_topic(door, principal, call.topic_name(), query))
 
@@ -102,7 +103,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
     leases = await _pop(door, principal, query, group_of, require)
     topic = door.kernel.topic_by_uuid(topic.uuid) or topic        # it may have got partitions while this waited
     return _shown(door, principal, name, leases,
-                  [(topic.name, partition_number(topic, leased[0].partition_id)) for leased in leases],
+                  [(topic.name, partition_number(topic, leased[0][0])) for leased in leases],
                   wants_json(query))
 
 
@@ -110,7 +111,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
          problems=("unknown_queue", "unknown_group", "storage_failed"))
 async def pop_queue(door: Door, call: Call) -> Answered:
     """Lease messages of a queue, as from a group."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     return _popped(door, await pop_from_queue(door, principal, call.topic_name(), query))
 
@@ -121,7 +122,7 @@ async def pop_from_queue(door: Door, principal: Principal, name: str, query: dic
     queue = require()
     leases = await _pop(door, principal, query, partial(door.kernel.groups.queue_group, queue), require)
     return _shown(door, principal, name, leases,
-                  [(QUEUE_PREFIX + name, leased[0].partition_id - queue.first_partition_id) for leased in leases],
+                  [(QUEUE_PREFIX + name, leased[0][0] - queue.first_partition_id) for leased in leases],
                   wants_json(query))
 
 
@@ -254,10 +255,10 @@ def releasing(document: dict[str, Any]) -> Action:
 
 
 async def _read(door: Door, call: Call, *more: str) -> tuple[Principal, list[str], dict[str, Any]]:
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
-    require_taker(door, principal, call.topic_name(), call.request.path.startswith(OF_QUEUES))
-    document = await read_object(door, call.request, "a list of receipt handles")
+    require_taker(door, principal, call.topic_name(), call.path.startswith(OF_QUEUES))
+    document = await read_object(door, call, "a list of receipt handles")
     return principal, read_handles(document, door.config.max_request_messages, *more), document
 
 

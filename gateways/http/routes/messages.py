@@ -25,7 +25,7 @@ from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
-from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import DOOR, NAME, Door, Routes
 from gatehouse.gateways.http.mapping import Publication, describe_place, read_message
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -34,8 +34,9 @@ from gatehouse.gateways.http.message_schemas import (
 )
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
+from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
 from gatehouse.gateways.http.routes.publish import (
     PROBLEMS_OF_A_PUBLISH,
     PUBLISHED_OR_RESULTS,
@@ -95,13 +96,12 @@ async def post_messages(door: Door, call: Call) -> Answered:
     `application/json` is a list of messages, any other type is one message whose value is the body. Many messages are
     stored together, except those that are refused one by one; their order is kept.
     """
-    request = call.request
-    principal = await door.principal(request)
+    principal = await door.principal(call)
     query = call.query()
     topic = call.topic_name()
-    publication = request.head.publication(door.services.wall_ms())
-    kind = request.media
-    if is_event(publication):
+    publication = call.head.publication(door.services.wall_ms)
+    kind = call.media
+    if call.head.is_event:
         given = query["key"].encode() if "key" in query else None
         return await post_events(door, call, principal, publication, of_topic=True, place=lambda event: (
             place_in(door, principal, topic, event.key if given is None else given)))
@@ -112,7 +112,7 @@ async def post_messages(door: Door, call: Call) -> Answered:
         raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
     placement = place_in(door, principal, topic, key)
     await door.ready_to_append(principal)
-    return await store(door, call, principal, placement, publication, await door.bodies.read(request))
+    return await store(door, call, principal, placement, publication, await door.bodies.read(call))
 
 
 @declare("publish", query=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
@@ -124,16 +124,15 @@ async def post_publications(door: Door, call: Call) -> Answered:
     With `address` the body is one message's value, whatever its type, and the request's headers are the message's.
     Without, each message of a list in JSON says where it goes: by its `address`, or by `topic` and `key`.
     """
-    request = call.request
     query = call.query()
-    principal = await door.principal(request)
-    publication = request.head.publication(door.services.wall_ms())
+    principal = await door.principal(call)
+    publication = call.head.publication(door.services.wall_ms)
     if ADDRESS.name in query:
         if RAW_WILDCARD.search(call.raw_query):
             raise Refusal("invalid_address", "an address to publish to holds no wildcard; a blank in it is written %20")
         placement = _place(door, principal, query[ADDRESS.name])
         return await publish_at(door, call, principal, publication, placement)
-    if request.media != JSON:
+    if call.media != JSON:
         raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
                                                 "/v1/publish?address=ADDRESS", headers={"Accept": JSON})
     return await _post_json(door, call, principal, None, {}, publication)
@@ -147,7 +146,7 @@ async def _post_json(door: Door, call: Call, principal: Principal, topic: str | 
                                            "use /v1/publish/ADDRESS", parameter="key")
     check_request_headers(publication)
     await door.ready_to_append(principal)
-    items = read_items(await door.bodies.read_document(call.request), door.config.max_request_messages)
+    items = read_items(await door.bodies.read_document(call), door.config.max_request_messages)
     batch = prepare(door, principal, topic, items, publication)
     return await store_batch(door, principal, batch, publication)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.http.declaring import Declared, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered
 
 NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (

@@ -8,9 +8,10 @@ from typing import Final
 import orjson
 
 from gatehouse.gateways.http.declaring import JSON, Answer, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.fixed import PAGE_HEADERS, Fixed
 from gatehouse.gateways.http.openapi import build_document
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.schemas import ANYTHING, TEXT, object_of
 
@@ -36,28 +37,28 @@ async def get_openapi(door: Door, call: Call) -> Answered:
     if document is None:
         made = build_document(door.routes, door.config, door.services.hub_name, anonymous=anonymous)
         document = door.fixed[made_for] = Fixed(orjson.dumps(made), JSON)
-    return document.answer(call.request)
+    return document.answer(call)
 
 
 @declare("hub", public=True, answers=(Answer(200, "The page.", TEXT, "text/html"), NOT_MODIFIED))
 async def get_docs(door: Door, call: Call) -> Answered:
     """A page to look calls up in and to try them."""
     call.query()
-    return _page(door, "docs.html").answer(call.request)
+    return _page(door, "docs.html").answer(call)
 
 
 @declare("hub", public=True, answers=(Answer(200, "The styles.", TEXT, "text/css"), NOT_MODIFIED))
 async def get_styles(door: Door, call: Call) -> Answered:
     """The styles of the page."""
     call.query()
-    return _page(door, "docs.css").answer(call.request)
+    return _page(door, "docs.css").answer(call)
 
 
 @declare("hub", public=True, answers=(Answer(200, "The script.", TEXT, "text/javascript"), NOT_MODIFIED))
 async def get_script(door: Door, call: Call) -> Answered:
     """The script of the page."""
     call.query()
-    return _page(door, "docs.js").answer(call.request)
+    return _page(door, "docs.js").answer(call)
 
 
 def _page(door: Door, name: str) -> Fixed:

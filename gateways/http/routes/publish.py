@@ -5,20 +5,24 @@ one whose sender asked for no durability.
 """
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.addresses import check_http_path
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
-from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import DOOR, NAME, Door, Routes
 from gatehouse.gateways.http.mapping import Publication, describe_place
 from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, is_event, post_events
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, json_answer
+from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
 from gatehouse.gateways.http.schemas import Named, list_of, object_of, one_of
 from gatehouse.gateways.http.target import decode_levels
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
@@ -26,7 +30,7 @@ from gatehouse.kernel.message import TRANSIENT
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.kernel.message import Message, Placement
+    from gatehouse.kernel.message import Message, Placement, Stored
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
@@ -57,47 +61,60 @@ ADDRESS: Final = Parameter(
                          headers={"Preference-Applied": "`respond-async`"}),
                   Answer(207, "Some of a batch were refused; there is a result for each.", RESULTS)),
          problems=PROBLEMS_OF_A_PUBLISH)
-async def publish(door: Door, call: Call) -> Answered:
+def publish(door: Door, call: Call) -> Awaitable[Answered]:
     """Publish one message.
 
     The body is its value. Its content type, and what else is known about it, stands in request headers. CloudEvents are
     taken in each of their modes; a batch goes to one address.
     """
-    request = call.request
     call.query()
-    principal = await door.principal(request)
-    publication = request.head.publication(door.services.wall_ms())
-    return await publish_at(door, call, principal, publication, place(door, principal, call.captures[0]))
+    return door.with_principal(call, _publish)
 
 
-async def publish_at(door: Door, call: Call, principal: Principal, publication: Publication, placement: Placement
-                     ) -> Answered:
+def _publish(door: Door, call: Call, principal: Principal) -> Awaitable[Answered]:
+    publication = call.head.publication(door.services.wall_ms)
+    return publish_at(door, call, principal, publication, place(door, principal, call.captures[0]))
+
+
+def publish_at(door: Door, call: Call, principal: Principal, publication: Publication, placement: Placement
+               ) -> Awaitable[Answered]:
     """Store the body there, as one message or as events, and answer."""
-    request = call.request
-    if is_event(publication):
-        return await post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
+    if call.head.is_event:
+        return post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
     if publication.key is not None and publication.key != placement.key:
         placement = place_with_key(door, principal, placement, publication.key)
-    if door.must_wait:
-        await door.ready_to_append(principal)
-    return await store(door, call, principal, placement, publication, await door.bodies.read(request))
+    if door.must_wait or not door.bodies.has_whole(call):
+        return _store_later(door, call, principal, placement, publication)
+    return store(door, call, principal, placement, publication, call.take_body())
 
 
-async def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
-                value: bytes | None) -> Answered:
-    """Append one message whose place and properties are known, and answer."""
-    headers = call.request.head.encoded_headers(publication)
+async def _store_later(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication
+                       ) -> Answered:
+    """The same, once the hub has room for the body, and all of it has come."""
+    await door.ready_to_append(principal)
+    return await store(door, call, principal, placement, publication, await door.bodies.read(call))
+
+
+def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
+          value: bytes | None) -> Reply[Response]:
+    """Append one message whose place and properties are known; the answer, once it is durable."""
+    headers = call.head.encoded_headers(publication)
     whens = [publication.when] if publication.later else None
     attributes = DOOR | publication.attributes
     if publication.respond_async:
         message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
         door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
-        return json_answer(describe_place(placement, None, publication.timestamp_ms, 0), 202,
-                           {"Preference-Applied": "respond-async"})
-    stored = await door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
-                               publication.idempotency_key, whens, publication.wait_s)
-    return json_answer(
-        describe_place(placement, stored.positions[0], publication.timestamp_ms, stored.append_ms), 201)
+        taken: Reply[Response] = Reply()
+        taken.set_result(json_answer(describe_place(placement, None, publication.timestamp_ms, 0), 202,
+                                     {"Preference-Applied": "respond-async"}))
+        return taken
+    receipt = door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
+                          publication.idempotency_key, whens, publication.wait_s)
+    return receipt.finished_by(partial(_created, placement, publication.timestamp_ms))
+
+
+def _created(placement: Placement, timestamp_ms: int, stored: Stored) -> Response:
+    return json_answer(describe_place(placement, stored.positions[0], timestamp_ms, stored.append_ms), 201)
 
 
 def place(door: Door, principal: Principal, raw_address: str) -> Placement:

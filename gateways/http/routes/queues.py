@@ -14,10 +14,11 @@ from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.leases import COUNTS
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
 from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
 from gatehouse.kernel.errors import UnknownQueue
@@ -41,7 +42,7 @@ async def list_queues(door: Door, call: Call) -> Answered:
 
     Those that the user may take from, by name. With `counts`: and what is ready, leased and waiting in each.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
@@ -58,7 +59,7 @@ async def list_queues(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The queue.", object_of({**_QUEUE, **COUNTS})),))
 async def get_queue(door: Door, call: Call) -> Answered:
     """Show a queue with what is ready, leased and waiting in it."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     queue = readable_queue(door, principal, call.topic_name())
     return json_answer({**_describe(queue), **door.kernel.groups.queue_group(queue).counts()._asdict()})

@@ -23,12 +23,13 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cloud_events import BATCH, asks_for, to_structured
 from gatehouse.gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
 from gatehouse.gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT
 from gatehouse.gateways.http.schemas import CURSOR_IN, MOMENT, SELECTOR, TEXT, WHOLE, Named, list_of, object_of
@@ -94,7 +95,7 @@ async def get_messages(door: Door, call: Call) -> Answered:
     end: its cursor goes on. Who accepts `application/cloudevents-batch+json` is given CloudEvents, and what else a
     page says in headers.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
     parsed = wants_json(query)
@@ -104,7 +105,7 @@ async def get_messages(door: Door, call: Call) -> Answered:
     cursor = await _start_of(door, topic, query)
     selection = None if selector is None else Selection(door, topic, selector)
     page = await _search(door, principal, topic, cursor, max_messages, wait_s, selection)
-    if asks_for(call.request.headers.get("accept", ""), BATCH):
+    if asks_for(call.headers.get("accept", ""), BATCH):
         return door.counted(len(page.records), _events(door, topic, cursor, page))
     return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page, parsed, selection)))
 

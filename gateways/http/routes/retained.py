@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES, VALUES, Parameter, wants_json
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, list_of, object_of
 from gatehouse.gateways.http.target import decode_levels
@@ -46,7 +47,7 @@ async def get_retained(door: Door, call: Call) -> Answered:
 
     A message with `X-Retain: true` sets the value of its address, one with an empty body ends it.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     levels = decode_levels(call.captures[0])
     pattern = "/".join(level if level in (ONE, MANY) else escape(level, LEVEL_ESCAPES) for level in levels)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
@@ -65,7 +66,7 @@ async def list_scheduled(door: Door, call: Call) -> Answered:
 
     A page may be shorter than `max`, even empty, before the end.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     limit = MAX_MESSAGES.read(query, door.config)
     start = _decode_cursor(query["cursor"]) if "cursor" in query else b""
@@ -84,7 +85,7 @@ async def list_scheduled(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The message, or what became of it.", {"anyOf": [WAITING, SETTLED]}),))
 async def get_scheduled(door: Door, call: Call) -> Answered:
     """Show a message that waits for its time, or what became of it within the last day."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     return json_answer(_describe(door, await _find(door, principal, call)))
 
@@ -98,7 +99,7 @@ async def recall(door: Door, call: Call) -> Answered:
 
     Who may publish at its address may recall it.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     message = await _find(door, principal, call)
     if isinstance(message.what, Pending):

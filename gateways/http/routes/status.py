@@ -16,10 +16,11 @@ import orjson
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import reply_of
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import FLAG, NUMBER, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
 from gatehouse.gateways.http.stream import Stream
@@ -62,7 +63,7 @@ async def get_status(door: Door, call: Call) -> Answered:
 
     Whoever is no administrator is told less.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     source = _source(door)
     document = await source.document() if _may_administer(door, principal) else source.summary()
@@ -77,13 +78,12 @@ async def stream_status(door: Door, call: Call) -> Answered:
     The events are called `status`; before the first, an administrator is sent the doors' rates of the last minutes as
     `history`.
     """
-    request = call.request
     query = call.query()
-    principal = await door.stream_principal(request, query)
+    principal = await door.stream_principal(call, query)
     source = _source(door)
-    if request.method == "HEAD":
+    if call.method == "HEAD":
         return Response(headers=HEADERS)
-    answer = door.stream(request, HEADERS)
+    answer = door.stream(call, HEADERS)
     reader = StatusReader(door, principal)
     registration = door.admission.register(principal, NAME, reader)
     try:

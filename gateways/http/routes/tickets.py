@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.schemas import NUMBER, TEXT, Named, object_of
 
@@ -19,7 +20,7 @@ async def issue(door: Door, call: Call) -> Answered:
 
     It lets a browser's EventSource or WebSocket log in as whoever asks here: give it as `?ticket=`.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     word = door.tickets.issue(principal)
     return json_answer({"ticket": word, "expires_in": door.config.ticket_s}, 201, {"Cache-Control": "no-store"})

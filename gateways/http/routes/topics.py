@@ -22,11 +22,12 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import count_topics, matching
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
@@ -79,7 +80,7 @@ async def list_topics(door: Door, call: Call) -> Answered:
     Those that the user may read, by name. With `counts`: how many messages each holds, how many groups read it, and
     how many messages the one of them that is furthest behind has not settled.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     count = MAX_LISTED.read(query, door.config)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
@@ -99,7 +100,7 @@ async def list_topics(door: Door, call: Call) -> Answered:
          problems=("unknown_topic",))
 async def get_topic(door: Door, call: Call) -> Answered:
     """Show a topic with the bounds of its partitions."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     topic = door.readable_topic(principal, call.topic_name())
     bounds = []
@@ -189,13 +190,13 @@ def describe_topic(topic: Topic) -> dict[str, Any]:
 
 
 async def _asking(door: Door, call: Call) -> tuple[Principal, str]:
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     return principal, call.topic_name()
 
 
 def _check_conditions(call: Call, existing: Topic | None) -> None:
-    check_conditions(call.request.headers, None if existing is None else describe_topic(existing))
+    check_conditions(call.headers, None if existing is None else describe_topic(existing))
 
 
 def _existing(door: Door, principal: Principal, name: str) -> Topic:
@@ -207,7 +208,7 @@ def _existing(door: Door, principal: Principal, name: str) -> Topic:
 
 async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, Any]]:
     """(partitions, settings) of a topic's document; an empty body is an empty document."""
-    document = await read_object(door, call.request, "a document of a topic's settings")
+    document = await read_object(door, call, "a document of a topic's settings")
     for name, value in document.items():
         if name not in SETTINGS and name != "partitions":
             names = ", ".join(("partitions", *SETTINGS))

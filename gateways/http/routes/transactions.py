@@ -22,7 +22,7 @@ from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.deciding import decide
 from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import DOOR, NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import DOOR, NAME, Door, Routes
 from gatehouse.gateways.http.halves import (
     CHECK_BACK,
     TRANSACTION,
@@ -42,6 +42,7 @@ from gatehouse.gateways.http.message_schemas import (
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Seconds, Whole
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
 from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
@@ -115,14 +116,14 @@ async def begin(door: Door, call: Call) -> Answered:
     They are stored and seen by nobody until its sender decides; when he is silent the members of `group` are asked. The
     transaction's id is that of its first message.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     publication = _publication_of(door, call)
     if door.must_wait:
         await door.ready_to_append(principal)
     if _is_json(call):
         _refuse_destination(query)
-        document = await read_object(door, call.request, "a transaction")
+        document = await read_object(door, call, "a transaction")
         return json_answer(await hold_document(door, principal, document, publication), 201)
     # decision 51: the right to the group is remembered with the place
     cache, raw = door.admission.cache(principal, NAME), b"?" + call.raw_query.encode()
@@ -167,7 +168,7 @@ async def _hold(door: Door, principal: Principal, group: str, halves: list[Half]
          problems=(*PROBLEMS_OF_HALVES, *PROBLEMS_OF_A_DECISION))
 async def add(door: Door, call: Call) -> Answered:
     """Add half messages to a transaction that is open."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     transaction_id = _id_of(call)
     publication = _publication_of(door, call)
@@ -177,7 +178,7 @@ async def add(door: Door, call: Call) -> Answered:
     transaction = await find_transaction(door, principal, transaction_id)
     if _is_json(call):
         _refuse_destination(query)
-        document = await read_object(door, call.request, "half messages")
+        document = await read_object(door, call, "half messages")
         _check_members(document, {"messages"})
         halves = _read_halves(door, principal, document, publication)
     else:
@@ -191,7 +192,7 @@ async def add(door: Door, call: Call) -> Answered:
 
 def _publication_of(door: Door, call: Call) -> Publication:
     """What the request's headers say. Refuses what a half message cannot have."""
-    publication = call.request.head.publication(door.services.wall_ms())
+    publication = call.head.publication(door.services.wall_ms)
     if publication.respond_async:
         raise Refusal("invalid_header", "Prefer: a half message is durable before it is answered")
     if _is_json(call):
@@ -200,7 +201,7 @@ def _publication_of(door: Door, call: Call) -> Publication:
 
 
 def _is_json(call: Call) -> bool:
-    return call.request.media == JSON
+    return call.media == JSON
 
 
 def _refuse_destination(query: dict[str, str]) -> None:
@@ -245,8 +246,8 @@ async def _half_of_body(door: Door, call: Call, placement: Placement, publicatio
     when = publication.when
     if when is not NOW:
         first_due(when, door.services.now_ms(), door.services.wall_ms())
-    value = await door.bodies.read(call.request)
-    headers = call.request.head.encoded_headers(publication)
+    value = await door.bodies.read(call)
+    headers = call.head.encoded_headers(publication)
     message = (placement, value, headers, DOOR | publication.attributes, publication.timestamp_ms)
     return _half(door, message, when)
 
@@ -275,9 +276,9 @@ async def commit(door: Door, call: Call) -> Answered:
     What a consumer took for them is settled in the same piece: receipt handles in `acks`, offsets of groups that count
     by offsets in `offsets`. A repeated commit is answered like the first and settles nothing more.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
-    document = await read_object(door, call.request, "what is settled with a commit")
+    document = await read_object(door, call, "what is settled with a commit")
     _check_members(document, {"acks", "offsets"})
     acks, all_held = _read_acks(door, principal, _list_of(document, "acks"))
     offsets = _read_offsets(door, principal, _list_of(document, "offsets"))
@@ -295,9 +296,9 @@ def _refuse_open(transaction: Guarded) -> None:
          pipelined=True, answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
 async def rollback(door: Door, call: Call) -> Answered:
     """Roll back: its messages were never there."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
-    _check_members(await read_object(door, call.request, "the body of a rollback"), set())
+    _check_members(await read_object(door, call, "the body of a rollback"), set())
     return json_answer(await decide(door, principal, _id_of(call), Decision.ROLLBACK))
 
 
@@ -354,7 +355,7 @@ def _read_offsets(door: Door, principal: Principal, given: list[dict[str, Any]])
          answers=(Answer(202, "It is asked, or will be once somebody is there.", object_of({"id": MESSAGE_ID})),))
 async def check_now(door: Door, call: Call) -> Answered:
     """Have a member of the group asked now, whatever the time."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     transaction_id = _id_of(call)
     await door.stored(lambda owner, token: door.services.transactions.check_now(
@@ -374,7 +375,7 @@ async def list_transactions(door: Door, call: Call) -> Answered:
 
     Those of groups that the user may transact in. A page may be shorter than `max`, even empty, before the end.
     """
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     query = call.query()
     group = group_name(query["group"]) if "group" in query else None
     asked = Query(principal.tenant, read_state(query.get("state", "open")), group,
@@ -396,7 +397,7 @@ async def list_transactions(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The transaction.", TRANSACTION),))
 async def get_transaction(door: Door, call: Call) -> Answered:
     """Show a transaction with every check and its decision; decided ones for as long as they are remembered."""
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     call.query()
     return json_answer(describe(await find_transaction(door, principal, _id_of(call)), door.services.wall_of))
 

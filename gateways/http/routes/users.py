@@ -25,9 +25,10 @@ from gatehouse.gateways.http.accounts import (
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
@@ -110,7 +111,7 @@ async def put_user(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    name, document = call.topic_name(), await read_object(door, call.request, "what is to change of a user")
+    name, document = call.topic_name(), await read_object(door, call, "what is to change of a user")
     changes = _read_changes(document)
     user_name = prepared_name(name)
     existed = user_name in accounts.accounts.users
@@ -141,7 +142,7 @@ async def create_key(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call.request, "what a new key is to be")
+    document = await read_object(door, call, "what a new key is to be")
     name, expires_ms, restriction = _read_new_key(document)
     key, text = await changed(door, lambda on_done: accounts.create_key(
         by, call.topic_name(), name, on_done, expires_ms=expires_ms, restriction=restriction))

@@ -7,10 +7,11 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Call, Door, Routes
+from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
@@ -94,9 +95,9 @@ async def put_webhook(door: Door, call: Call) -> Answered:
     if not name or len(name) > MAX_NAME_CHARS or not name.replace("-", "").replace("_", "").replace(".", "").isalnum() \
             or not name.isascii():
         raise Refusal("invalid_body", f"a webhook's name has letters, digits, '.', '_', '-', up to {MAX_NAME_CHARS}")
-    document = await read_object(door, call.request, "a webhook's document")
+    document = await read_object(door, call, "a webhook's document")
     async with door.changing:
-        check_conditions(call.request.headers, door.webhooks.define(principal.tenant, name))
+        check_conditions(call.headers, door.webhooks.define(principal.tenant, name))
         existing = door.webhooks.get(principal.tenant, name)
         webhook, shown = read_webhook(name, document, existing, door.services.wall_ms())
         await door.webhooks.put(principal.tenant, name, webhook)
@@ -117,13 +118,13 @@ async def delete_webhook(door: Door, call: Call) -> Answered:
     principal = await _administering(door, call)
     call.query()
     async with door.changing:
-        check_conditions(call.request.headers, door.webhooks.define(principal.tenant, call.topic_name()))
+        check_conditions(call.headers, door.webhooks.define(principal.tenant, call.topic_name()))
         await door.webhooks.delete(principal.tenant, _existing(door, principal, call))
     return Response(status=204)
 
 
 async def _administering(door: Door, call: Call) -> Principal:
-    principal = await door.principal(call.request)
+    principal = await door.principal(call)
     door.admission.require_hub(principal, Operation.ADMINISTER)
     return principal
 

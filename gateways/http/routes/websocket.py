@@ -5,8 +5,9 @@ from functools import partial
 from typing import Final
 
 from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import NAME, Call, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.parameters import TICKET
+from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Handover
 from gatehouse.gateways.http.websocket.connection import open_connection
 from gatehouse.gateways.http.websocket.handshake import (
@@ -28,12 +29,11 @@ async def websocket(door: Door, call: Call) -> Answered:
 
     Publish, subscribe with credit, pop and settle in JSON frames over one connection.
     """
-    request = call.request
-    principal = await door.stream_principal(request, call.query())
-    key, deflate = read_key(request), choose_deflate(request.headers)
+    principal = await door.stream_principal(call, call.query())
+    key, deflate = read_key(call), choose_deflate(call.headers)
     if not is_key(key):
         raise no_handshake()
-    protocol = choose_protocol(request.headers, (PROTOCOL,))
+    protocol = choose_protocol(call.headers, (PROTOCOL,))
     greeting = switching(key, protocol, "" if deflate is None else deflate.extension)
     return Handover(NAME, partial(open_connection, door, principal, deflate), greeting)
 

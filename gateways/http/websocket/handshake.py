@@ -17,7 +17,7 @@ from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import WebSocketRoute
-    from gatehouse.gateways.http.request import HttpRequest
+    from gatehouse.gateways.http.request import Call
 
 WEBSOCKET: Final = "websocket"
 VERSION: Final = "13"
@@ -38,14 +38,14 @@ class Deflate(NamedTuple):
     extension: str
 
 
-def read_key(request: HttpRequest) -> str:
+def read_key(call: Call) -> str:
     """The client's key, whatever it is worth. Refuses `upgrade_required` where the request is no handshake,
     `invalid_header` where it is not ASCII."""
-    fields = request.headers
+    fields = call.headers
     for name in ASCII:
         if not fields.get(name, "").isascii():
             raise Refusal("invalid_header", f"{name} is ASCII (RFC 6455, 4.1)")
-    if request.method != "GET" or request.head.upgrade != WEBSOCKET or request.has_body \
+    if call.method != "GET" or call.head.upgrade != WEBSOCKET or call.has_body \
             or fields.get("sec-websocket-version") != VERSION:
         raise no_handshake()
     return fields.get("sec-websocket-key", "")
@@ -110,14 +110,14 @@ def switching(key: str, protocol: str, extension: str = "") -> bytes:
     return "\r\n".join((*lines, f"Server: {SERVER}", "", "")).encode()
 
 
-def lead_to(request: HttpRequest, door: str, route: WebSocketRoute) -> Handover:  # decision 98
+def lead_to(call: Call, door: str, route: WebSocketRoute) -> Handover:  # decision 98
     """Give the connection to another door's sessions. Refuses what is no handshake for them."""
-    if request.method != "GET":
-        raise Refusal("method_not_allowed", f"{route.path} has no {request.method[:32]}", headers={"Allow": "GET"})
-    key = read_key(request)
+    if call.method != "GET":
+        raise Refusal("method_not_allowed", f"{route.path} has no {call.method[:32]}", headers={"Allow": "GET"})
+    key = read_key(call)
     if not is_key(key):
         raise Refusal("malformed_request", f"Sec-WebSocket-Key is no base64 of {KEY_BYTES} bytes")
-    protocol = choose_protocol(request.headers, route.subprotocols)
+    protocol = choose_protocol(call.headers, route.subprotocols)
     if not protocol:
         raise Refusal("malformed_request", "Sec-WebSocket-Protocol must offer "
                                            f"{' or '.join(map(repr, route.subprotocols))} [MQTT-6.0.0-3]")

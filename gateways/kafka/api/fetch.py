@@ -11,7 +11,7 @@ No fetch session is kept: every answer says session 0, which tells a client to l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -36,9 +36,6 @@ from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.records.batch import as_batch, empty_batch
 from gatehouse.kernel.state.topics import Topic
 
-if TYPE_CHECKING:
-    from gatehouse.kernel.api import WatchPort
-
 # decision 59: no fetch sessions
 FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
@@ -59,7 +56,7 @@ class Fetch:
         self.deadline_ms = session.services.now_ms() + max(0, min(wanted.max_wait_ms, config.fetch_max_wait_ms))
         self.looked_ms = 0
         self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
-        self.watch: WatchPort | None = None
+        self.watch = 0                     # of the partitions; 0: none
         self.ended = False
 
     def look(self) -> None:
@@ -136,7 +133,7 @@ class Fetch:
 
     def on_grown(self) -> None:
         """A partition that this fetch waits for has new records."""
-        self.watch = None
+        self.watch = 0
         if self.ended:
             return
         session = self.request.session
@@ -158,9 +155,9 @@ class Fetch:
         self.request.session.wake_at(0, None)
 
     def forget_watch(self) -> None:
-        if self.watch is not None:
-            self.watch.cancel()
-            self.watch = None
+        if self.watch:
+            self.request.session.guard.unwatch(self.watch)
+            self.watch = 0
 
 
 def _partition_ids(topic: Topic) -> Sequence[int]:

@@ -54,9 +54,10 @@ def find_group(session: KafkaSession, name: str) -> DescribedGroup | None:
 # ---- DescribeGroups
 
 def describe(request: Request) -> None:
+    """Each group once, however often it is named: the answer is much larger than the question."""
     asked = request.decode(DescribeGroupsRequest)
     request.answer(DescribeGroupsResponse, throttle_time_ms=0, groups=[
-        describe_group(request, name, asked.include_authorized_operations) for name in asked.groups])
+        describe_group(request, name, asked.include_authorized_operations) for name in dict.fromkeys(asked.groups)])
 
 
 def describe_group(request: Request, name: str, with_rights: bool) -> Row:
@@ -155,7 +156,7 @@ class GoneGroup:
 
 def delete_groups(request: Request) -> None:
     deletion = Deletion(request)
-    for name in request.decode(DeleteGroupsRequest).groups_names:
+    for name in dict.fromkeys(request.decode(DeleteGroupsRequest).groups_names):
         deletion.delete(name)
     deletion.settle()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import code_of
@@ -46,12 +47,12 @@ def dispatch(request: Request) -> None:
 
 
 def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None) -> Row:
-    topic = session.kernel.topic_by_uuid(topic_id.bytes)
-    if topic is None or topic.tenant != session.principal.tenant:
+    try:
+        return describe(session, session.guard.seen_topic(topic_id.bytes))
+    except UnknownTopic:
         return refused(nameless, topic_id, UNKNOWN_TOPIC_ID)
-    if not session.guard.sees_topic(topic.name):
+    except Denied:
         return refused(nameless, topic_id, TOPIC_AUTHORIZATION_FAILED)
-    return describe(session, topic)
 
 
 def find(session: KafkaSession, name: str, may_create: bool) -> Row:

@@ -36,8 +36,9 @@ def dispatch(request: Request) -> None:
     asked = request.decode(OffsetFetchRequest)
     session = request.session
     if request.version >= FIRST_WITH_GROUPS:
+        groups = {group.group_id: group for group in asked.groups}       # each once, however often it is named
         request.answer(OffsetFetchResponse, throttle_time_ms=0,
-                       groups=[fetch(session, group, group.topics) for group in asked.groups])
+                       groups=[fetch(session, group, group.topics) for group in groups.values()])
         return
     answer = fetch(session, asked, asked.topics)
     if request.version < FIRST_WITH_ERROR and answer.error_code != NONE:
@@ -96,7 +97,7 @@ def everything(session: KafkaSession, committed: Committed) -> list[Row]:
     """All that is committed in topics that the client may read."""
     may = session.admission.may_topic
     rows = []
-    for topic in session.kernel.topics(session.principal.tenant):
+    for topic in session.guard.topics():
         partitions = [row_of(index, committed[partition_id]) for index, partition_id in enumerate(topic.partition_ids())
                       if partition_id in committed]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):

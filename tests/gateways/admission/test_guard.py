@@ -148,6 +148,10 @@ def test_subscriptions_that_are_no_longer_allowed_end_whatever_the_session_does(
 
 def test_what_is_appended_counts_whatever_the_door_says(hub: Hub) -> None:
     limited = Hub(quotas={"ann": Quota(messages_per_s=10)})
+    by_bytes = Hub(quotas={"ann": Quota(bytes_per_s=1000)})
+    by_bytes.allow(*PLANT)
+    ann = by_bytes.guard("ann")
+    assert ann.append([message(ann.place("plant/a"), bytes(2000))], None, None, 1) > 0
     limited.allow(*PLANT)
     ann = limited.guard("ann")
     place = ann.place("plant/a")

@@ -349,7 +349,7 @@ def test_copies_by_the_headers_cc_and_bcc(hub: Hub, client: Client) -> None:
 
 def test_a_publisher_that_is_not_read_for_long_is_told(hub: Hub, client: Client) -> None:
     client.ask("queue.declare", queue="q")
-    hub.kernel.congested = True
+    hub.kernel.congest()
     client.publish("", "q", b"x")
     hub.advance(999)
     assert client.got() == []

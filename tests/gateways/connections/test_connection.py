@@ -363,7 +363,7 @@ def test_while_the_kernel_is_congested_who_sends_is_not_read() -> None:
         async with Stage() as stage:
             reader, writer = await stage.connect()
             kernel = stage.hub.kernel
-            kernel.congested = True
+            kernel.congest()
             writer.write(b"first")
             assert await reader.readexactly(5) == b"first"
             writer.write(b"second")
@@ -379,7 +379,7 @@ def test_relief_lets_a_few_in_at_a_time_and_the_rest_when_that_was_not_too_much(
         async with Stage() as stage:
             kernel = stage.hub.kernel
             peers = [await stage.connect() for _ in range(RELIEVED_AT_ONCE * 2)]
-            kernel.congested = True
+            kernel.congest()
             for _, writer in peers:
                 writer.write(b"1st")
             for reader, _ in peers:
@@ -387,7 +387,7 @@ def test_relief_lets_a_few_in_at_a_time_and_the_rest_when_that_was_not_too_much(
             for _, writer in peers:
                 writer.write(b"2nd")
             kernel.relieve()
-            kernel.congested = True          # the first few are already too many
+            kernel.congest()          # the first few are already too many
             read = lambda: sum(session.seen.endswith(b"2nd") for session in stage.sessions)     # noqa: E731
             await until(lambda: read() >= RELIEVED_AT_ONCE)
             await turns(20)

@@ -32,8 +32,8 @@ def test_who_keeps_up_may_be_written_to_however_much_others_hold() -> None:
 
 
 def test_what_is_released_at_once_is_told_once() -> None:
-    budget, told = UnsentBudget(), []
-    budget.on_released = lambda: told.append(budget.used_bytes)
+    told: list[int] = []
+    budget = UnsentBudget(on_released=lambda: told.append(budget.used_bytes))
     for by in (MUCH_BYTES, -MUCH_BYTES // 2, MUCH_BYTES, -MUCH_BYTES, -MUCH_BYTES // 2, 1000, -1000):
         budget.charge(by)
     assert told == [0]

@@ -13,11 +13,11 @@ from typing import Any
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
-from gatehouse.kernel.delivery.slices import Slices
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from gatehouse.kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
 from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.world import FakeLoop
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from gatehouse.gateways.http.live.blocks import MESSAGE, Block, Entry
 from gatehouse.gateways.http.live.feed import Feed, TopicFeed
 from gatehouse.gateways.http.live.positions import Positions
-from gatehouse.kernel.delivery.slices import Slices
+from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.world import FakeLoop
 
 HUB = bytes(16)

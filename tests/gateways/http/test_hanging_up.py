@@ -7,14 +7,14 @@ from collections.abc import Callable
 import aiohttp
 import pytest
 
-from gatehouse.kernel.log.backups import BackupFile
+from gatehouse.kernel.backup.backups import BackupFile
 from tests.gateways.http.kit import Client, run_door, until
 
 SIZE_BYTES = 2000
 
 
 class Backup:
-    """`kernel.log.backups.Backups` and the one backup that it has."""
+    """`kernel.backup.backups.Backups` and the one backup that it has."""
 
     files = {"log": BackupFile("log", SIZE_BYTES, True, None, b"")}
     on_piece: Callable[[], None]

@@ -41,8 +41,8 @@ def test_when_names_are_looked_at() -> None:
 def test_names_that_are_remembered_are_bounded() -> None:
     hosts = Hosts((), ())
     for port in range(1, 2000):
-        hosts.check(f"localhost:{port}", True)
-    assert len(hosts._seen) <= 256
+        hosts.admit(f"localhost:{port}", True)
+    assert len(hosts._admitted) <= 256
     with pytest.raises(Refusal):
         hosts.check("evil.example", True)
 

@@ -64,8 +64,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     finish = Running._finish
 
     async def noted(self: Running, call: Any) -> None:
-        assert self._exchange.request is not None
-        paths.append(self._exchange.request.path)
+        paths.append(self._call.path)
         await finish(self, call)
     monkeypatch.setattr(Running, "_finish", noted)
     return paths
@@ -356,4 +355,53 @@ def test_a_websocket_behind_other_requests() -> None:
         assert (await line.answer())[0] == 201
         head = await line.reader.readuntil(b"\r\n\r\n")
         assert re.match(rb"HTTP/1\.1 101 ", head), head
+    run_wire(test)
+
+
+@pytest.mark.parametrize("between", [b"", b"GET /v1", b"\r\n", b"POST", b"\r\n\r\nGET", b"x" * 4])
+def test_the_same_bytes_mean_the_same_between_two_requests_alone(between: bytes) -> None:
+    """What was one whole request is known again by its bytes, but never behind the beginning of another."""
+    async def test(client: Client, line: Wire) -> None:
+        request = post(b"\r\n\r\n")
+        for _ in range(3):
+            assert (await line.ask(request))[0] == 201
+        line.writer.write(between)
+        await asyncio.sleep(0.01)
+        line.writer.write(request)
+        answer = await line.answer()
+        assert answer[0] == (201 if between in (b"", b"\r\n") else 400)
+        values = [message[1] for message in client.kernel.appended]
+        assert values == [b"first", *[b"\r\n\r\n"] * (4 if answer[0] == 201 else 3)]
+    run_wire(test)
+
+
+def test_another_body_of_the_same_length_is_another_body() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        for body in (b"aaaa", b"bbbb", b"\r\n\r\n", b"GET ", b"cc", b"dddd"):
+            assert (await line.ask(post(body)))[0] == 201
+        assert [message[1] for message in client.kernel.appended[1:]] == [
+            b"aaaa", b"bbbb", b"\r\n\r\n", b"GET ", b"cc", b"dddd"]
+        assert (await line.ask(GET))[0] == 200 and (await line.ask(GET))[0] == 200
+        assert (await line.ask(post(b"eeee")))[0] == 201
+    run_wire(test)
+
+
+@pytest.mark.parametrize("request_", [GET, post(b"x")])
+def test_what_comes_while_others_wait_is_bounded_however_it_comes(request_: bytes) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        session: Any = session_of(client)
+        line.writer.write(post(b"held"))
+        await until(lambda: len(client.door.receipts) == 1)
+        many = 2 * MAX_WAITING
+        for _ in range(many):
+            session.handle_data(request_)                    # as many reads
+        assert session._paused and len(session._waiting) + len(session._begun) <= many + 1
+        assert len(session._begun) <= MAX_WAITING
+        client.kernel.hold = False
+        client.kernel.flush()
+        statuses = [(await line.answer())[0] for _ in range(many + 1)]
+        assert statuses == [201] + [200 if request_ is GET else 201] * many
+        await until(lambda: not session._paused)
+        assert (await line.ask(GET))[0] == 200
     run_wire(test)

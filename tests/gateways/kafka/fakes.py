@@ -24,7 +24,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key
-from gatehouse.kernel.index.store import MemoryStore
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
 from gatehouse.kernel.port import Port
@@ -32,6 +32,7 @@ from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
 from gatehouse.kernel.world import FakeLoop
@@ -107,10 +108,13 @@ class FakeKernel:
         self.groups = FakeGroups(self)
         self.definitions = FakeDefinitions(self)
         definitions: Any = self.definitions
+        identity = Identity(bytes(16), bytes(32), 0)
+        identity.begin(hub=bytes(16), secret=bytes(32), shard=0, epoch=EPOCH, first_id=0)
         self.assigned = AssignedGroups(
             loop=self.loop, state=StateTable(MemoryStore()), definitions=definitions, live=self.live,
-            put_state=self.put_state, has_offsets=lambda tenant, name: bool(self.offsets.get(name)), secret=bytes(32),
-            epoch=EPOCH, on_error=_raise)
+            put_state=self.put_state, has_offsets=lambda tenant, name: bool(self.offsets.get(name)),
+            identity=identity, on_error=_raise)
+        self.assigned.open()
 
     # ---- topics
 
@@ -149,7 +153,7 @@ class FakeKernel:
     def port(self, door: Any, transactions: Any = None) -> Port:
         return Port(cast(Any, self), self.append_numbered, door, transactions)
 
-    def append_numbered(self, messages: Any, placements: Any, owner: Owner | None, token: object, positions: bool
+    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any
                         ) -> None:
         raise AssertionError("a producer sends batches")
 

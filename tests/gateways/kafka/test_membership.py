@@ -348,6 +348,8 @@ def test_a_member_commits_in_its_generation(version: int) -> None:
 def test_a_member_is_shown_its_groups_offsets() -> None:
     peer, member_id = stable()
     group = OffsetFetchRequest.OffsetFetchRequestGroup
+    often = OffsetFetchRequest(version=8, groups=[group(version=8, group_id="g", topics=None)] * 50_000)
+    assert len(ask(peer, often, OffsetFetchResponse).groups) == 1
     for who, code in ((member_id, 0), ("stranger", 25), (None, 0)):
         request = OffsetFetchRequest(version=9, groups=[group(version=9, group_id="g", member_id=who, member_epoch=1,
                                                               topics=None)])
@@ -373,6 +375,8 @@ def test_groups_are_described(version: int) -> None:
         assert set(group.authorized_operations) == {3, 6, 8}
     assert {(row.error_code, row.group_state) for row in (nobody, leased)} == {(69 if version >= 6 else 0, "Dead")}
     assert (simple.group_state, simple.protocol_type, simple.members) == ("Empty", "", [])
+    often = DescribeGroupsRequest(version=version, groups=["g"] * 100_000)
+    assert len(ask(peer, often, DescribeGroupsResponse).groups) == 1
     ask(peer, joining(9, member_id), JoinGroupResponse)
     group = ask(peer, request, DescribeGroupsResponse).groups[0]
     assert (group.group_state, group.protocol_data) == ("CompletingRebalance", "")

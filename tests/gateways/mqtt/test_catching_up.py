@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from gatehouse.gateways.mqtt.catching_up import CatchingUp
-from gatehouse.kernel.delivery.slices import SLICE_MS, Slices
+from gatehouse.gateways.mqtt.backlog import CatchingUp
+from gatehouse.kernel.slices import SLICE_MS, Slices
 from gatehouse.kernel.world import FakeLoop
 
 

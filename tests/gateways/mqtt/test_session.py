@@ -185,10 +185,10 @@ def test_a_client_that_is_not_read_is_not_called_silent() -> None:
     hub = FakeHub()
     session, link = hub.open(GATEWAY, MqttConfig())
     session.handle_data(b"\x10\x0d\0\4MQTT\4\2\0\x0a\0\1c")
-    hub.kernel.congested = True
+    hub.kernel.congest()
     hub.advance(60_000)
     assert not link.closed
-    hub.kernel.congested = False
+    hub.kernel.relieve()
     link.stalled = True
     link.write(b"x")
     hub.advance(60_000)

@@ -107,8 +107,7 @@ def test_who_creates_topics_by_name_makes_them_too() -> None:
 
 def test_somebody_is_told_once_that_a_tenth_is_left() -> None:
     rig = rig_with(max_auto_topics=20)
-    told: list[int] = []
-    rig.kernel.makers.on_short = lambda: told.append(len(rig.kernel.topics()))
+    told = rig.told.topics
     assert (made(rig, "ann", range(17)), told) == (17, [])
     assert (made(rig, "ann", range(17, 20)), told) == (3, [18])
     for number in range(4):

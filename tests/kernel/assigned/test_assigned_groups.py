@@ -96,7 +96,7 @@ def state_of(rig: Rig, group: str = GROUP, tenant: str = "/") -> GroupState | No
 
 
 def records(rig: Rig) -> dict[bytes, bytes]:
-    return dict(rig.kernel.parts.state.scan(Kind.MEMBERS))
+    return dict(rig.kernel._state.scan(Kind.MEMBERS))
 
 
 def partition_of(rig: Rig) -> int:
@@ -285,6 +285,50 @@ def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> Non
     assert rig.kernel.groups.committed("used") == {partition_id: (4, b"")}
 
 
+def test_a_name_that_was_taken_since_is_left_alone() -> None:
+    rig = Rig()
+    partition_of(rig)
+    client = Client(rig).join()
+    client.sync()
+    client.leave()
+    rig.kernel.groups.delete(GROUP)
+    rig.kernel.groups.group(GROUP, "t")
+    rig.run()
+    with pytest.raises(GroupIsLeased):
+        Client(rig).join()
+    rig.world.loop.advance(assigned_groups.UNUSED_MS)
+    rig.run()
+    assert not records(rig) and [settings.kind for _, settings in rig.kernel.groups.all()] == ["leased"]
+
+
+def test_what_is_told_of_a_group_that_was_forgotten_is_not_told_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    monkeypatch.setattr(assigned_groups, "MAX_GROUPS", 1)
+    first = Client(rig).join()
+    first.sync()
+    rig.kernel.assigned.leave(GROUP, [(first.member_id, None)])        # its record is on its way
+    for name in ("other", GROUP):                                      # each in place of the one before
+        with pytest.raises(MemberIdRequired):
+            rig.kernel.assigned.join(name, joining(comes_again=True), RULES, print)
+    rig.kernel.assigned.join(GROUP, joining(), RULES, first.told.append)
+    rig.run()
+    with pytest.raises(GroupHasMembers):
+        rig.kernel.groups.delete(GROUP)
+
+
+def test_times_that_count_no_more_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig()
+    monkeypatch.setattr(assigned_groups, "MAX_STALE", 10)
+    Client(rig, session_ms=1_000_000).join().sync()
+    for _ in range(100):                               # each an earlier time, and then the late one anew
+        with pytest.raises(MemberIdRequired):
+            rig.kernel.assigned.join(GROUP, joining(session_ms=2, comes_again=True), RULES, print)
+        rig.world.loop.advance(2)
+        rig.run()
+    assert len(rig.kernel.assigned._due) <= 2 + 10 + 1
+    assert state_of(rig) is GroupState.STABLE
+
+
 def test_member_ids_are_never_given_twice() -> None:
     rig = Rig()
     ids = set()
@@ -324,8 +368,11 @@ def test_groups_and_what_members_say_are_bounded(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(GroupFull):
         Client(rig, "three").join()
     first.leave()
-    Client(rig, "three").join()                        # in place of the one that nobody uses
+    with pytest.raises(MemberIdRequired):
+        Client(rig, "three", comes_again=True).join()  # in place of the one that nobody uses
     assert state_of(rig, "one") is None
+    Client(rig, "four").join()                         # in place of the one that nobody has joined
+    assert state_of(rig, "three") is None
     monkeypatch.setattr(assigned_groups, "MAX_GROUPS", 100)
     said = tuple((f"p{number}", b"x" * 1_000) for number in range(100))
     rig.kernel.assigned.join("wide", Joining("consumer", said, comes_again=False), RULES, print)

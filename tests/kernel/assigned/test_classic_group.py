@@ -227,7 +227,7 @@ def test_a_new_client_is_given_an_id_and_comes_again_with_it() -> None:
     hall = Hall()
     refusal = hall.join("first", joining(comes_again=True), "promised")
     assert isinstance(refusal, MemberIdRequired) and refusal.member_id == "promised"
-    assert hall.group.state is EMPTY and not hall.group.is_unused
+    assert hall.group.state is EMPTY
     assert hall.join("second", joining("promised", comes_again=True)) is None
     assert hall.answers["second"].member_id == "promised"
     assert kind(hall.join("again", joining(comes_again=True), "never")) is MemberIdRequired
@@ -587,7 +587,7 @@ class Members(RuleBasedStateMachine):
             self.hall.pass_time(NEW_MEMBER_MS)
             self.hall.store()
         assert self.asked == set(self.hall.answers), "everybody is answered, once"
-        assert self.hall.group.is_unused
+        assert self.hall.group.is_unused and not self.hall.group._promised
 
 
 TestMembers = Members.TestCase

@@ -137,7 +137,7 @@ def test_tenants_do_not_see_each_other() -> None:
 def test_a_leading_wildcard_matches_no_address_of_the_hub() -> None:
     rig = Rig()
     rig.publish("plant/a", b"1", attributes=MARK)
-    state = rig.kernel.parts.state
+    state = rig.kernel._state
     key = b"/\0$hub\0a"
     stored = state.get(Kind.RETAINED, b"/\0plant\0a")
     assert stored is not None
@@ -159,7 +159,7 @@ def test_expired_values_are_not_given_and_go() -> None:
     rig.world.advance(60_000)
     assert sorted(values(rig, "#")) == ["plant/b"]
     rig.run()
-    assert rig.kernel.parts.state.get(Kind.RETAINED, b"/\0plant\0a") is None
+    assert rig.kernel._state.get(Kind.RETAINED, b"/\0plant\0a") is None
 
 
 def test_a_new_value_on_its_way_is_not_deleted_with_the_expired_one() -> None:
@@ -201,7 +201,7 @@ def test_values_outlive_restart_and_retention(lose_index: bool) -> None:
 
 
 def test_over_files_and_rocksdb(tmp_path: Path) -> None:
-    from gatehouse.kernel.index.store import RocksStore
+    from gatehouse.kernel.state.store import RocksStore
     rig = Rig(tmp_path, store=RocksStore(tmp_path / "index"))
     for i in range(300):
         rig.publish(f"plant/{i}/temp", b"%d" % i, attributes=MARK)

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from gatehouse.kernel.delivery.deliveries import MAX_WAITING, OPEN_HERE_BYTES, PORTION
-from gatehouse.kernel.delivery.slices import SLICE_MS, Slices
 from gatehouse.kernel.message import Delivery
+from gatehouse.kernel.slices import SLICE_MS, Slices
 from gatehouse.kernel.world import FakeLoop
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig

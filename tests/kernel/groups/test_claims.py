@@ -154,7 +154,7 @@ def test_retention_and_what_is_kept_cost_nothing_by_claims(tmp_path: Path) -> No
     held = pop(rig, group, 3)
     partition_id = topic.partition_id(0)
     with little_memory():
-        (holder,) = rig.kernel.parts.holders
+        (holder,) = rig.kernel._spill._holders
         assert joined(holder.needed(partition_id, 0, poison.CLAIMED)) == [(0, 3)]
         group.ack(handles(held[1:2]))
         assert joined(holder.needed(partition_id, 0, poison.CLAIMED)) == [(0, 1), (2, 3)]

@@ -118,7 +118,7 @@ def test_members_keep_what_they_hold_and_give_it_back_when_they_leave(rig: FullR
     assert [message[2] for message in two.got] == [1, 1, 2, 2, 2]
     assert group.ack(handles(two.got)) == [None] * 5
     rig.run()
-    cursor = two.got[0][0]
+    cursor = group.prefetchers[two.got[0][0][0]].cursor
     assert (cursor.committed, cursor._stored, cursor._out, group.counts().ready) == (6, set(), {}, 0)
 
 
@@ -270,8 +270,8 @@ def test_a_deleted_topic_leaves_nothing_of_its_groups(rig: FullRig) -> None:
     rig.kernel.delete_topic("orders")
     rig.run()
     assert taker.gone
-    assert [(kind, key) for kind, key in rig.kernel.parts.state.changes.newest
-            if kind in (6, 12) and rig.kernel.parts.state.get(kind, key) is not None] == []
+    assert [(kind, key) for kind, key in rig.kernel._state.changes.newest
+            if kind in (6, 12) and rig.kernel._state.get(kind, key) is not None] == []
     rig.restart(lose_index=True)
     assert rig.kernel.groups.topics("billing") == []
     rig.publish("orders/a", b"new")

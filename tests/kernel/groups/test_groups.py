@@ -298,7 +298,7 @@ def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
     for part in (messages[1::2], messages[::2]):
         group.ack(handles(part))
         rig.run()
-    cursor = messages[0][0]
+    cursor = next(iter(group.prefetchers.values())).cursor
     assert (cursor.committed, cursor._stored, cursor._settled, cursor.settled_ahead) == (3_000, set(), {}, 0)
 
 

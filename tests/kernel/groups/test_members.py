@@ -1,6 +1,7 @@
 """What doors ask of members beyond plain groups: shared budgets, retiring, one message at once, purging, lazy notes."""
 from __future__ import annotations
 
+import marshal
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,14 @@ def test_lazy_notes_travel_with_the_next_frame_or_get_their_own(tmp_path: Path) 
     group = rig.kernel.groups.queue_group(rig.kernel.groups.queue("a"))
     again, _ = join(rig, group)
     assert again.values == [b"3"]
+
+
+def test_what_members_are_handed_is_plain_and_a_copy_of_a_handle_is_as_good() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work")
+    group = rig.kernel.groups.queue_group(queue)
+    send(rig, queue, b"1", b"2", b"3")
+    messages = pop(rig, group)
+    copies = marshal.loads(marshal.dumps(messages))
+    assert copies == messages and copies[0] is not messages[0]
+    assert group.ack(handles(copies)) == [None] * 3 and group.counts()[:3] == (0, 0, 0)

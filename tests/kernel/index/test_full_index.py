@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gatehouse.kernel.index.store import MemoryStore, StoreFull
+from gatehouse.kernel.state.store import MemoryStore, StoreFull
 from tests.kernel.rig import Rig
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from gatehouse.kernel.index.index import BLOCK_ENTRIES, Checkpoint, Entry, Index, Positions, block_key
 from gatehouse.kernel.index.memtable import Memtable
-from gatehouse.kernel.index.store import IndexStore, MemoryStore, RocksStore
 from gatehouse.kernel.log.frame import Entries
 from gatehouse.kernel.log.log import Segment
 from gatehouse.kernel.state.state import StateChanges
+from gatehouse.kernel.state.store import IndexStore, MemoryStore, RocksStore
 
 SEGMENTS = [Segment(0, 1 << 40, 1 << 40)]
 

@@ -65,7 +65,7 @@ def test_a_log_that_lost_its_end_reuses_nothing(tmp_path: Path, lose: Callable[[
     quiet, busy = rig.kernel.topic("quiet"), rig.kernel.topic("busy")
     last = rig.publish("busy/k", b"last")[0]
     rig.world.advance(5_000)
-    before, epoch, counters = rig.log.end(), rig.kernel.epoch, rig.kernel.parts.topics.counters()
+    before, epoch, counters = rig.log.end(), rig.kernel.epoch, rig.kernel._topics.counters()
     rig.log.close()
     lose(tmp_path)
     rig.restart()
@@ -82,7 +82,7 @@ def test_a_log_that_lost_its_end_reuses_nothing(tmp_path: Path, lose: Callable[[
     assert rig.publish("quiet/k", b"new")[0][1] >= 1
     rig.publish("another/k", b"new")
     assert rig.kernel.topic("another").id > max(quiet.id, busy.id)
-    assert rig.kernel.parts.topics.counters() > counters
+    assert rig.kernel._topics.counters() > counters
     found = [(record[0], record[3]) for record in rig.read_partition(partition_id)]
     assert found[-1] == (offset, b"new"), "a reader gets past the gap"
     assert len({number for number, _ in found}) == len(found)
@@ -123,7 +123,7 @@ def test_a_lost_end_of_what_is_kept_loses_no_state(tmp_path: Path) -> None:
         rig.publish("busy/k", bytes(5_000))
     rig.world.advance(15_000)
     rig.world.advance(15_000)
-    held = rig.kernel.parts.index.held(Kind.TOPIC, rig.kernel.topic("state").id.to_bytes(8, "big"))
+    held = rig.kernel._reader._index.held(Kind.TOPIC, rig.kernel.topic("state").id.to_bytes(8, "big"))
     assert held is not None and held.home >= 1 << 62, "it is in the kept chain"
     topic = rig.kernel.topic("state")
     rig.log.close()
@@ -188,7 +188,7 @@ def test_a_damaged_frame_that_no_index_knows_leaves_a_gap_in_the_queues_that_it_
         rig.publish(address, b"first")
     rig.publish("t/k", b"damaged", b"damaged too")
     rig.publish("u/k", b"behind it")
-    taken = rig.kernel.epoch, rig.kernel.parts.topics.counters()
+    taken = rig.kernel.epoch, rig.kernel._topics.counters()
     rig.log.close()
     damage_head(newest(tmp_path), b"damaged")
     rig.restart()
@@ -196,7 +196,7 @@ def test_a_damaged_frame_that_no_index_knows_leaves_a_gap_in_the_queues_that_it_
     assert rig.publish("u/k", b"new")[0][1] == 2, "a later frame says how far this one got"
     assert rig.publish("t/k", b"new")[0][1] >= 3
     assert rig.publish("v/k", b"new")[0][1] >= 3, "it may have been in the frame, too"
-    assert (rig.kernel.epoch, rig.kernel.parts.topics.counters()) > taken
+    assert (rig.kernel.epoch, rig.kernel._topics.counters()) > taken
     for lose_index in (False, True, True):
         places = [rig.kernel.bounds(rig.kernel.place(address).partition_id) for address in ("t/k", "u/k", "v/k")]
         rig.world.advance(5_000)

@@ -94,7 +94,7 @@ def test_held_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(6):
         poison.store(rig, topic, poison.packed(values_of(1_000, 500), 500), 500)
     read(rig, topic.partition_id(0))
-    held = rig.kernel.parts.reader._opening
+    held = rig.kernel._reader._opening
     assert 0 < held.held_bytes <= MIB and held.held_bytes == sum(one.size_bytes for one in held._held.values())
 
 

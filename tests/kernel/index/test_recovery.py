@@ -41,7 +41,7 @@ def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -
     partition_id = rig.kernel.place("t/k").partition_id
     rig.kernel.groups.commit_offsets("g", {partition_id: (5, b"")}, None)
     rig.run()
-    order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
+    order = rig.kernel._state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
     rig.kernel.delete_topic("t")
     rig.run()
     rig.world.advance(5_000)
@@ -50,7 +50,7 @@ def test_a_copy_of_what_was_deleted_meanwhile_does_not_bring_it_back(rig: Rig) -
     rig.log.sync_kept()
     for lose_index in (False, False, True):
         rig.restart(lose_index=lose_index)
-        assert rig.kernel.groups.committed("g") == {} and dict(rig.kernel.parts.state.scan(Kind.OFFSET)) == {}
+        assert rig.kernel.groups.committed("g") == {} and dict(rig.kernel._state.scan(Kind.OFFSET)) == {}
         rig.world.advance(5_000)
 
 
@@ -58,7 +58,7 @@ def test_a_copy_of_what_was_replaced_meanwhile_is_not_read(rig: Rig) -> None:
     partition_id = rig.kernel.place("t/k").partition_id
     rig.kernel.groups.commit_offsets("g", {partition_id: (5, b"")}, None)
     rig.run()
-    order = rig.kernel.parts.state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
+    order = rig.kernel._state.changes.newest[Kind.OFFSET, offset_record("g", partition_id, None).key][0]
     rig.kernel.groups.commit_offsets("g", {partition_id: (6, b"")}, None)
     rig.run()
     rig.world.advance(5_000)
@@ -69,5 +69,5 @@ def test_a_copy_of_what_was_replaced_meanwhile_is_not_read(rig: Rig) -> None:
         rig.restart(lose_index=lose_index)
         assert rig.kernel.groups.committed("g") == {partition_id: (6, b"")}
         newest = offset_record("g", partition_id, (6, b""))
-        assert dict(rig.kernel.parts.state.scan(Kind.OFFSET)) == {newest.key: newest.value}
+        assert dict(rig.kernel._state.scan(Kind.OFFSET)) == {newest.key: newest.value}
         rig.world.advance(5_000)

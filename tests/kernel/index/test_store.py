@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.index.store import RocksStore, StoreFull
+from gatehouse.kernel.state.store import RocksStore, StoreFull
 
 # Measured on a full file system; closing says something else.
 FULL = "IO error: No space left on device: While appending to file: 000004.log: No space left on device"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gatehouse.kernel.backup.backups import IDLE_MS, MAX_BACKUPS, PIECE_BYTES, Backup, Backups
 from gatehouse.kernel.errors import KernelError, StorageFull, TooManyBackups, UnknownBackup
-from gatehouse.kernel.log.backups import IDLE_MS, MAX_BACKUPS, PIECE_BYTES, Backup, Backups
 from gatehouse.kernel.log.log import KEPT_BASE
-from gatehouse.kernel.log.resuming import look_through, resume
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.recovery.resuming import look_through, resume
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
@@ -27,7 +27,7 @@ def rig_with(**more: int) -> Rig:
 
 
 def backups_of(rig: Rig) -> Backups:
-    return Backups(rig.kernel, rig.log, lambda: {"beside": b"what lies beside"}, {"name": "rig"})
+    return rig.kernel.backups(rig.log, lambda: {"beside": b"what lies beside"}, {"name": "rig"})
 
 
 def begun(rig: Rig, backups: Backups) -> Backup:
@@ -110,7 +110,7 @@ def test_what_lies_beside_the_log_is_in_it_and_where_that_fails_retention_is_let
         raise OSError("a broken disk")
 
     rig = rig_with()
-    Backups(rig.kernel, rig.log, broken, {}).begin(lambda backup, error: told.append(error))
+    rig.kernel.backups(rig.log, broken, {}).begin(lambda backup, error: told.append(error))
     rig.run()
     assert "a broken disk" in str(told[0])
     before = rig.log.segments()[0].base
@@ -194,7 +194,7 @@ def test_a_log_that_is_put_back_gives_out_nothing_that_its_hub_gave_out_since() 
             rig.publish(f"t{i}/k", b"after")
         given_out |= {position[2] for stored in rig.witness.stored for position in stored.positions or ()}
         epochs.add(rig.kernel.epoch)
-        counters = rig.kernel.parts.topics.counters()
+        counters = rig.kernel._topics.counters()
         rig.world.advance(60_000)
         rig.restart()
     log = SegmentLog(disk, SEGMENT_BYTES)
@@ -203,12 +203,12 @@ def test_a_log_that_is_put_back_gives_out_nothing_that_its_hub_gave_out_since() 
     log.close()
     other = Rig(disk=disk, settings=rig.settings)
     assert other.kernel.hub == rig.kernel.hub
-    assert other.kernel.parts.secret == resumed.secret != rig.kernel.parts.secret
+    assert other.kernel.secret == resumed.secret != rig.kernel.secret
     other.publish("new/k", b"restored")
     ids = {position[2] for stored in other.witness.stored for position in stored.positions or ()}
     assert min(ids) > max(given_out)
     assert other.kernel.epoch > max(epochs)
-    assert other.kernel.parts.topics.counters() > counters
+    assert other.kernel._topics.counters() > counters
     assert other.kernel.topic("t0") is None
     assert other.kernel.topic("t") is not None
 

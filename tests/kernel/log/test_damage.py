@@ -75,7 +75,7 @@ def test_what_retention_takes_while_it_is_read_is_no_damage(tmp_path: Path) -> N
     for _ in range(20):
         ((partition_id, _, _),) = rig.publish("t/k", bytes(VALUE_BYTES))
     rig.world.advance(5_000)
-    entries = rig.kernel.parts.index.entries_from(partition_id, 0, 1 << 20,
+    entries = rig.kernel._reader._index.entries_from(partition_id, 0, 1 << 20,
                                                   1 << 62)  # the reading thread has looked ...
     rig.world.advance(10_000)
     start = rig.kernel.bounds(partition_id)[0]

@@ -21,10 +21,9 @@ class Opened:
     """A log, what it replayed and what it told."""
 
     def __init__(self, root: Path, start: int = 0) -> None:
-        self.log = SegmentLog(RealDisk(root), SEGMENT_BYTES)
         self.damage: list[Damage] = []
         self.notes: list[Note] = []
-        self.log.aside.on_note = self.notes.append
+        self.log = SegmentLog(RealDisk(root), SEGMENT_BYTES, self.notes.append)
         self.heads = [frame.head for frame in self.log.recover(start, 0, self.damage.append)]
 
 

@@ -45,7 +45,7 @@ def wait(rig: Rig, seconds: int) -> None:
 
 
 def is_short(rig: Rig) -> bool:
-    return rig.kernel.parts.disk_guard.short
+    return rig.kernel._disk_guard.short
 
 
 def test_retention_frees_space_on_a_full_disk() -> None:
@@ -80,8 +80,7 @@ def test_where_nothing_may_go_the_reserve_is_kept_and_what_fits_is_taken() -> No
 
 def test_people_are_told_once_that_messages_are_refused_and_once_that_they_are_taken_again() -> None:
     rig, disk, _ = rig_with(1 << 30)
-    told: list[bool] = []
-    rig.kernel.parts.disk_guard.on_refusing = told.append
+    told = rig.told.refusing
     fill_up(rig, disk)
     assert told == [True]
     for _ in range(20):
@@ -105,19 +104,18 @@ def test_people_are_told_once_that_messages_are_refused_and_once_that_they_are_t
 
 def test_a_reserve_that_is_given_up_and_held_again_is_part_of_the_same_refusal() -> None:
     rig, disk, held = rig_with(3 * SEGMENT_BYTES)
-    told: list[bool] = []
-    rig.kernel.parts.disk_guard.on_refusing = told.append
+    told = rig.told.refusing
     fill_up(rig, disk)
     wait(rig, 30)
-    assert held.given_up >= 1 and told[:2] == [True, False] and not rig.kernel.parts.disk_guard.refusing
+    assert held.given_up >= 1 and told[:2] == [True, False] and not rig.kernel._disk_guard.refusing
 
 
 def test_messages_wait_while_the_reserve_is_given_up_and_acknowledgements_do_not() -> None:
     rig, disk, held = rig_with(1 << 30)
     rig.publish("t/k", b"before")
-    rig.kernel.parts.disk_guard.full = True
+    rig.kernel._disk_guard.full = True
     done: list[bool] = []
-    rig.kernel.parts.disk_guard.make(lambda: done.append(True))
+    rig.kernel._disk_guard.make(lambda: done.append(True))
     rig.run()
     assert done == [True] and is_short(rig) and held.given_up == 1
     with pytest.raises(StorageFull, match="no messages are taken"):

@@ -15,10 +15,9 @@ FRAME_BYTES = 32 + 4 + 100
 
 
 def opened(disk: SimDisk) -> tuple[SegmentLog, list[Damage], list[Note]]:
-    log = SegmentLog(disk, 1 << 20)
     damage: list[Damage] = []
     notes: list[Note] = []
-    log.aside.on_note = notes.append
+    log = SegmentLog(disk, 1 << 20, notes.append)
     list(log.recover(0, 0, damage.append))
     return log, damage, notes
 
@@ -131,7 +130,6 @@ def test_what_is_told_of_one_start_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     for segment in log.segments():
         disk.flip(f"log/{segment.base:020d}.log", 3)
     notes: list[Note] = []
-    again = SegmentLog(disk, 200)
-    again.aside.on_note = notes.append
+    again = SegmentLog(disk, 200, notes.append)
     assert len(list(again.recover(0, 0, lambda damage: None))) == 10
     assert len(notes) == 2 and again.aside.mended == 10

@@ -35,7 +35,7 @@ def newest(records: list[Record]) -> dict[bytes | None, bytes | None]:
 
 
 def kept_count(rig: Rig) -> int:
-    return len(list(rig.kernel.parts.state.scan(Kind.KEPT)))
+    return len(list(rig.kernel._state.scan(Kind.KEPT)))
 
 
 def delete(rig: Rig, key: str) -> None:
@@ -126,7 +126,7 @@ def test_deletions_go_after_their_time_but_for_the_last_record() -> None:
     rig.world.advance(LOOK_MS)
     for lose_index in (False, True):
         assert newest(rig.read("c")) == {b"d": b"1"}
-        assert [key[9:] for key, _ in rig.kernel.parts.state.scan(Kind.LATEST)] == [b"d"]
+        assert [key[9:] for key, _ in rig.kernel._state.scan(Kind.LATEST)] == [b"d"]
         rig.restart(lose_index=lose_index)
 
 
@@ -162,7 +162,7 @@ def test_deleting_the_topic_deletes_what_is_kept() -> None:
     rig.world.advance(LOOK_MS)
     rig.world.advance(5_000)
     for kind in (Kind.KEPT, Kind.LATEST):
-        assert list(rig.kernel.parts.state.scan(kind)) == []
+        assert list(rig.kernel._state.scan(kind)) == []
 
 
 def test_bad_settings() -> None:
@@ -171,7 +171,7 @@ def test_bad_settings() -> None:
         rig.kernel.create_topic("d", settings=TopicSettings(compact=True, retention_ms=1_000))
     with pytest.raises(InvalidTopic):
         rig.kernel.create_topic("d", settings=TopicSettings(delete_retention_ms=0))
-    rig.kernel.parts.kept_full = True
+    rig.kernel._disk_guard.note_kept_full(True)
     with pytest.raises(KeptFull):
         rig.publish("c/a", b"1")
     with pytest.raises(KeptFull):

@@ -63,7 +63,7 @@ def all_kept(rig: Rig, partition_id: int) -> list[Record]:
 
 
 def kept_count(rig: Rig) -> int:
-    return len(list(rig.kernel.parts.state.scan(Kind.KEPT)))
+    return len(list(rig.kernel._state.scan(Kind.KEPT)))
 
 
 @pytest.mark.parametrize("lose_index", [False, True])

@@ -60,7 +60,7 @@ def test_what_a_checkpoint_takes_from_memory_meanwhile_is_not_dropped() -> None:
     """Found by the simulator, seed 48: between two looks for where a partition goes on, what it had behind the segment
     went from memory into the index, and the partition was taken for empty."""
     rig = rig_with(retention_bytes=5 * SEGMENT_BYTES, checkpoint_ms=3_600_000)
-    retention, room, checkpoints = rig.kernel._retention, rig.kernel.parts.disk_guard, rig.kernel._checkpoints
+    retention, room, checkpoints = rig.kernel._retention, rig.kernel._disk_guard, rig.kernel._checkpoints
     rig.publish("t/k", b"old")
     for i in range(30):
         rig.publish("filler/k", b"%d" % i + b"x" * 3_000)
@@ -155,4 +155,4 @@ def test_deleted_keys_do_not_come_back_when_the_index_is_built_anew() -> None:
     for lose_index in (False, True):
         rig.restart(lose_index=lose_index)
         assert rig.kernel.topic("t") is None and rig.kernel.groups.committed("g") == {}
-        assert not rig.kernel.parts.window._answers
+        assert not rig.kernel._idempotency._window._answers

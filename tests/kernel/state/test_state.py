@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from gatehouse.kernel.index.index import Checkpoint, Index, Positions
 from gatehouse.kernel.index.memtable import Memtable
-from gatehouse.kernel.index.store import MemoryStore
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import KEPT_BASE, Segment
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
+from gatehouse.kernel.state.store import MemoryStore
 
 SEGMENTS = [Segment(0, 1_000, 1_000), Segment(1_001, 2_000, 999), Segment(KEPT_BASE, KEPT_BASE + 1_000, 1_000),
             Segment(KEPT_BASE + 1_001, KEPT_BASE + 2_000, 999)]

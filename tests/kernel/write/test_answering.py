@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.kernel.delivery.slices import SLICE_MS
 from gatehouse.kernel.message import Stored
+from gatehouse.kernel.slices import SLICE_MS
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.world import FakeLoop
 from gatehouse.kernel.write.answering import STEP_OWNERS
@@ -63,7 +63,7 @@ def test_a_later_flush_waits_for_the_answers_to_an_earlier_one() -> None:
 
 def test_publishers_wait_while_answers_pile_up_and_go_on_after_them() -> None:
     rig, owners = rig_of_publishers()
-    rig.kernel._flushing.answering.slices.slice_ms = 0
+    rig.kernel._answering.slices.slice_ms = 0
     congested = set()
     for number in range(8):
         publish(rig, owners, f"flush {number}")
@@ -104,7 +104,7 @@ def test_the_records_of_an_opened_batch_are_placed_over_many_turns_and_nothing_o
         rig.kernel.groups.bind("plant/#", rig.kernel.groups.declare_queue("all"))
     rig.run()
     partition_id = topic.partition_id(0)
-    rig.kernel._appending.batches.validating.slices.slice_ms = 0
+    rig.kernel._validating.slices.slice_ms = 0
     large = batch_of([(b"%d" % number, b"v" * 100, ()) for number in range(RECORDS)])
     assert len(large) > OPEN_HERE_BYTES
     rig.kernel.append_batch(partition_id, large, rig.witness, "large")

@@ -24,7 +24,7 @@ from tests.kernel.rig import Rig
 
 
 def remembered(rig: Rig) -> list[str]:
-    return sorted(key.decode() for key, _ in rig.kernel.parts.state.scan(Kind.IDEMPOTENCY))
+    return sorted(key.decode() for key, _ in rig.kernel._state.scan(Kind.IDEMPOTENCY))
 
 
 def test_more_keys_than_are_remembered_push_out_the_oldest() -> None:

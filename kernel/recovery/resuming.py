@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.ids import first_id
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
-from gatehouse.kernel.log.log import KEPT_BASE, Damage, Log
+from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.state.state import Kind
 
 ROOM_IDS: Final = 1 << 38
@@ -59,7 +59,7 @@ def look_through(log: Log, on_damage: Callable[[Damage], None]) -> LogSummary:
     for frame in log.recover(0, 0, on_damage):
         head = decode_head(frame.head)
         frames += 1
-        if frame.position < KEPT_BASE:
+        if not frame.is_kept:
             next_id = max(next_id, head.first_id + head.id_count)
             last_ms = max(last_ms, head.append_ms)
         for record in head.state:

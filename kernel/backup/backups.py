@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from gatehouse.kernel.backup.cut import Cut, Cutting
 from gatehouse.kernel.errors import KernelError, StorageFailed, TooManyBackups, UnknownBackup
-from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.cut import Cut
-from gatehouse.kernel.log.resuming import lineage_of
+from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.recovery.resuming import lineage_of
 
 MAX_BACKUPS: Final = 4             # read at the same time; each may hold all that is beside the log in memory
 IDLE_MS: Final = 60_000
@@ -55,18 +56,20 @@ OnBegun = Callable[["Backup | None", "KernelError | None"], None]
 
 
 class Backups:
-    """`beside` is run on the checkpoint's thread and gives the files beside the log; `about` is told with each backup
-    as it is. Everything but `read` belongs to the kernel's thread."""
+    """`beside` is run by `worker` and gives the files beside the log; `about` is told with each backup as it is.
+    Everything but `read` belongs to the kernel's thread."""
 
-    def __init__(self, kernel: Kernel, log: Copied, beside: Callable[[], Mapping[str, bytes]], about: dict[str, Any]
-                 ) -> None:
-        self._kernel = kernel
+    def __init__(self, *, loop: Loop, worker: Worker, cutting: Cutting, identity: Identity, log: Copied,
+                 beside: Callable[[], Mapping[str, bytes]], about: dict[str, Any]) -> None:
+        self._loop = loop
+        self._worker = worker
+        self._cutting = cutting
+        self._identity = identity
         self._log = log
         self._beside = beside
         self._about = about
         self._beginning = 0
         self._running: dict[str, Backup] = {}
-        kernel.on_needed_room = self.end_all
 
     def __len__(self) -> int:
         """Backups that are being read."""
@@ -79,20 +82,20 @@ class Backups:
         if len(self._running) + self._beginning >= MAX_BACKUPS:
             raise TooManyBackups(f"{MAX_BACKUPS} backups are being read already")
         self._beginning += 1
-        self._kernel.cutting.take(partial(self._cut, on_begun))
+        self._cutting.take(partial(self._cut, on_begun), self.end_all)
 
     def _cut(self, on_begun: OnBegun, cut: Cut | None, error: KernelError | None) -> None:
         if cut is None:
             self._beginning -= 1
             on_begun(None, error)
             return
-        self._kernel.parts.checkpoint_worker.submit(self._beside, partial(self._begun, on_begun, cut))
+        self._worker.submit(self._beside, partial(self._begun, on_begun, cut))
 
     def _begun(self, on_begun: OnBegun, cut: Cut, beside: Mapping[str, bytes] | None, error: BaseException | None
                ) -> None:
         self._beginning -= 1
         if beside is None:
-            self._kernel.cutting.release()
+            self._cutting.release(cut)
             on_begun(None, StorageFailed(f"what lies beside the log cannot be copied: {error}"))
             return
         files = [BackupFile(self._log.file_of(segment.base), segment.size_bytes, segment.sealed, segment.base, b"")
@@ -105,8 +108,8 @@ class Backups:
 
     def describe(self, backup: Backup) -> dict[str, Any]:
         """What a program is told of a backup that has begun."""
-        parts, cut = self._kernel.parts, backup.cut
-        return {"id": backup.id, **self._about, "hub": parts.hub.hex(), "lineage": lineage_of(parts.secret),
+        identity, cut = self._identity, backup.cut
+        return {"id": backup.id, **self._about, "hub": identity.hub.hex(), "lineage": lineage_of(identity.secret),
                 "epoch": cut.epoch, "next_id": str(cut.next_id), "created": cut.at_ms,
                 "files": [{"name": file.name, "bytes": file.size_bytes, "sealed": file.sealed}
                           for file in backup.files.values()]}
@@ -128,7 +131,7 @@ class Backups:
 
     def note_reader(self, backup: Backup) -> None:
         """Somebody reads it now."""
-        backup.read_ms = self._kernel.parts.loop.now_ms()
+        backup.read_ms = self._loop.now_ms()
 
     def read(self, file: BackupFile, offset: int, size: int) -> bytes:
         """Up to PIECE_BYTES of a file; fewer than asked for at its end, or where the backup has ended. Any thread."""
@@ -148,16 +151,15 @@ class Backups:
             self._end(backup_id)
 
     def _end(self, backup_id: str) -> None:
-        del self._running[backup_id]
-        self._kernel.cutting.release()
+        self._cutting.release(self._running.pop(backup_id).cut)
 
     def _watch(self, backup: Backup) -> None:
-        self._kernel.parts.loop.call_at(backup.read_ms + IDLE_MS, partial(self._look, backup))
+        self._loop.call_at(backup.read_ms + IDLE_MS, partial(self._look, backup))
 
     def _look(self, backup: Backup) -> None:
         if backup.id not in self._running:
             return
-        if self._kernel.parts.loop.now_ms() - backup.read_ms >= IDLE_MS:
+        if self._loop.now_ms() - backup.read_ms >= IDLE_MS:
             self._end(backup.id)
         else:
             self._watch(backup)

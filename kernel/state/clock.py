@@ -20,15 +20,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind
-
-if TYPE_CHECKING:
-    from gatehouse.kernel.write.pending_frame import PendingFrame
 
 STEP_MS: Final = 500
 """Clocks further apart than a stretch says begin another one."""
@@ -69,14 +66,16 @@ class Ages:
 
 
 class Clock:  # decision 123
-    def __init__(self, loop: Loop) -> None:
+    """`on_step` is told of steps of the wall clock, in ms; negative: back."""
+
+    def __init__(self, loop: Loop, on_step: Callable[[int], None]) -> None:
         self._loop = loop
+        self._on_step = on_step
         self.append_ms = 0                               # of the newest frame
         self._stretches: tuple[Stretch, ...] = ()
         self.apart_ms = 0                                # wall time - hub time, where the newest stretch begins
         self._noted = True                               # the distance of the clocks is in the log
         self.steps = 0
-        self.on_step: Callable[[int], None] = lambda by_ms: None
 
     # ---- over a restart
 
@@ -98,16 +97,16 @@ class Clock:  # decision 123
 
     # ---- while it runs
 
-    def start(self, open_frame: Callable[[], PendingFrame]) -> None:
+    def start(self, put_state: Callable[[list[StateRecord]], object]) -> None:
         """Note steps in the log, at once: after a crash from there on nobody else would know."""
-        self._loop.on_step(partial(self._stepped, open_frame))
+        self._loop.on_step(partial(self._stepped, put_state))
 
-    def _stepped(self, open_frame: Callable[[], PendingFrame], by_ms: int) -> None:
+    def _stepped(self, put_state: Callable[[list[StateRecord]], object], by_ms: int) -> None:
         self.steps += 1
         self._measure()
-        self.on_step(by_ms)
+        self._on_step(by_ms)
         with suppress(Stopping):
-            open_frame().state += self.records()
+            put_state(self.records())
 
     def _measure(self) -> None:
         """Begin another stretch where the clocks are not as far apart as they were."""

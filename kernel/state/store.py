@@ -165,19 +165,20 @@ class RocksStore:
     `on_damage` and leaves a mark beside the folder, so that the next start does not open it again.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, on_damage: Callable[[str], None] | None = None) -> None:
         """Raises plain Exception for everything; StoreDamaged where the mark is there."""
         self._mark = folder.with_name(folder.name + MARK)
         if self._mark.exists():
             raise StoreDamaged("it was found damaged while it was in use")
         self._db = open_rocks(folder)
         self._folder = folder
-        self.on_damage: Callable[[str], None] = lambda reason: None
+        self._on_damage = on_damage
         self._stuck = False
         self._opening = Lock()         # held while it is opened again: readers that find it closed wait
         self._refused = False          # the disk has been full, or is damaged: closing cannot write, and says so
-        self._synced = WriteOptions()
-        self._synced.sync = True
+        synced = WriteOptions()
+        synced.sync = True
+        self._synced = synced
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -251,7 +252,8 @@ class RocksStore:
             self._refused = True
             with suppress(OSError):
                 self._mark.touch(mode=0o600)
-            self.on_damage(str(error))
+            if self._on_damage is not None:
+                self._on_damage(str(error))
             raise StoreDamaged(str(error)) from None
 
     def _open_again(self) -> None:

@@ -95,6 +95,14 @@ class Watermarks:  # decision 11
             self.dirty.add(number)
             self.consumed[partition_id] = start
 
+    def take_changes(self) -> tuple[dict[int, bytes], dict[int, int]]:
+        """For a checkpoint: the pages that have changed since the one before, and the partitions whose beginning was
+        consumed since then."""
+        pages = {number: self.packed(number) for number in self.dirty}
+        consumed, self.consumed = self.consumed, {}
+        self.dirty.clear()
+        return pages, consumed
+
     def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
         """The pages of these partitions as they are once the records before these offsets are gone; nothing changes
         here."""

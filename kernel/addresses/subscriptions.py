@@ -1,4 +1,4 @@
-"""Live subscribers: who hears of which address, and the hand-over after each flush.
+"""Live subscribers: who hears of which address.
 
 What matches an address is remembered in its placement and looked up again only when a subscription that could matter
 has come or gone: each first level of each tenant counts such changes. Tenants share nothing, so a filter is tried only
@@ -6,17 +6,11 @@ on its own tenant's addresses, and a publish does not pay for other tenants' sub
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
-
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
-from gatehouse.kernel.message import Delivery, FirstLevel, NumberedMessage, Placement, Subscriber
+from gatehouse.kernel.message import Delivery, FirstLevel, Placement, Subscriber
 from gatehouse.kernel.records.record import encode_header
-
-STEP_MESSAGES: Final = 64
-"""Messages, counted for each who gets them, that are handed over before the clock is read: about a tenth of a slice."""
 
 
 class QueueTarget:
@@ -127,45 +121,3 @@ class Subscriptions:
     def binds(self) -> bool:
         """Whether any queue is bound."""
         return bool(self._queue_targets)
-
-
-# decision 55: one list for each subscriber
-class Outbox:
-    """Collects what is delivered, so that each subscriber is called once for all of it; sent portion by portion."""
-
-    def __init__(self, on_error: Callable[[Exception], None]) -> None:
-        self.entries = 0                     # stretches of messages in here
-        self.sorted = 0                      # pairs of stretch and subscriber made since somebody set this to 0
-        self._messages = 0
-        self._on_error = on_error
-        self._by_subscriber: dict[Subscriber, list[Delivery]] = {}
-
-    def add(self, placement: Placement, messages: list[NumberedMessage], first_offset: int) -> None:
-        self.entries += 1
-        self.sorted += 1 + len(placement.targets)
-        self._messages += len(messages)
-        by_subscriber = self._by_subscriber
-        delivery: Delivery | None = None
-        for subscriber, options in placement.targets:
-            if delivery is None or delivery[3] != options:
-                delivery = (placement, messages, first_offset, options)
-            mine = by_subscriber.get(subscriber)
-            if mine is None:
-                by_subscriber[subscriber] = [delivery]
-            else:
-                mine.append(delivery)
-
-    def send(self) -> Iterator[None]:
-        """Hand over what is in here; may be interrupted after each `STEP_MESSAGES`."""
-        by_subscriber, self._by_subscriber = self._by_subscriber, {}
-        step = max(1, STEP_MESSAGES // max(1, self._messages))
-        self.entries = self._messages = 0
-        for number, (subscriber, deliveries) in enumerate(by_subscriber.items()):
-            if number and not number % step:
-                yield
-            try:
-                steps = subscriber.on_delivery(deliveries)
-                if steps is not None:
-                    yield from steps
-            except Exception as error:      # one subscriber's bug must not cost the others their messages
-                self._on_error(error)

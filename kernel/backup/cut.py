@@ -13,10 +13,13 @@ from functools import partial
 from typing import NamedTuple
 
 from gatehouse.kernel.errors import KernelError, StorageFailed
+from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.checkpoints import Checkpoints
-from gatehouse.kernel.log.log import Segment
-from gatehouse.kernel.parts import Parts
-from gatehouse.kernel.retention.retention import Retention
+from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.log.log import Log, Segment
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.retention.retention import Hold, Retention
+from gatehouse.kernel.write.committer import Committer
 
 
 class CutSegment(NamedTuple):
@@ -35,6 +38,7 @@ class Cut:
     epoch: int
     next_id: int              # the first message id that none in the cut has
     segments: tuple[CutSegment, ...]
+    hold: Hold                # on retention, until the cut is released
 
 
 OnCut = Callable[["Cut | None", "KernelError | None"], None]
@@ -43,45 +47,55 @@ OnCut = Callable[["Cut | None", "KernelError | None"], None]
 def cut_chain(segments: list[Segment], end: int) -> list[CutSegment]:
     """A chain's segments up to a position: what was begun later, or added since, is not of it."""
     chain = [segment for segment in segments if segment.base < end]
-    return [CutSegment(segment.base, min(segment.size_bytes, end - segment.base), segment is not chain[-1])
+    return [CutSegment(segment.base, segment.size_until(end), segment is not chain[-1])
             for segment in chain]
 
 
 class Cutting:
     """Takes cuts, on the kernel's thread."""
 
-    def __init__(self, parts: Parts, retention: Retention, checkpoints: Checkpoints, next_id: Callable[[], int]
-                 ) -> None:
-        self._parts = parts
+    """`log_worker` syncs the log; `worker` is that which drops segments."""
+
+    def __init__(self, *, loop: Loop, log_worker: Worker, worker: Worker, log: Log, memtables: Memtables,
+                 retention: Retention, checkpoints: Checkpoints, committer: Committer, identity: Identity,
+                 policy: str, fatal: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._log_worker = log_worker
+        self._worker = worker
+        self._log = log
+        self._memtables = memtables
         self._retention = retention
         self._checkpoints = checkpoints
-        self._next_id = next_id
+        self._committer = committer
+        self._identity = identity
+        self._policy = policy
+        self._fatal = fatal
 
-    def take(self, on_done: OnCut) -> None:  # decision 108
-        """Call back with a cut, whose end `release` is told, or with what went wrong."""
-        self._retention.hold()
+    def take(self, on_done: OnCut, give_way: Callable[[], None]) -> None:  # decision 108
+        """Call back with a cut, whose end `release` is told, or with what went wrong. `give_way` is called where the
+        disk is full and something that the cut holds would go."""
+        hold = self._retention.hold(give_way)
         # Behind a drop that is on its way: the list of segments must not hold one that is about to go.
-        self._parts.checkpoint_worker.submit(lambda: None, lambda _, error: self._taken(on_done))
+        self._worker.submit(lambda: None, lambda _, error: self._taken(hold, on_done))
 
-    def _taken(self, on_done: OnCut) -> None:
-        parts, log = self._parts, self._parts.log
-        chains = (cut_chain(log.kept_segments(), self._checkpoints.kept_end)
-                  + cut_chain(log.segments(), parts.reader.memtable.end))
-        cut = Cut(parts.loop.wall_ms(), parts.epoch, self._next_id(), tuple(chains))
+    def _taken(self, hold: Hold, on_done: OnCut) -> None:
+        chains = (cut_chain(self._log.kept_segments(), self._checkpoints.kept_end)
+                  + cut_chain(self._log.segments(), self._memtables.newest.end))
+        cut = Cut(self._loop.wall_ms(), self._identity.epoch, self._committer.next_id, tuple(chains), hold)
         assert all(segment.size_bytes > 0 for segment in chains), "no segment begins behind the cut"
-        if parts.settings.fsync == "commit":
+        if self._policy == "commit":
             on_done(cut, None)
         else:
-            parts.log_worker.submit(log.sync, partial(self._synced, cut, on_done))
+            self._log_worker.submit(self._log.sync, partial(self._synced, cut, on_done))
 
     def _synced(self, cut: Cut, on_done: OnCut, _: None, error: BaseException | None) -> None:
         if error is not None:
-            self.release()
+            self.release(cut)
             on_done(None, StorageFailed(str(error)))
-            self._parts.fatal(f"the log failed, nothing more can be promised: {error}")
+            self._fatal(f"the log failed, nothing more can be promised: {error}")
             return
         on_done(cut, None)
 
-    def release(self) -> None:
+    def release(self, cut: Cut) -> None:
         """A cut is not needed any more."""
-        self._retention.release()
+        self._retention.release(cut.hold)

@@ -1,0 +1,78 @@
+"""Retained values for one subscriber that has come: a page at a time, and never more than it can take now.
+
+Where it has no room nothing is kept: the address that was to come next is remembered, and the values from there on are
+asked for again when there is room. So no value is sent that has been replaced meanwhile.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.kernel.message import Retained
+
+PAGE_VALUES: Final = 256
+UNREADABLE: Final = "retained_unreadable"
+
+
+class RetainedFeed:
+    """Feeds one client. `options` are a door's own word for a subscription (MQTT's is the granted QoS).
+
+    `room(options)` says how many values may be sent now; `send(filter, options, value)` is False where one had no room.
+    """
+
+    def __init__(self, guard: Guard, room: Callable[[int], int], send: Callable[[str, int, Retained], bool]) -> None:
+        self._guard = guard
+        self._room = room
+        self._send = send
+        self._waiting: dict[str, int] = {}         # options by filter, in the order of subscribing
+        self._filter = ""                          # the one under way
+        self._options = 0
+        self._start: str | None = None             # where it goes on; None: no filter is under way
+        self._is_asking = False
+
+    def add(self, topic_filter: str, options: int = 0) -> None:
+        """Send all values of a filter; again, where they were sent before."""
+        self._waiting[topic_filter] = options
+        self.pump()
+
+    def remove(self, topic_filter: str) -> None:
+        """The subscription is over."""
+        self._waiting.pop(topic_filter, None)
+        if topic_filter == self._filter:
+            self._start = None
+
+    def clear(self) -> None:
+        """Send nothing more."""
+        self._waiting.clear()
+        self._start = None
+
+    def pump(self) -> None:
+        """Ask for the next page if there is room for it."""
+        if self._is_asking:
+            return
+        if self._start is None:
+            if not self._waiting:
+                return
+            self._filter, self._options = next(iter(self._waiting.items()))
+            del self._waiting[self._filter]
+            self._start = ""
+        count = min(PAGE_VALUES, self._room(self._options))
+        if count > 0:
+            self._is_asking = True
+            self._guard.retained(self._filter, self._on_page, max_values=count, start=self._start)
+
+    def _on_page(self, values: list[Retained], after: str | None, error: Exception | None) -> None:
+        self._is_asking = False
+        if self._start is None:                    # unsubscribed, or the connection is over
+            self.pump()
+            return
+        if error is not None:
+            self._guard.count(UNREADABLE)
+        self._start = after
+        for value in values:
+            if not self._send(self._filter, self._options, value):
+                self._start = value.address
+                break
+        self.pump()

@@ -1,0 +1,32 @@
+"""Whether publishers are to be read: everybody who may fall behind them reports it here, and says when it is over."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Backpressure:  # decision 139
+    """Congested as long as anybody is behind."""
+
+    def __init__(self) -> None:
+        self.congested = False
+        """More is pending than is good: publishers are not read."""
+
+        self._behind: set[object] = set()
+        self._relief: list[Callable[[], None]] = []
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        """Call once, when no longer congested."""
+        self._relief.append(callback)
+
+    def report(self, who: object, is_behind: bool) -> None:
+        """Whether this one does not keep pace. The same may be said again."""
+        if is_behind:
+            self._behind.add(who)
+            self.congested = True
+            return
+        self._behind.discard(who)
+        if self.congested and not self._behind:
+            self.congested = False
+            waiting, self._relief = self._relief, []
+            for callback in waiting:
+                callback()

@@ -1,0 +1,1 @@
+"""The log as it is at one moment, copied while the hub goes on."""

@@ -1,0 +1,78 @@
+"""Doors know of the kernel its port and values, and nothing behind them; the type checker's imports count too."""
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+KERNEL = "gatehouse.kernel"
+
+# decision 148: what may be known on the doors' side
+PORT = "api"
+VALUES = {
+    "addresses.address", "addresses.audience", "addresses.filters", "addresses.murmur2", "addresses.routes",
+    "addresses.stated", "addresses.templates", "assigned.values", "errors", "groups.settings", "ids", "message",
+    "ports", "records.batch", "records.compression", "records.private", "records.record", "records.validation",
+    "settings", "state.topics",
+}
+"""Modules of values, and of pure functions of them."""
+
+NAMES = {
+    "slices": {"Slices"},
+    "groups.cursor": {"MAX_ATTEMPT"},
+    "groups.group": {"Budget", "HoldLimit"},
+    "groups.sharing": {"SHARE", "parse_share"},
+    "backup.backups": {"Backups"},
+    "state.catalogue": {"settle"},
+    "state.views": {"MAX_METADATA_BYTES"},
+}
+"""Values that stand in a module with more in it; and the copies of the log, which an administrator reads."""
+
+APART = {"http", "kit.py"}
+"""The HTTP door, whose calls have no numbers yet; and what builds a kernel for tests."""
+
+
+def known_of_the_kernel(file: Path) -> set[tuple[str, str]]:
+    """(module below the kernel, name) of every import of a file, wherever it stands in it."""
+    names: set[tuple[str, str]] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and (node.module + ".").startswith(KERNEL + "."):
+            inside = node.module.removeprefix(KERNEL).removeprefix(".")
+            names.update((inside, alias.name) if inside else (alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.Import):
+            names.update((alias.name.removeprefix(KERNEL + "."), "") for alias in node.names
+                         if alias.name.startswith(KERNEL))
+    return names
+
+
+def is_allowed(module: str, name: str) -> bool:
+    return module == PORT or module in VALUES or name in NAMES.get(module, ())
+
+
+def test_doors_know_the_port_and_values_alone() -> None:
+    files = [file for file in (ROOT / "gateways").rglob("*.py")
+             if file.relative_to(ROOT / "gateways").parts[0] not in APART]
+    assert len(files) > 80
+    wrong = {f"{file.relative_to(ROOT)} imports {module}: {name}" for file in files
+             for module, name in known_of_the_kernel(file) if not is_allowed(module, name)}
+    assert not wrong
+
+
+def test_what_is_listed_is_there_and_in_use() -> None:
+    used = {pair for file in (ROOT / "gateways").rglob("*.py") for pair in known_of_the_kernel(file)}
+    modules = {module for module, _ in used}
+    assert modules >= VALUES | set(NAMES)
+    assert used >= {(module, name) for module, names in NAMES.items() for name in names}
+
+
+def test_nothing_behind_the_port_is_reached() -> None:
+    """No attribute of the kernel that is not its face."""
+    behind = {"parts", "leasing", "scheduling", "halves", "_appending", "_committer"}
+    files = [file for file in (ROOT / "gateways").rglob("*.py")
+             if file.relative_to(ROOT / "gateways").parts[0] not in APART]
+    reached = [f"{file.relative_to(ROOT)}:{node.lineno} {node.attr}" for file in files
+               for node in ast.walk(ast.parse(file.read_text()))
+               if isinstance(node, ast.Attribute) and node.attr in behind
+               and isinstance(node.value, (ast.Attribute, ast.Name))
+               and (node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id).endswith("kernel")]
+    assert not reached
