@@ -97,7 +97,7 @@ class BadHead(Exception):
 # decision 1
 def encode_head(epoch: int, append_ms: int, first_id: int, id_count: int, entries: Entries,
                 state: list[StateRecord]) -> bytes:
-    assert len({len(column) for column in entries.columns()}) == 1, "columns are of one length"
+    assert len(entries.partition_id) == len(entries.message_id) == len(entries.flags), "columns are of one length"
     records = b"".join([
         _STATE.pack(kind, DELETED if value is None else 0, len(key), len(value or b""), order) + key + (value or b"")
         for kind, key, value, order in state])

@@ -337,8 +337,8 @@ class BatchBuilder:
             lengths.append(len(data))
             crcs.append(crc32c(data))
             bodies.append(data)
-        assert min(counts, default=1) > 0, "no run is empty"
-        assert min(first_offsets, default=0) >= 0 and min(first_ids, default=0) >= 0, "offsets and ids count from 0"
+        assert 0 not in counts, "no run is empty"
+        assert -1 not in first_offsets and -1 not in first_ids, "every run has its place"
         entries = Entries()
         entries.partition_id.fromlist([run.partition_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
