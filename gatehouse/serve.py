@@ -265,7 +265,7 @@ class Hub:
         it can be believed any more; the log can."""
         loop.default_exception_handler(context)
         promise = broken_promise(context.get("exception"))
-        if promise is not None:            # decision 162
+        if promise is not None:            # decision 156
             self.fatal(f"what must hold does not: {promise}", exits.OWN_FAULT)
 
     # --- start -------------------------------------------------------------------------------------------------------

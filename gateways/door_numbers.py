@@ -24,7 +24,7 @@ class NoDoorNumber(Exception):
     """This hub has given away all numbers that it has. The text says to whom."""
 
 
-class DoorNumbers:  # decision 57, decision 158
+class DoorNumbers:  # decision 57, decision 153
     """One per hub, in `Services`."""
 
     def __init__(self, kernel: HubPort, specs: Iterable[GatewaySpec] = ()) -> None:

@@ -75,7 +75,7 @@ class DoorSubscription:
         self._session.deliver(self._name, deliveries)
 
 
-class DoorSession(ABC):  # decision 159
+class DoorSession(ABC):  # decision 154
     """See the module's text, and `contract.Session`."""
 
     door: ClassVar[str]

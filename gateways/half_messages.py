@@ -85,7 +85,7 @@ class HalfWish(NamedTuple):
     """What it took on the wire; None: the door counts it with what it came in."""
 
 
-class HalfClient:  # decision 157
+class HalfClient:  # decision 152
     """One client. `tell(name, document)` tells whoever of it listens under a name; False: there was no room."""
 
     def __init__(self, guard: Guard, words: HalfWords, tell: Callable[[str, Document], bool]) -> None:

@@ -94,6 +94,6 @@ def _loaded(point: EntryPoint) -> GatewaySpec | str:
         return f"{origin} is no GatewaySpec"
     if spec.contract != CONTRACT:    # decision 130
         return f"{origin} was written for version {spec.contract} of the contract of doors; this hub has {CONTRACT}"
-    if spec.door is not None and spec.name not in BUILT_IN:      # decision 158
+    if spec.door is not None and spec.name not in BUILT_IN:      # decision 153
         return f"{origin} states a door number; a door from outside is given its number by each hub"
     return spec

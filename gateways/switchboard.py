@@ -112,7 +112,7 @@ class Switchboard:
             except Exception as fault:         # one session's bug must not cost the others their answers
                 self.port.note_fault(fault)
 
-    # ---- live subscribers  # decision 150
+    # ---- live subscribers  # decision 146
 
     def subscribe(self, filter_text: str, listener: LiveListener, options: int, tenant: str) -> None:
         """Raises InvalidFilter. Subscribing again replaces the options."""

@@ -8,7 +8,7 @@ A port belongs to one door. What crosses it is numbers, bytes, texts, errors, an
 doors could be processes of their own; a test runs their suites through a port that copies every value. What a door's
 sessions use of it they use by a guard (`gateways.admission.guard`), which asks for their rights first.
 """
-# decision 148: one port for each door, which asks in three ways
+# decision 144: one port for each door, which asks in three ways
 from __future__ import annotations
 
 from array import array
@@ -240,7 +240,7 @@ class Ports(Protocol):
         """A port of a door's own."""
 
 
-# ---- groups, queues and definitions: values and call-backs, and memberships that are held (decision 153)
+# ---- groups, queues and definitions: values and call-backs, and memberships that are held (decision 149)
 
 class MembershipPort(Protocol):
     """A member's place in a leased group."""

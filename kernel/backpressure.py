@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Backpressure:  # decision 139
+class Backpressure:  # decision 137
     """Congested as long as anybody is behind."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-# decision 161
+# decision 155
 SHARD_BITS: Final = 10
 NUMBER_BITS: Final = 53
 """What a double holds exactly. With the shard an id is positive in every 64-bit column: SQL, Kafka, Parquet."""

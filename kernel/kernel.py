@@ -81,7 +81,7 @@ from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.kernel.write.validating import Validating
 
 
-class Kernel:  # decision 140
+class Kernel:  # decision 138
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;

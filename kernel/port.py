@@ -38,7 +38,7 @@ Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Pla
 
 
 class HalfHolder(Protocol):
-    """Transactions: they stand beside the kernel and take placed messages (decision 152)."""
+    """Transactions: they stand beside the kernel and take placed messages (decision 148)."""
 
     def checks_for(self, halves: list[Half], group: str) -> Any:
         """How a transaction of these is checked."""
@@ -134,7 +134,7 @@ class Port:
                      maker: str) -> int:
         return self._given(guard, self._kernel.place_routed(address, partition_ids, tenant, may_create, maker))
 
-    # decision 149: numbers are given once, and never again
+    # decision 145: numbers are given once, and never again
     def _given(self, guard: int, placement: Placement) -> int:
         self._last_place += 1
         self._guards[guard][self._last_place] = placement

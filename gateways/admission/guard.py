@@ -4,7 +4,7 @@ Each call asks for the rights of the principal as they are now, and what is appe
 numbers that were given to this guard's principal under the rights of now: any other is refused (UnknownPlace). When
 rights change, subscriptions that are no longer allowed end here, whatever the session does about it.
 """
-# decision 151: rights are part of each call, not questions beside it
+# decision 147: rights are part of each call, not questions beside it
 from __future__ import annotations
 
 from array import array

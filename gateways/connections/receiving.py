@@ -26,7 +26,7 @@ SMALL_PART_BYTES: Final = 8192         # pieces are merged up to this, so that a
                                        # make an object of each
 
 
-class ReceiveBuffer:  # decision 155
+class ReceiveBuffer:  # decision 150
     """What has come from a peer and could not be used yet. How much that may be, the session's decoder bounds."""
 
     def __init__(self) -> None:

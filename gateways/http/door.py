@@ -80,7 +80,7 @@ class Door:
         self.services = services
         self.config = config
         self.loop = loop
-        self.kernel = cast("Kernel", services.kernel)          # its calls have no numbers yet: decision 153
+        self.kernel = cast("Kernel", services.kernel)          # its calls have no numbers yet: decision 149
         self.admission = services.admission
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)

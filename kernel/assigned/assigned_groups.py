@@ -250,7 +250,7 @@ class AssignedGroups:
 
     # ---- names
 
-    # decision 168: one table of names
+    # decision 159: one table of names
     def _claim(self, entry: _Entry) -> None:
         """The name is an assigned group's from now on. Raises GroupIsLeased, Stopping."""
         if self._require_not_leased(entry.tenant, entry.name) is None:
@@ -313,7 +313,7 @@ class AssignedGroups:
         self._watch(entry)
         self._tell(effects.answers)
 
-    # decision 167: before any member hears its part
+    # decision 158: before any member hears its part
     def _write(self, entry: _Entry, held: list[tuple[object, Answer]]) -> None:
         writing = _Writing(entry, entry.group.generation, held)
         record = StateRecord(Kind.MEMBERS, named_key(entry.tenant, entry.name),
@@ -362,7 +362,7 @@ class AssignedGroups:
 
     # ---- time
 
-    # decision 170: one entry in one heap
+    # decision 161: one entry in one heap
     def _watch(self, entry: _Entry) -> None:
         """Look at the group when something of it falls due; earlier does no harm, so heartbeats need no look."""
         when_ms = entry.unused_ms + UNUSED_MS if entry.unused_ms else entry.group.next_ms()

@@ -88,7 +88,7 @@ class GroupMember:
         return next((metadata for name, metadata in protocols if name == protocol), protocols[0][1])
 
 
-# decision 166: no loop, no clock, no disk
+# decision 157: no loop, no clock, no disk
 class ClassicGroup:
     """See the module's text."""
 

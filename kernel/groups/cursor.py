@@ -63,7 +63,7 @@ Run = tuple[int, int, int, int, int]
 
 NO_PAGE: Final = 1 << 60              # above every page
 
-Key = tuple[int, int, str]  # decision 145
+Key = tuple[int, int, str]  # decision 143
 """What names a cursor outside the kernel: partition id, epoch, group."""
 
 

@@ -101,7 +101,7 @@ class Definitions(Generic[T]):
         return definition
 
 
-class LiveGroups:  # decision 169
+class LiveGroups:  # decision 160
     """Names of assigned groups that have members: nobody but those moves their offsets, and nobody deletes them."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ REJECTED: Final = "rejected"
 OVERFLOW: Final = "overflow"
 
 
-class Policy:  # decision 143
+class Policy:  # decision 141
     """Each moment does nothing here; a policy has those that concern it. A moment may raise Stopping."""
 
     moments: ClassVar[frozenset[str]] = frozenset()

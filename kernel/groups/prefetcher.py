@@ -79,7 +79,7 @@ def _is_left_out(answer: Fetched, offset: int) -> bool:
     return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
 
 
-class Prefetcher:  # decision 144
+class Prefetcher:  # decision 142
     """One cursor with what was read of it.
 
     `end()` is the partition's next offset, `start()` its first. `notes_entry`: it remembers when messages entered the

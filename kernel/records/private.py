@@ -34,7 +34,7 @@ def public_record(record: Record) -> Record:
         offset, timestamp_ms, key, value, public, attributes, message_id)
 
 
-def public_piece(piece: Piece) -> Piece:  # decision 156
+def public_piece(piece: Piece) -> Piece:  # decision 151
     """A piece as everybody may see it: the same one where nothing is private. Producers' batches are as they came.
     Raises CorruptBatch."""
     if piece.whole or not has_private(piece.data):

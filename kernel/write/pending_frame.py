@@ -37,7 +37,7 @@ class Repeatable(NamedTuple):
     places: Places
 
 
-# decision 138: one protocol and a list, for everything that is not a message in a partition
+# decision 136: one protocol and a list, for everything that is not a message in a partition
 class Participant(Protocol):
     """Whoever has something in a frame beside messages. It joins the frame, is asked for its state records when the
     frame is sealed, and hears what became of them. One of `applied` and `failed` is called afterwards."""

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 KERNEL = "gatehouse.kernel"
 
-# decision 148: what may be known on the doors' side
+# decision 144: what may be known on the doors' side
 PORT = "api"
 VALUES = {
     "addresses.address", "addresses.audience", "addresses.filters", "addresses.murmur2", "addresses.routes",
