@@ -17,7 +17,7 @@ from bench.kernel_rig import KernelRig, run_on_kernel
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import encode_headers
-from gatehouse.kernel.write import batch_builder
+from gatehouse.kernel.write import pending_frame
 
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 
@@ -70,7 +70,7 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
     n = options.n // options.burst * options.burst
     flushes = kernel.statistics()["flushes_total"]
     print(f"kernel append, {options.partitions} partitions, {options.size} bytes, bursts of {options.burst}, "
-          f"{'compiled' if batch_builder.__file__.endswith('.so') else 'plain'}: {n / took:,.0f} msg/s, "
+          f"{'compiled' if pending_frame.__file__.endswith('.so') else 'plain'}: {n / took:,.0f} msg/s, "
           f"{n * options.size / took / 1e6:,.0f} MB/s, {cpu / n * 1e6:.2f} µs CPU per message, {flushes} flushes")
 
 

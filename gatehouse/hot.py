@@ -31,7 +31,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.session",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
-    "gatehouse.kernel.write.batch_builder",
     "gatehouse.kernel.write.committer",
     "gatehouse.kernel.write.pending_frame",
     "gatehouse.kernel.halves.halves",

@@ -11,7 +11,7 @@ from typing import Final
 
 from gatehouse.kernel.halves.records import HeldMessage, Row, decode_rows, held, held_of, size_of
 from gatehouse.kernel.message import Message
-from gatehouse.kernel.write.batch_builder import Run
+from gatehouse.kernel.write.pending_frame import Run
 from gatehouse.transactions.records import Transaction, decode, encode
 from gatehouse.transactions.settings import MAX_BY, CheckSettings
 from gatehouse.transactions.shared_records import decode_begun

@@ -8,8 +8,7 @@ from gatehouse.kernel.errors import KernelError, TooManyTransactions, Transactio
 from gatehouse.kernel.groups.settings import check_name
 from gatehouse.kernel.halves.records import PAGE_BYTES, Half, cut_pages
 from gatehouse.kernel.message import Message, Owner
-from gatehouse.kernel.write.batch_builder import Run
-from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
+from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Run, Submission
 from gatehouse.transactions.access import Access
 from gatehouse.transactions.answering import refusal, refuse, refuse_settled
 from gatehouse.transactions.book import Book

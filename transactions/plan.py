@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.write.batch_builder import Run
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import PendingFrame, Run
 from gatehouse.transactions.fresh import Batch, Begun, Origin
 from gatehouse.transactions.records import Transaction, encode, open_key
 from gatehouse.transactions.shared_records import Ended, Ending, begun_key, encode_begun, encode_ended, ending_of

@@ -26,7 +26,7 @@ from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.batch_builder import Heard, Run
+from gatehouse.kernel.write.pending_frame import Heard, Run
 
 OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
 PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time

@@ -31,9 +31,8 @@ from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.state import Changed, Kind, StateTable, decode_held, store_key
 from gatehouse.kernel.state.store import IndexStore, SortedCursor
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.write.batch_builder import Run
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import PendingFrame, Run
 
 MAX_PAGE: Final = 1_000
 PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at least one

@@ -35,7 +35,7 @@ from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.retention.holders import Stretch
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.write.batch_builder import check
+from gatehouse.kernel.write.pending_frame import check
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict

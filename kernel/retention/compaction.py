@@ -21,9 +21,8 @@ from gatehouse.kernel.state.clock import Ages, Clock
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.batch_builder import Run
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import PendingFrame, Run
 
 DELETE_RETENTION_MS: Final = 24 * 3_600_000    # Kafka's delete.retention.ms
 

@@ -15,9 +15,8 @@ from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.write.appending import KEPT_FULL, Appending
-from gatehouse.kernel.write.batch_builder import check
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import PendingFrame, check
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years

@@ -19,8 +19,7 @@ from gatehouse.kernel.scheduling.records import (
     timer_of,
 )
 from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.write.batch_builder import Run
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import PendingFrame, Run
 
 REMEMBERED_MS: Final = 24 * 3_600_000      # what became of a schedule
 

@@ -8,10 +8,9 @@ from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
-from gatehouse.kernel.write.batch_builder import Entering, check
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
-from gatehouse.kernel.write.pending_frame import PendingFrame
+from gatehouse.kernel.write.pending_frame import Entering, PendingFrame, check
 from gatehouse.kernel.write.pending_frame import Places as MessagePlaces
 
 Adding = Callable[[PendingFrame, list[Message], MessagePlaces], None]
@@ -94,7 +93,7 @@ class Appending:
             self._queue_limits.require_room(messages)
 
     def check_entering(self, messages: list[Message]) -> None:
-        """These are about to enter. Raises QueueFull, and what `batch_builder.check` raises."""
+        """These are about to enter. Raises QueueFull, and what `check` raises."""
         if check(messages, self._places.refresh):
             self._queue_limits.refuse_full(messages)
 

@@ -21,10 +21,9 @@ from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.write.appending import Appending
-from gatehouse.kernel.write.batch_builder import Run
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
-from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
+from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces
 from gatehouse.kernel.write.producers import KnownBatch, Producers, check_sequence, find_duplicate, with_batch
 from gatehouse.kernel.write.validating import MAX_RECORDS, Arrived, Entering, Validating

@@ -30,8 +30,7 @@ from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.batch_builder import Heard, Sealed
-from gatehouse.kernel.write.pending_frame import Follower, Forgetter, Participant, PendingFrame, answers
+from gatehouse.kernel.write.pending_frame import Follower, Forgetter, Heard, Participant, PendingFrame, Sealed, answers
 
 SYNC_INTERVAL_MS: Final = 1_000
 NOTHING: Final[AbstractSet[int]] = frozenset()

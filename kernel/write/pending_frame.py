@@ -1,17 +1,395 @@
-"""What goes into the next frame, and who waits for it."""
+"""What gathers between two flushes: messages encoded as they arrive, sealed into one frame; who has a part in it, and
+who waits for it. Hot.
+
+Messages of one partition lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
+that a run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as
+sent. Runs of one partition stand in the order of arrival.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, Protocol
+from itertools import accumulate
+from typing import Any, Final, NamedTuple, Protocol
 
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner, Stored
-from gatehouse.kernel.records.batch import BatchHeader
-from gatehouse.kernel.write.batch_builder import BatchBuilder, Run
+from crc32c import crc32c
+
+from gatehouse.kernel.addresses.skip_scan import retained_key
+from gatehouse.kernel.addresses.stated import STATED, stated
+from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
+from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
+from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Owner, Placement, Record, Stored
+from gatehouse.kernel.records.batch import BatchHeader, placed
+from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
+
+RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
+
+ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in range(256)]
+"""Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
+
+
+class Run:  # decision 3
+    """Records of one partition within the pending frame."""
+
+    def __init__(self, partition_id: int, now_ms: int) -> None:
+        self.partition_id: int = partition_id
+        self.count: int = 0
+        self.first: bytes = b""                      # most runs of a wide batch are one record: no list for them
+        self.more: list[bytes] | None = None
+        self.max_ms: int = now_ms
+        self.flags: int = 0
+        self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
+        self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
+        # known once sealed:
+        self.first_offset: int = -1
+        self.first_id: int = -1
+
+
+Entering = tuple[Any, "bytes | None", bytes, int, int]
+"""A message with its placement in front, or where placements are given by number, with the number."""
+
+
+def check(messages: list[Entering], refresh: Callable[[Placement], None],
+          places: dict[int, Placement] | None = None) -> bool:
+    """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
+    `places` is given, messages have numbers of places in front; UnknownPlace where one is not in it.
+
+    Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
+    that is too long for it. True where one enters a queue that may be full."""
+    last: object = None
+    limit = 0
+    limited = False
+    for at, message in enumerate(messages):
+        where = message[0]
+        if where is not last:
+            last = where
+            looked_up: Placement | None = where if places is None else places.get(where)
+            if looked_up is None:
+                raise UnknownPlace("the place was given to somebody else, or under other rights")
+            placement = looked_up
+            if placement.version != placement.first_level.version:
+                refresh(placement)
+            limit = placement.max_message_bytes
+            limited = limited or placement.limited
+        if message[3] & RETAIN:
+            retained_key(placement.tenant, placement.address)
+        value, headers = message[1], message[2]
+        size = len(headers) + (0 if value is None else len(value))
+        if size > limit:
+            raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
+        # not `STATED in headers`: Python first takes the left side for a number, and formats an error that it drops
+        if len(headers) > len(STATED) and headers.find(STATED) >= 0 and not placement.address_header:
+            messages[at] = stated(message, placement)
+    return limited
+
+
+class Stretch:
+    """Records of a run that enter queues as well: by reference, their bytes lie in the run."""
+
+    def __init__(self, partition_ids: tuple[int, ...], run: Run, start: int) -> None:
+        self.partition_ids: tuple[int, ...] = partition_ids
+        self.run: Run = run
+        self.start: int = start                      # index in the run
+        self.stop: int = start
+
+
+class Reference:  # decision 24
+    """Consecutive records of a run as one queue gets them."""
+
+    def __init__(self, partition_id: int, run: Run, start: int, stop: int) -> None:
+        self.partition_id: int = partition_id
+        self.run: Run = run
+        self.start: int = start
+        self.stop: int = stop
+
+
+Heard = list[tuple["Placement | None", list[NumberedMessage], Run, int]]
+"""Stretches of messages with one placement that somebody listens to (placement, messages, run, index in the run), and
+producers' batches that somebody may listen to (None, [], run, 0)."""
+
+
+class Sealed:
+    """Everything a builder holds, as it goes to the log."""
+
+    def __init__(self, entries: Entries, body: bytes, record_count: int, id_count: int) -> None:
+        self.entries: Entries = entries
+        self.body: bytes = body
+        self.record_count: int = record_count
+        self.id_count: int = id_count                # message ids used up; copies use none
+
+
+class BatchBuilder:
+    """Gathers until `seal`; then a new one is begun."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms: int = now_ms
+        self.size_bytes: int = 0
+        self.runs: list[Run] = []
+        self._open: dict[int, Run] = {}
+        self.heard: Heard = []
+        # messages that change state of their own, the value of their address or the newest record of their key:
+        # (message, run, index in the run)
+        self.noted: list[tuple[Message, Run, int]] = []
+        self.stretches: list[Stretch] = []
+        self.references: list[Reference] = []            # known once `partition_ids` was asked
+
+    def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
+            placements: dict[int, Placement] | None = None) -> None:
+        """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
+
+        `places` is given where the caller wants to know: run and index in it are added per message. `own` is the run
+        that they enter, where they have ids already: they are all of its partition, and it has room for them.
+        `placements` by number, where messages have numbers in front.
+        """
+        now_ms = self.now_ms
+        size_bytes = 0
+        last: object = None
+        placement: Placement | None = None
+        run: Run | None = None
+        heard: list[NumberedMessage] | None = None
+        stretch: Stretch | None = None
+        compact = False
+        key_part = address_header = b""
+        for message in messages:
+            where, value, headers, attributes, timestamp_ms = message
+            if where is not last or run is None or run.count >= RUN_LIMIT:
+                if stretch is not None:
+                    stretch.stop = stretch.run.count
+                    stretch = None
+                last = where
+                placement = where if placements is None else placements[where]
+                assert placement is not None, "a place is known since its message was checked"
+                compact, key_part, address_header = placement.compact, placement.key_part, placement.address_header
+                run = self._run(placement.partition_id) if own is None else own
+                heard = None
+                if placement.targets:
+                    heard = []
+                    self.heard.append((placement, heard, run, run.count))
+                if placement.also:
+                    stretch = Stretch(placement.also, run, run.count)
+                    self.stretches.append(stretch)
+            if heard is not None:
+                heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
+            if address_header:
+                headers = add_header(headers, address_header)
+            n = run.count
+            if compact or attributes & RETAIN:
+                assert placement is not None
+                self.noted.append(((placement, value, message[2], attributes, timestamp_ms), run, n))
+            if places is not None:
+                places.append((run, n))
+            if timestamp_ms == 0:
+                front = ATTRIBUTES_NOW[attributes]
+            else:
+                front = bytes((attributes,)) + varint(timestamp_ms - now_ms)
+                if timestamp_ms > run.max_ms:
+                    run.max_ms = timestamp_ms
+            if value is None:
+                tail = b"\x01" + headers
+            else:
+                length = len(value)
+                tail = (SMALL[length] if length < SMALL_LIMIT else varint(length)) + value + headers
+            middle = SMALL[n] + key_part
+            size = len(front) + len(middle) + len(tail)
+            record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+            if n == 0:
+                run.first = record
+            elif run.more is None:
+                run.more = [record]
+            else:
+                run.more.append(record)
+            run.count = n + 1
+            size_bytes += size
+        if stretch is not None:
+            stretch.stop = stretch.run.count
+        self.size_bytes += size_bytes
+
+    def _run(self, partition_id: int) -> Run:
+        run = self._open.get(partition_id)
+        if run is None or run.count >= RUN_LIMIT or run.own_id >= 0:
+            run = Run(partition_id, self.now_ms)
+            self._open[partition_id] = run
+            self.runs.append(run)
+        return run
+
+    def add_batch(self, partition_id: int, batch: bytes, count: int, max_ms: int) -> Run:
+        """A producer's batch, already checked."""
+        assert count > 0 and batch, "a batch without records enters nothing"
+        run = Run(partition_id, max_ms)
+        run.count = count
+        run.flags = WHOLE
+        run.first = batch
+        self._open.pop(partition_id, None)
+        self.runs.append(run)
+        self.size_bytes += len(batch)
+        return run
+
+    def hear_batch(self, run: Run, records: list[Record] | None, opened_bytes: int) -> None:
+        """Somebody may listen to a producer's batch. Its records, if it was opened, wait to be delivered."""
+        self.heard.append((None, [], run, 0))
+        if records is not None:
+            run.records = records
+            self.size_bytes += opened_bytes
+
+    # decision 25
+    def add_copies(self, messages: list[Message], ids: list[int], places: list[tuple[Run, int]] | None) -> None:
+        """As `add`, for messages that keep the ids they have. What follows on each other lies in one run."""
+        assert len(messages) == len(ids), "a copy has the id of its message"
+        start = 0
+        while start < len(messages):
+            partition_id = messages[start][0].partition_id
+            run = self._run_of_copies(partition_id, ids[start])
+            stop = start + 1
+            while stop < len(messages) and run.count + stop - start < RUN_LIMIT \
+                    and messages[stop][0].partition_id == partition_id and ids[stop] == ids[start] + stop - start:
+                stop += 1
+            self.add(messages[start:stop], places, run)
+            start = stop
+
+    def _run_of_copies(self, partition_id: int, message_id: int) -> Run:
+        """One that a message with this id follows in, or a new one."""
+        run = self._open.get(partition_id)
+        if run is None or run.own_id < 0 or run.own_id + run.count != message_id or run.count >= RUN_LIMIT:
+            run = Run(partition_id, self.now_ms)
+            run.own_id = message_id
+            self._open[partition_id] = run
+            self.runs.append(run)
+        return run
+
+    def note_bytes(self, size_bytes: int) -> None:
+        """State of this size gathers beside the messages."""
+        self.size_bytes += size_bytes
+
+    def note(self, run: Run, numbered: list[tuple[int, Message]]) -> None:
+        """These messages of a producer's batch, with their index in it, change state of their own."""
+        self.noted += [(message, run, at) for at, message in numbered]
+
+    def partition_ids(self) -> list[int]:
+        """What this enters: the partition of every run, then of every reference."""
+        partition_ids = [run.partition_id for run in self.runs]
+        if self.stretches:
+            self._refer()
+            partition_ids += [reference.partition_id for reference in self.references]
+        return partition_ids
+
+    def entering(self, partition_id: int) -> int:
+        """How many messages of it enter a partition, themselves or by reference."""
+        count = 0
+        for run in self.runs:
+            if run.partition_id == partition_id:
+                count += run.count
+        for stretch in self.stretches:
+            if partition_id in stretch.partition_ids:
+                count += stretch.stop - stretch.start
+        return count
+
+    def _refer(self) -> None:
+        """Stretches as references, partition by partition; what follows on each other in a run is one."""
+        last: dict[int, Reference] = {}
+        for stretch in self.stretches:
+            for partition_id in stretch.partition_ids:
+                reference = last.get(partition_id)
+                if reference is not None and reference.run is stretch.run and reference.stop == stretch.start:
+                    reference.stop = stretch.stop
+                else:
+                    last[partition_id] = Reference(partition_id, stretch.run, stretch.start, stretch.stop)
+                    self.references.append(last[partition_id])
+
+    def seal(self, next_offsets: list[int], first_id: int, epoch: int) -> Sealed:
+        """Give every run its place; `next_offsets` holds, per entry of `partition_ids`, the next offset before this
+        frame.
+
+        A partition with several runs is listed with the same number each time; later runs are moved on here.
+        """
+        runs = self.runs
+        assert len(next_offsets) == len(runs) + len(self.references), "an offset for each run and each reference"
+        first_offsets: list[int] = []
+        first_ids: list[int] = []
+        counts: list[int] = []
+        lengths: list[int] = []
+        crcs: list[int] = []
+        bodies: list[bytes] = []
+        moved: dict[int, int] = {}
+        several = len(self._open) != len(runs) or len(self.references) > 0     # of a partition, perhaps
+        next_id = first_id
+        record_count = 0
+        i = 0
+        for run in runs:
+            count = run.count
+            offset = next_offsets[i]
+            i += 1
+            if several:
+                offset += moved.get(run.partition_id, 0)
+                moved[run.partition_id] = moved.get(run.partition_id, 0) + count
+            run.first_offset = offset
+            message_id = run.own_id
+            if message_id < 0:
+                message_id = next_id
+                next_id += count
+            run.first_id = message_id
+            record_count += count
+            data = run.first
+            if run.flags:
+                data = placed(data, offset, epoch)
+            elif run.more is not None:
+                data = data + b"".join(run.more)
+            first_offsets.append(offset)
+            first_ids.append(message_id)
+            counts.append(count)
+            lengths.append(len(data))
+            crcs.append(crc32c(data))
+            bodies.append(data)
+        assert 0 not in counts, "no run is empty"
+        assert -1 not in first_offsets and -1 not in first_ids, "every run has its place"
+        entries = Entries()
+        entries.partition_id.fromlist([run.partition_id for run in runs])
+        entries.first_offset.fromlist(first_offsets)
+        entries.max_ms.fromlist([run.max_ms for run in runs])
+        entries.message_id.fromlist(first_ids)
+        entries.count.fromlist(counts)
+        entries.byte_offset.fromlist([0, *accumulate(lengths)][:-1])
+        entries.byte_length.fromlist(lengths)
+        entries.crc.fromlist(crcs)
+        entries.flags.fromlist([run.flags for run in runs])
+        if self.references:
+            self._add_references(entries, next_offsets, moved)
+        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        assert len(body) == sum(lengths), "entries lie in the body"
+        return Sealed(entries, body, record_count, next_id - first_id)
+
+    def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int]) -> None:
+        """An entry per reference: the bytes of its records within their run, which has its own entry."""
+        numbers: dict[Run, int] = {run: number for number, run in enumerate(self.runs)}
+        ends: dict[Run, list[int]] = {}                  # where each record of a run ends, for runs taken in part
+        i = len(self.runs)
+        for reference in self.references:
+            run, start, stop = reference.run, reference.start, reference.stop
+            partition_id, number = reference.partition_id, numbers[run]
+            assert 0 <= start < stop <= run.count, "a reference points into its run"
+            offset = next_offsets[i] + moved.get(partition_id, 0)
+            i += 1
+            moved[partition_id] = moved.get(partition_id, 0) + stop - start
+            byte_offset, length, crc = entries.byte_offset[number], entries.byte_length[number], entries.crc[number]
+            if stop - start < run.count and run.more is not None:
+                if run not in ends:
+                    ends[run] = [0, *accumulate([len(run.first), *[len(record) for record in run.more]])]
+                parts = run.more[start - 1:stop - 1] if start else [run.first, *run.more[:stop - 1]]
+                byte_offset += ends[run][start]
+                length = ends[run][stop] - ends[run][start]
+                crc = crc32c(b"".join(parts))
+            entries.partition_id.append(partition_id)
+            entries.first_offset.append(offset)
+            entries.max_ms.append(run.max_ms)
+            entries.message_id.append(run.first_id + start)
+            entries.count.append(stop - start)
+            entries.byte_offset.append(byte_offset)
+            entries.byte_length.append(length)
+            entries.crc.append(crc)
+            entries.flags.append(0)
+
 
 Places = list[tuple[Run, int]]
 """Where each message of a submission went: its run and its index in it."""
-
 
 Ranges = tuple[tuple[int, int], ...]
 """Partitions, as (first partition id, count)."""

@@ -9,7 +9,7 @@ from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.message import FirstLevel, Piece, Placement
 from gatehouse.kernel.records.batch import as_batch, check_batch, records_of
 from gatehouse.kernel.records.record import encode_headers, encode_key
-from gatehouse.kernel.write.batch_builder import RUN_LIMIT, BatchBuilder, Sealed
+from gatehouse.kernel.write.pending_frame import RUN_LIMIT, BatchBuilder, Sealed
 from tests.kernel.batches import batch_of
 
 NOW_MS = 1_700_000_000_000
