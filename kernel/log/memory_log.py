@@ -4,8 +4,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
-from gatehouse.kernel.log.chains import TwoChains
 from gatehouse.kernel.log.log import KEPT_BASE, Damage, Frame, Segment
+from gatehouse.kernel.log.segments import TwoChains
 
 
 class MemoryChain:

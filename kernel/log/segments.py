@@ -1,44 +1,173 @@
 """The commit log in files: segments of frames, found again after a crash.
 
-A chain is a folder of segment files (`kernel.log.segment_file`), each named by the position of its first byte. What
-else lies in the folder is let be.
+A chain is a folder of segment files; what else lies in the folder is let be. A log is two chains: the main one and the
+one of what is kept.
 
 A start believes frames, not names or headers. Replay reads envelopes and heads; bodies are checked where a crash may
 have torn them, in the last segment. Of a file without one whole frame nothing was ever acknowledged, or nothing can be
 read: it is moved to `damaged/`, or begun anew where it is a new segment that a crash cut off. What is cut off or passed
 over is copied there first (`kernel.log.set_aside`). Nothing is deleted.
+
+A segment file is named by the position of its first byte:
+
+     0  magic       8 bytes  b"GATESEG1"
+     8  base        u64      the position of byte 0, as in the name
+    16  crc         u32      CRC-32C of the 16 bytes before
+    20  zero        12 bytes
+    32  frames, one after another:
+
+     0  magic       4 bytes  b"GHF1"
+     4  head_len    u32
+     8  body_len    u32
+    12  body_crc    u32      CRC-32C of the body
+    16  place       u64      the position of this envelope: a stale frame of another time never looks valid
+    24  zero        u32
+    28  crc         u32      CRC-32C of the 28 bytes before and the head
+    32  head, then body
+
+The last segment may end in zeros: room that was allocated ahead, or that a crash left unwritten. No frame begins with
+a zero, so they are cut off like any half-written frame.
+
+Numbers are little-endian. The envelope's CRC covers the body's, so a frame is whole or it is not there. The header adds
+nothing to what the name and the frames say: one that is wrong is written anew.
 """
 from __future__ import annotations
 
+import re
+import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from threading import Lock
-from typing import Final
+from typing import Final, Protocol
 
-from gatehouse.kernel.log.chains import TwoChains
+from crc32c import crc32c
+
 from gatehouse.kernel.log.disk import AppendFile, Disk, ReadFile
 from gatehouse.kernel.log.log import KEPT_BASE, MAX_POSITION, Damage, Frame, LogFailed, LogFull, Segment
 from gatehouse.kernel.log.reserve import DISK_FULL
-from gatehouse.kernel.log.segment_file import (
-    ENVELOPE_BYTES,
-    MAX_BODY_BYTES,
-    MAX_HEAD_BYTES,
-    SEGMENT_HEADER_BYTES,
-    SegmentReader,
-    Torn,
-    TornBody,
-    base_of,
-    encode_envelope,
-    encode_header,
-    file_name,
-)
 from gatehouse.kernel.log.set_aside import Note, SetAside
 
-FAR: Final = 1 << 50                        # behind the end of a chain: no segment of ours was to begin there
-OPEN_FILES: Final = 64                      # segment files kept open for reading
+SEGMENT_MAGIC: Final = b"GATESEG1"
+FRAME_MAGIC: Final = b"GHF1"
+SEGMENT_HEADER_BYTES: Final = 32
+ENVELOPE_BYTES: Final = 32
+MAX_HEAD_BYTES: Final = 1 << 31            # state records carry values inline
+MAX_BODY_BYTES: Final = 1 << 31
+READ_WINDOW_BYTES: Final = 1 << 20
+FAR: Final = 1 << 50                       # behind the end of a chain: no segment of ours was to begin there
+OPEN_FILES: Final = 64                     # segment files kept open for reading
+
+_SEGMENT_HEADER = struct.Struct("<8sQI12x")
+_ENVELOPE = struct.Struct("<4sIIIQ4x")
+_CRC = struct.Struct("<I")
+_NAME: Final = re.compile(r"(\d{20})\.log", re.ASCII)
+
+
+def file_name(base: int) -> str:
+    return f"{base:020d}.log"
+
+
+def base_of(name: str) -> int | None:
+    """The base that a file's name says; None where it is no name of a segment."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def encode_header(base: int) -> bytes:
+    crc = crc32c(SEGMENT_MAGIC + struct.pack("<Q", base))
+    return _SEGMENT_HEADER.pack(SEGMENT_MAGIC, base, crc)
+
+
+def encode_envelope(head: bytes, body: bytes, place: int) -> bytes:  # decision 2
+    front = _ENVELOPE.pack(FRAME_MAGIC, len(head), len(body), crc32c(body), place)
+    return front + _CRC.pack(crc32c(head, crc32c(front)))
+
+
+class Torn(Exception):
+    """What lies here is no whole frame."""
+
+
+class TornBody(Torn):
+    """The head is as it was written, the body is not."""
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__("a frame's body does not match its CRC")
+        self.frame = frame
+
+
+class SegmentReader:
+    """Reads a segment file forward through a window, so that a thousand small heads cost one system call."""
+
+    def __init__(self, file: ReadFile, base: int) -> None:
+        self.file = file
+        self.base = base
+        self.size = file.size()
+        self._data = b""
+        self._at = 0
+
+    def take(self, offset: int, size: int) -> bytes:
+        start = offset - self._at
+        if start < 0 or start + size > len(self._data):
+            self._at, start = offset, 0
+            self._data = self.file.read(offset, max(size, READ_WINDOW_BYTES))
+        return self._data[start:start + size]
+
+    def has_header(self) -> bool:
+        return self.file.read(0, SEGMENT_HEADER_BYTES) == encode_header(self.base)
+
+    def frame(self, at: int, *, check_body: bool) -> Frame:
+        """The frame at an offset of the file. Raises Torn, TornBody."""
+        envelope = self.take(at, ENVELOPE_BYTES)
+        if len(envelope) < ENVELOPE_BYTES:
+            raise Torn("cut off within an envelope")
+        magic, head_len, body_len, body_crc, place = _ENVELOPE.unpack_from(envelope)
+        if magic != FRAME_MAGIC or place != self.base + at or head_len > MAX_HEAD_BYTES or body_len > MAX_BODY_BYTES:
+            raise Torn("no frame begins here")
+        body_at = at + ENVELOPE_BYTES + head_len
+        if body_at + body_len > self.size:
+            raise Torn("cut off within a frame")
+        head = self.take(at + ENVELOPE_BYTES, head_len)
+        if crc32c(head, crc32c(envelope[:28])) != _CRC.unpack_from(envelope, 28)[0]:
+            raise Torn("a frame's head does not match its CRC")
+        frame = Frame(self.base + body_at, head, self.base + body_at + body_len)
+        if check_body and crc32c(self.take(body_at, body_len)) != body_crc:
+            raise TornBody(frame)
+        return frame
+
+    def next_frame(self, at: int) -> int | None:
+        """Where the next whole frame begins, looking byte by byte: lengths before it cannot be trusted."""
+        while at < self.size:
+            chunk = self.file.read(at, READ_WINDOW_BYTES)
+            index = chunk.find(FRAME_MAGIC)
+            while index >= 0:
+                if self._is_frame(chunk, index, at + index):
+                    return at + index
+                index = chunk.find(FRAME_MAGIC, index + 1)
+            at += max(1, len(chunk) - ENVELOPE_BYTES + 1)
+        return None
+
+    def _is_frame(self, chunk: bytes, index: int, at: int) -> bool:
+        """Its place is looked at first: a message may hold any number of the four bytes."""
+        if index + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, index)[4] != self.base + at:
+            return False
+        try:
+            self.frame(at, check_body=True)
+        except Torn:
+            return False
+        return True
+
+    def last_byte(self, start: int, stop: int) -> int:
+        """Behind the last byte of a range that is not zero; `start` where all of them are."""
+        while stop > start:
+            at = max(start, stop - READ_WINDOW_BYTES)
+            left = self.file.read(at, stop - at).rstrip(b"\0")
+            if left:
+                return at + len(left)
+            stop = at
+        return start
 
 
 class SegmentChain:
@@ -365,6 +494,91 @@ class SegmentChain:
         with self._readers_lock:
             for base in list(self._readers):
                 self._close_reader(base)
+
+
+class Chain(Protocol):
+    """One sequence of frames in segments; its methods are those of `kernel.log.log.Log` for one chain."""
+
+    def recover(self, start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]: ...
+
+    def advance(self, position: int) -> None: ...
+
+    def append(self, head: bytes, body: bytes) -> int: ...
+
+    def sync(self) -> None: ...
+
+    def read(self, position: int, offset: int, size: int) -> bytes: ...
+
+    def heads(self, segment: Segment) -> Iterator[Frame]: ...
+
+    def segments(self) -> list[Segment]: ...
+
+    def drop(self, segment: Segment) -> None: ...
+
+    def end(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class TwoChains:
+    """`kernel.log.log.Log` over a main and a kept chain; positions from KEPT_BASE on are the kept one's."""
+
+    def __init__(self, main: Chain, kept: Chain) -> None:
+        self._main = main
+        self._kept = kept
+
+    def recover(self, start: int, kept_start: int, on_damage: Callable[[Damage], None]) -> Iterator[Frame]:
+        yield from self._kept.recover(kept_start, on_damage)
+        yield from self._main.recover(start, on_damage)
+
+    def advance(self, main: int, kept: int) -> None:
+        self._main.advance(main)
+        self._kept.advance(kept)
+
+    def append(self, head: bytes, body: bytes) -> int:
+        position = self._main.append(head, body)
+        assert position < KEPT_BASE, "the main chain has used up its positions"
+        return position
+
+    def sync(self) -> None:
+        self._main.sync()
+
+    def keep(self, head: bytes, body: bytes) -> int:
+        position = self._kept.append(head, body)
+        assert position >= KEPT_BASE, "kept frames are above all of the main chain"
+        return position
+
+    def sync_kept(self) -> None:
+        self._kept.sync()
+
+    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        return [self._chain(position).read(position, offset, size) for position, offset, size in spans]
+
+    def heads(self, segment: Segment) -> Iterator[Frame]:
+        return self._chain(segment.base).heads(segment)
+
+    def segments(self) -> list[Segment]:
+        return self._main.segments()
+
+    def kept_segments(self) -> list[Segment]:
+        return self._kept.segments()
+
+    def drop(self, segment: Segment) -> None:
+        assert segment.base >= KEPT_BASE or segment.base == self._main.segments()[0].base, "only the oldest is dropped"
+        self._chain(segment.base).drop(segment)
+
+    def end(self) -> int:
+        return self._main.end()
+
+    def kept_end(self) -> int:
+        return self._kept.end()
+
+    def close(self) -> None:
+        self._main.close()
+        self._kept.close()
+
+    def _chain(self, position: int) -> Chain:
+        return self._kept if position >= KEPT_BASE else self._main
 
 
 class SegmentLog(TwoChains):  # decision 6

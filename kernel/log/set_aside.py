@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
 from gatehouse.kernel.log.disk import Disk
-from gatehouse.kernel.log.segment_file import SegmentReader
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.log.segments import SegmentReader
 
 DAMAGED: Final = "damaged"
 TAIL: Final = "-tail-"                 # in the names of tails

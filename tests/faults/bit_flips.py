@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.log.segment_file import ENVELOPE_BYTES, FRAME_MAGIC, SEGMENT_HEADER_BYTES
+from gatehouse.kernel.log.segments import ENVELOPE_BYTES, FRAME_MAGIC, SEGMENT_HEADER_BYTES
 
 _NAME: Final = re.compile(rb"([a-z][a-z-]*):(\d+):")
 _LENGTHS: Final = struct.Struct("<4sII")

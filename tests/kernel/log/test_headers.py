@@ -8,8 +8,7 @@ import pytest
 
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import KEPT_BASE, Damage
-from gatehouse.kernel.log.segment_file import SEGMENT_HEADER_BYTES, encode_header
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import SEGMENT_HEADER_BYTES, SegmentLog, encode_header
 from gatehouse.kernel.log.set_aside import Note
 from tests.simulation.disk import SimDisk
 

@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
-from gatehouse.kernel.log.segment_file import SegmentReader
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import SegmentLog, SegmentReader
 from tests.simulation.disk import BROKEN, FULL, Crash, Fault, SimDisk
 
 
