@@ -102,7 +102,10 @@ class Kernel:  # decision 138
         self._log = log
         self._on_error = on_error
         self._identity = identity = Identity(new_hub, new_secret, new_shard)
-        self._backpressure = backpressure = Backpressure()
+        self.congested = False
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+        self._backpressure = backpressure = Backpressure(self._set_congested)
         self._disk_guard = disk_guard = DiskGuard(
             loop=loop, worker=checkpoint_worker, reserve=reserve, emergency_reserve=emergency_reserve,
             look=self._look_for_room, is_settled=self._is_settled, notices=notices)
@@ -199,11 +202,6 @@ class Kernel:  # decision 138
                              identity=identity, fatal=fatal, on_error=on_error)
 
     @property
-    def congested(self) -> bool:
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
-        return self._backpressure.congested
-
-    @property
     def epoch(self) -> int:
         """Which start of the hub this is; 0 before `open`."""
         return self._identity.epoch
@@ -242,7 +240,8 @@ class Kernel:  # decision 138
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
             participants=[self._producers, self._topic_changes, leasing],
             noting=[self._retained, self._compaction],
-            followers=[self._watches, leasing, self._checkpoints], forgetters=[self._spill, self._checkpoints])
+            followers=[self._watches, leasing], forgetters=[self._spill, self._checkpoints],
+            on_grown=self._checkpoints.note)
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()
@@ -337,6 +336,9 @@ class Kernel:  # decision 138
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""
         self._backpressure.on_relief(callback)
+
+    def _set_congested(self, congested: bool) -> None:
+        self.congested = congested
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
                idempotency_key: str | None = None) -> None:

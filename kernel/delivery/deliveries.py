@@ -270,31 +270,29 @@ class Watch:
 
 class Watches:
     def __init__(self) -> None:
-        self._by_page: dict[int, dict[Watch, None]] = {}
+        self.waiting: dict[int, dict[Watch, None]] = {}            # by page
 
     def add(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         watch = Watch(self, partition_ids if isinstance(partition_ids, (AbstractSet, range)) else set(partition_ids),
                       wake)
         assert not isinstance(watch.partition_ids, range) or watch.partition_ids.step == 1, "neighbours"
         for page in watch.pages:
-            self._by_page.setdefault(page, {})[watch] = None
+            self.waiting.setdefault(page, {})[watch] = None
         return watch
 
     def remove(self, watch: Watch) -> None:
         for page in watch.pages:
-            watches = self._by_page.get(page)
+            watches = self.waiting.get(page)
             if watches is not None:
                 watches.pop(watch, None)
                 if not watches:
-                    del self._by_page[page]
+                    del self.waiting[page]
 
     def follow(self, entered: AbstractSet[int]) -> None:
         """Records entered these partitions: see `kernel.write.pending_frame.Follower`."""
-        if not self._by_page:
-            return
         woken: dict[Watch, None] = {}
         for page in {partition_id >> PAGE_SHIFT for partition_id in entered}:
-            for watch in self._by_page.get(page, ()):
+            for watch in self.waiting.get(page, ()):
                 if watch.waits_for(entered):
                     woken[watch] = None
         for watch in woken:

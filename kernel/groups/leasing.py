@@ -99,6 +99,7 @@ class Leasing:
         self._on_error = on_error
         self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
         self._of_topic: dict[int, list[LeasedGroup]] = {}
+        self.waiting = self.cursors.readers              # a group that is in memory reads a partition at least
         self._undefined: dict[LeasedGroup, None] = {}    # whose definitions the disk refused: for the next frame
 
     # ---- opening and closing
@@ -272,8 +273,6 @@ class Leasing:
 
     def follow(self, entered: AbstractSet[int]) -> None:
         """Messages entered these partitions: whoever reads them is served next turn, after the answers of this one."""
-        if not self.cursors.readers and not self._of_topic:
-            return
         for partition_id in entered:
             if self._of_topic:
                 self._add_to_groups(partition_id)

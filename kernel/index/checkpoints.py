@@ -10,7 +10,6 @@ meanwhile is bounded, since the log finds the disk full too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -81,10 +80,6 @@ class Checkpoints:
         """The kept chain ends here now, and its records are in the state's memory."""
         assert kept_end >= self.kept_end, "the kept chain grows"
         self.kept_end = kept_end
-
-    def follow(self, entered: AbstractSet[int]) -> None:
-        """See `kernel.write.pending_frame.Follower`."""
-        self.note()
 
     def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """See `kernel.write.pending_frame.Forgetter`."""

@@ -126,6 +126,7 @@ class Committer:
         self._noting: list[Participant] = []
         self._followers: list[Follower] = []
         self._forgetters: list[Forgetter] = []
+        self._on_grown: Callable[[], None] | None = None
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
         self._scheduled = False
@@ -143,12 +144,13 @@ class Committer:
         self.refused = 0
 
     def begin(self, epoch: int, next_id: int, *, keepers: Mapping[int, Keeper], participants: Sequence[Participant],
-              noting: Sequence[Participant], followers: Sequence[Follower], forgetters: Sequence[Forgetter]) -> None:
+              noting: Sequence[Participant], followers: Sequence[Follower], forgetters: Sequence[Forgetter],
+              on_grown: Callable[[], None]) -> None:
         """From here on frames are written, of this epoch and with message ids from `next_id` on.
 
         `keepers` by kind of state record. `participants` are told of a refused frame in this order, and before any
         others. Those in `noting` take part in each frame with messages that change state of their own. `followers` are
-        told in this order, and after them `forgetters` of what was deleted.
+        told in this order, after them `on_grown`, and `forgetters` of what was deleted.
         """
         self._epoch, self.next_id = epoch, next_id
         self._keepers.update(keepers)
@@ -156,6 +158,7 @@ class Committer:
         self._noting += noting
         self._followers += followers
         self._forgetters += forgetters
+        self._on_grown = on_grown
         self._clock.start(self.put_state)
 
     # ---- the pending frame
@@ -314,7 +317,10 @@ class Committer:
             self._deliver(builder.heard)
         entered = set(entries.partition_id) if builder.runs else NOTHING
         for follower in self._followers:
-            follower.follow(entered)
+            if follower.waiting:
+                follower.follow(entered)
+        if self._on_grown is not None:
+            self._on_grown()
         if pending_frame.deleted:
             for forgetter in self._forgetters:
                 forgetter.forget_partitions(pending_frame.deleted)

@@ -7,7 +7,7 @@ sent. Runs of one partition stand in the order of arrival.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol
@@ -437,6 +437,10 @@ class Participant(Protocol):
 
 class Follower(Protocol):
     """Whoever goes on from what a durable frame brought, after its answers."""
+
+    @property
+    def waiting(self) -> Collection[object]:
+        """Those who wait for records; while there are none, `follow` is not called."""
 
     def follow(self, entered: AbstractSet[int]) -> None:
         """Records entered these partitions."""
