@@ -612,7 +612,7 @@ class Kernel:  # decision 138
             "topics": len(self._topics),
             "max_auto_topics": self.settings.max_auto_topics,
             "clock_steps_total": clock.steps,
-            "subscriptions": len(self._subscriptions),
+            "subscriptions": self._subscriptions.count,
             **self.scheduling.statistics(),
             "epoch": self.epoch,
         }

@@ -37,9 +37,7 @@ class Subscriptions:
         self._queue_targets: dict[tuple[int, bool], QueueTarget] = {}
         self.limited: set[int] = set()               # queues that refuse messages when they are full
         self.version = 0
-
-    def __len__(self) -> int:
-        return sum(map(len, self._audiences.values()))
+        self.count = 0                               # subscriptions and bindings, of all tenants
 
     def _audience(self, tenant: str) -> Audience[Subscriber]:  # decision 90
         audience = self._audiences.get(tenant)
@@ -49,13 +47,18 @@ class Subscriptions:
 
     def subscribe(self, filter_text: str, subscriber: Subscriber, options: int, tenant: str) -> None:
         """Raises InvalidFilter. Subscribing again replaces the options."""
-        self._audience(tenant).add(parse_filter(filter_text), subscriber, options)
+        if self._audience(tenant).add(parse_filter(filter_text), subscriber, options):
+            self.count += 1
         self.version += 1
 
     def unsubscribe(self, filter_text: str, subscriber: Subscriber, tenant: str) -> bool:
         """False where there was no such subscription. Raises InvalidFilter."""
         self.version += 1
-        return self._audience(tenant).remove(parse_filter(filter_text), subscriber)
+        if not self._audience(tenant).remove(parse_filter(filter_text), subscriber):
+            return False
+        self.count -= 1
+        assert self.count >= 0, "a filter goes once"
+        return True
 
     def first_level(self, address: str, tenant: str) -> FirstLevel:
         """The change counter that placements of this address share."""

@@ -63,7 +63,7 @@ class Deliveries:
 
     def listens(self, topic: Topic) -> bool:
         """Whether any live filter could match an address that is stored in this topic."""
-        if not len(self._subscriptions):
+        if not self._subscriptions.count:
             return False
         cached = self._listened.get(topic.id)
         versions = (self._subscriptions.version, self._topics.version)
