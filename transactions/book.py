@@ -78,7 +78,7 @@ class Book:
         if self._pending_frame is not pending_frame:
             self._pending_frame = pending_frame
             self._plans.append(Plan(pending_frame.now_ms, self._slice, self._ended))
-            pending_frame.join(self._plans[-1])
+            pending_frame.join_to_give_ids(self._plans[-1])
         return self._plans[-1]
 
     def change(self, plan: Plan, before: Transaction, after: Transaction) -> None:

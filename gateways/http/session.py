@@ -59,6 +59,9 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 HTTP_2: Final = "Pause on PRI/Upgrade"
 """What the parser says where a status of its own is due."""
 
+NOBODYS: Final = HttpRequestParser(object())
+"""The parser of a session that is over: nothing is fed to it."""
+
 NO_PLACE: Final = "that door is not open, or has no place"
 
 
@@ -184,7 +187,7 @@ class HttpSession:  # decision 131
                 call.cancel()
         self._waiting.clear()
         self._tell_drained()
-        del self._parser                     # they point at each other
+        self._parser = NOBODYS               # it points back here
 
     def handle_stopping(self) -> None:
         """What is under way is answered, nothing else is begun."""
@@ -487,7 +490,7 @@ class HttpSession:  # decision 131
             self._gone = self._last = True
             self._timers.stop()
             self._begun.clear()
-            del self._parser
+            self._parser = NOBODYS
         else:
             self._held = rest
             self.respond(call, problem_answer("busy", NO_PLACE, {"Retry-After": "1"}))

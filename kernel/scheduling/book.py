@@ -71,7 +71,7 @@ class Book:
             self._plan = pending_frame, Plan(pending_frame.builder.now_ms, pending_frame.now_ms, self._wall_of,
                                              lambda: self.counts,
                                          self._ended)
-            pending_frame.join(self._plan[1])
+            pending_frame.join_to_give_ids(self._plan[1])
         return self._plan[1]
 
     def taken(self) -> int:

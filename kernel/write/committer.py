@@ -259,10 +259,14 @@ class Committer:
         sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch)
         if builder.noted:
             participants.update(dict.fromkeys(self._noting, True))
-        for participant in participants:
+        for participant in pending_frame.giving_ids:
             id_count = participant.seal(pending_frame, first_id + sealed.id_count)
             assert id_count >= 0, "ids rise"
             sealed.id_count += id_count
+        for participant in participants:
+            if participant not in pending_frame.giving_ids:
+                id_count = participant.seal(pending_frame, first_id + sealed.id_count)
+                assert id_count == 0, "only who gives ids uses some up"
         return sealed
 
     def _submit(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool) -> None:

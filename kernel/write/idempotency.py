@@ -218,6 +218,7 @@ class Idempotency:  # decision 17
         for key in frame.expired:
             frame.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), None))
         for key, (fingerprint_, places) in frame.repeatable.items():
+            assert all(run.first_id >= 0 for run, _ in places), "ids are given before answers are kept"
             positions = [(run.partition_id, run.first_offset + i, run.first_id + i) for run, i in places]
             answer = encode_answer(Answer(fingerprint_, frame.builder.now_ms, frame.now_ms, positions))
             frame.state.append(StateRecord(Kind.IDEMPOTENCY, key.encode(), answer))

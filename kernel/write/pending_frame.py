@@ -462,6 +462,7 @@ class PendingFrame:
         self.submissions: list[Submission] = []
         self.state: list[StateRecord] = []
         self.participants: dict[Participant, bool] = {}      # and whether it has something that must be stored
+        self.giving_ids: list[Participant] = []              # those of them that are sealed before the others
         self.produced: dict[tuple[int, int], list[tuple[BatchHeader, Run]]] = {}     # by partition and producer id
         self.repeatable: dict[str, Repeatable] = {}
         self.answered: dict[str, bytes] = {}                 # encoded, by idempotency key
@@ -474,6 +475,12 @@ class PendingFrame:
     def join(self, participant: Participant) -> None:
         """It has something that goes into this frame."""
         self.participants[participant] = True
+
+    def join_to_give_ids(self, participant: Participant) -> None:
+        """It gives ids to messages that enter no partition yet. What others write may name these ids: it is sealed
+        before them."""
+        self.join(participant)
+        self.giving_ids.append(participant)
 
     def wait(self, owner: Owner | None, token: object, places: Places | None) -> None:
         """Tell the owner once this is durable, and where these went."""

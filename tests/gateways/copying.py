@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gatehouse.gateways import contract
 from gatehouse.gateways.switchboard import Switchboard
 from gatehouse.kernel.api import DoorSide, Heard
 from gatehouse.kernel.message import Stored
@@ -80,14 +81,11 @@ class CopyingPorts:
         return CopyingPort(self._ports.port(CopyingDoor(door)))
 
 
-_begin = Switchboard.__init__
+def _copying_switchboard(ports: Any, transactions: Any) -> Switchboard:
+    return Switchboard(CopyingPorts(ports), transactions)
 
 
-def _begin_copying(switchboard: Switchboard, ports: Any, transactions: Any) -> None:
-    _begin(switchboard, CopyingPorts(ports), transactions)
-
-
-Switchboard.__init__ = _begin_copying                         # type: ignore[method-assign]
+contract.Switchboard = _copying_switchboard                   # type: ignore[misc, assignment]
 
 
 def pytest_sessionfinish(session: Any, exitstatus: int) -> None:

@@ -157,6 +157,14 @@ def test_a_name_begins_one_transaction():
     assert rig.begin(("orders/1", b"half"), name="n") == one and rig.values("orders") == [b"half"]
 
 
+def test_a_name_begins_one_transaction_while_others_are_remembered():
+    rig = TransactionRig()
+    transactions = [rig.begin(("orders/1", b"half"), name=name) for name in ("n", "m", "o")]
+    assert [rig.begin(("orders/1", b"half"), name=name) for name in ("n", "m", "o")] == transactions
+    rig.restart()
+    assert [rig.begin(("orders/1", b"half"), name=name) for name in ("n", "m", "o")] == transactions
+
+
 def test_a_name_is_one_users_in_one_group():
     rig = TransactionRig()
     half = "orders/1", b"half"

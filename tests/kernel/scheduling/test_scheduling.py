@@ -300,6 +300,12 @@ def test_a_repeated_idempotency_key_gets_the_first_answer(rig: ScheduleRig) -> N
     assert rig.values("t") == [b"v"]
 
 
+def test_a_repeated_key_gets_its_first_answer_while_others_are_remembered(rig: ScheduleRig) -> None:
+    ids = [rig.later("t/k", (100, b"v"), key=key) for key in ("once", "twice")]
+    rig.advance(10)
+    assert [rig.later("t/k", (100, b"v"), key=key) for key in ("once", "twice")] == ids
+
+
 def test_pages_by_due_time_from_memory_and_store(rig: ScheduleRig) -> None:
     early = rig.later("t/k", *[(60_000 + n, b"%d" % n) for n in range(10)])
     rig.advance(3_000)
