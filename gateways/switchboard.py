@@ -69,15 +69,21 @@ class Submitter(Protocol):
 class Switchboard:
     """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
 
-    def __init__(self, ports: Ports, transactions: Transactions) -> None:
+    def __init__(self, ports: Ports, transactions: Transactions | None) -> None:
         self.port: KernelPort = ports.port(self)
-        self.transactions = transactions
+        self._transactions = transactions      # None in tests that need none
         self._last = 0
         self._submitted: dict[int, tuple[Submitter, object]] = {}
         self._audiences: dict[str, Audience[LiveListener]] = {}
         self._counts: dict[tuple[str, str], int] = {}          # sessions with a filter, by tenant and filter
         self._heard: dict[tuple[str, str], HeardAddress] = {}
         self._topics: dict[int, tuple[str, str]] = {}          # tenant and topic of each partition that was heard
+
+    @property
+    def transactions(self) -> Transactions:
+        """Half messages."""
+        assert self._transactions is not None, "every hub has transactions"
+        return self._transactions
 
     # ---- submissions
 
