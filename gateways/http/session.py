@@ -420,11 +420,11 @@ class HttpSession:  # decision 131
         self._soon = False
         waiting, begun = self._waiting, self._begun
         while waiting and not self._closing and (not begun or self._may_overlap(waiting[0])):
+            if self._link.unsent_bytes > FLOOR_BYTES:
+                break                        # who takes no answers is given no more; `handle_drained` goes on
             call = waiting.popleft()
             begun.append(call)
             self._dispatcher.begin(call)
-            if waiting and self._link.unsent_bytes > FLOOR_BYTES:
-                break                        # `handle_drained` goes on
         self._going_on = False
         if waiting or self._held or self._paused or self._incoming is not None:
             self._read_on()

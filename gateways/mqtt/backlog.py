@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import size_of
@@ -275,6 +275,13 @@ class Found:
         return records[start:at]
 
 
+class Continuing(Protocol):
+    """Whoever has something to send or to read."""
+
+    def go_on(self) -> None:
+        """Send or read a piece."""
+
+
 class CatchingUp:
     """Clients that are behind and can be sent more; one per hub, in `Clients`.
 
@@ -284,17 +291,17 @@ class CatchingUp:
 
     def __init__(self, slices: Slices) -> None:
         self._slices = slices
-        self._waiting: deque[Backlog] = deque()
-        self._known: set[Backlog] = set()          # the same, but for those whose client has gone
+        self._waiting: deque[Continuing] = deque()
+        self._known: set[Continuing] = set()          # the same, but for those whose client has gone
 
-    def add(self, backlog: Backlog) -> None:
+    def add(self, backlog: Continuing) -> None:
         """Let a backlog wait for its turn: it has something to send or to read, and room for it."""
         if backlog not in self._known:
             self._known.add(backlog)
             self._waiting.append(backlog)
             self._go_on()
 
-    def remove(self, backlog: Backlog) -> None:
+    def remove(self, backlog: Continuing) -> None:
         """Take a backlog out of the turns: its client has gone."""
         self._known.discard(backlog)
 

@@ -46,7 +46,7 @@ PARTITIONS: Final = 4                  # of the topic, as `default_partitions` h
 
 POINTS: Final = (                  # where a hub is killed from inside: function, calls until then, before or after it
     ("kernel.index.index:Index.write", 3, "before"), ("kernel.index.index:Index.write", 3, "after"),
-    ("kernel.index.store:RocksStore._write", 8, "after"),
+    ("kernel.state.store:RocksStore._write", 8, "after"),
     ("kernel.state.catalogue:Catalogue.take", 3, "before"), ("kernel.state.catalogue:Catalogue.take", 3, "after"),
     ("kernel.log.segments:SegmentLog.append", 200, "after"), ("kernel.log.segments:SegmentLog.sync", 200, "before"),
     ("kernel.log.segments:SegmentLog.sync", 200, "after"), ("kernel.log.segments:SegmentChain._create", 2, "before"),
@@ -58,8 +58,9 @@ RETENTION_POINTS: Final = (
     ("kernel.index.index:Index.forget_segment", 2, "after"), ("kernel.log.segments:SegmentLog.drop", 2, "before"),
     ("kernel.log.segments:SegmentLog.drop", 2, "after"))
 START_POINTS: Final = (
-    ("kernel.index.recovery:Recovery._replay_main", 15, "before"), ("kernel.kernel:begin_epoch", 1, "before"),
-    ("kernel.kernel:begin_epoch", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
+    ("kernel.recovery.recovery:Recovery._replay_main", 15, "before"),
+    ("kernel.recovery.beginning:Beginning.begin", 1, "before"),
+    ("kernel.recovery.beginning:Beginning.begin", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
     ("kernel.state.catalogue:Catalogue.open", 1, "after"))
 
 

@@ -155,7 +155,7 @@ def test_a_full_disk_where_the_backup_goes_costs_neither_side_anything(start: St
 
 
 def test_a_hub_that_is_killed_while_it_is_copied_leaves_a_backup_that_goes_on(start: Start, tmp_path: Path) -> None:
-    hub = start(orders={"die": {"at": "kernel.log.backups:Backups.read", "call": 20, "side": "before"}})
+    hub = start(orders={"die": {"at": "kernel.backup.backups:Backups.read", "call": 20, "side": "before"}})
     for _ in range(30):
         assert post(hub.port("http"), bytes(1_000_000))[0] == 201
     backup = tmp_path / "backup"

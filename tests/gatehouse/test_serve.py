@@ -36,19 +36,17 @@ from gatehouse.cli.main import main
 main()
 """
 
-# A cache that has a frame before it was stored: what the kernel asserts of it does not hold.
-FORGETFUL = """
+# A clock whose append time falls: what the kernel asserts of it does not hold.
+FALLING = """
 from pathlib import Path
-import gatehouse.kernel.index.reader
+from gatehouse.kernel.state.clock import Clock
 
-add = gatehouse.kernel.index.reader.Recent.add
+append_time = Clock.append_time
 
-def add_twice(self, position, body):
-    if Path('{sign}').exists():
-        self._bodies[position] = body
-    add(self, position, body)
+def falling(self, now_ms):
+    return -1 if Path('{sign}').exists() else append_time(self, now_ms)
 
-gatehouse.kernel.index.reader.Recent.add = add_twice
+Clock.append_time = falling
 from gatehouse.cli.main import main
 main()
 """
@@ -252,8 +250,8 @@ def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_pa
 
 
 def test_a_promise_of_the_kernels_that_does_not_hold_ends_the_process(start, tmp_path):
-    hub = start(CONFIG, program=FORGETFUL.format(sign=tmp_path / "forget"))
-    (tmp_path / "forget").touch()
+    hub = start(CONFIG, program=FALLING.format(sign=tmp_path / "fall"))
+    (tmp_path / "fall").touch()
     with socket.create_connection(("127.0.0.1", hub.port("mqtt"))) as peer:
         peer.sendall(CONNECT + PUBLISH)
         peer.settimeout(DEADLINE_S)
@@ -261,11 +259,11 @@ def test_a_promise_of_the_kernels_that_does_not_hold_ends_the_process(start, tmp
         with contextlib.suppress(ConnectionResetError):
             while chunk := peer.recv(100):
                 received += chunk
-    assert received in (b"", CONNACK), "nothing may be acknowledged by a memory that cannot be believed"
+    assert received in (b"", CONNACK), "nothing may be acknowledged by a kernel that cannot be believed"
     code, said = hub.ended()
     assert code == exits.OWN_FAULT
-    assert said.splitlines()[-1] == ("gatehouse: what must hold does not: a position names one frame; ending, the next "
+    assert said.splitlines()[-1] == ("gatehouse: what must hold does not: append time never falls; ending, the next "
                                      "start recovers what was acknowledged")
     assert "Traceback" in said, "it is a mistake of the hub's own: where it lies is told"
-    (tmp_path / "forget").unlink()
+    (tmp_path / "fall").unlink()
     assert start().stop()[0] == exits.OK

@@ -7,6 +7,7 @@ Something that only works because both sides hold the same object fails here: a 
 """
 from __future__ import annotations
 
+import copyreg
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,23 @@ from typing import Any
 from gatehouse.gateways import contract
 from gatehouse.gateways.switchboard import Switchboard
 from gatehouse.kernel.api import DoorSide, Heard
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.message import Fetched, Piece, Stored
+
+copyreg.pickle(Stored, lambda stored: (Stored, (stored.token, stored.error, stored.append_ms, stored.positions)))
+copyreg.pickle(Piece, lambda piece: (Piece, (piece.first_offset, piece.count, piece.whole, piece.data, piece.append_ms,
+                                             piece.max_timestamp_ms, piece.first_id)))
+
+
+def _fetched(next_offset: int, *fields: Any) -> Fetched:
+    fetched = Fetched(*fields)
+    fetched.next_offset = next_offset
+    return fetched
+
+
+copyreg.pickle(Fetched, lambda fetched: (_fetched, (
+    fetched.next_offset, fetched.partition_id, fetched.error, fetched.log_start_offset, fetched.high_watermark,
+    fetched.pieces)))
+"""Compiled classes that are values: pickle does not see what they hold."""
 
 crossed: list[int] = [0]
 """How many values have been copied."""

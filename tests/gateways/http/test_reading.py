@@ -147,11 +147,11 @@ def test_what_retention_took_is_told() -> None:
 def test_a_long_poll_is_answered_by_the_next_message() -> None:
     async def test(client: Client) -> None:
         asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
-        await until(lambda: client.kernel._watches._by_page)
+        await until(lambda: client.kernel._watches.waiting)
         assert not asked.done()
         client.kernel.publish("plant/a", b"now")
         assert values((await asked).json) == ["now"]
-        assert not client.kernel._watches._by_page
+        assert not client.kernel._watches.waiting
     run_door(test, kernel=filled())
 
 
@@ -161,7 +161,7 @@ def test_a_long_poll_ends_with_its_time_and_its_cursor_goes_on() -> None:
         assert document["messages"] == []
         client.kernel.publish("plant/a", b"now")
         assert values(await page(client, f"?cursor={document['cursor']}&wait=20")) == ["now"]
-        assert not client.kernel._watches._by_page
+        assert not client.kernel._watches.waiting
     run_door(test, kernel=filled())
 
 
@@ -271,9 +271,9 @@ def test_a_selector_that_cannot_be_read() -> None:
 def test_a_long_poll_waits_for_a_message_that_the_selector_wants() -> None:
     async def test(client: Client) -> None:
         asked = asyncio.create_task(select(client, "key = 'b'", "&wait=20"))
-        await until(lambda: client.kernel._watches._by_page)
+        await until(lambda: client.kernel._watches.waiting)
         client.kernel.publish("plant/a", b"no")
-        await until(lambda: client.kernel._watches._by_page)
+        await until(lambda: client.kernel._watches.waiting)
         assert not asked.done()
         client.kernel.publish("plant/b", b"yes")
         document = await asked
@@ -308,9 +308,9 @@ def test_a_search_that_takes_too_long_says_how_far_it_got(monkeypatch: pytest.Mo
 def test_a_client_that_goes_away_is_waited_for_no_more() -> None:
     async def test(client: Client) -> None:
         asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
-        await until(lambda: client.kernel._watches._by_page)
+        await until(lambda: client.kernel._watches.waiting)
         asked.cancel()
-        await until(lambda: not client.kernel._watches._by_page)
+        await until(lambda: not client.kernel._watches.waiting)
         assert not client.door._waiters
     run_door(test, kernel=filled())
 
@@ -337,7 +337,7 @@ def test_stopping_sends_long_polls_home_with_their_cursor() -> None:
 
     async def test(client: Client) -> None:
         asked = asyncio.create_task(client.ask("GET", MESSAGES + "?from=latest&wait=20"))
-        await until(lambda: client.kernel._watches._by_page)
+        await until(lambda: client.kernel._watches.waiting)
         await client.service.stop(10)
         answers.append(await asked)
     run_door(test, kernel=filled())

@@ -5,8 +5,8 @@ import pytest
 
 from gatehouse.gateways.admission.guard import ReadBack
 from gatehouse.gateways.mqtt.backlog import Found, Range
-from gatehouse.kernel.message import Fetched
-from tests.kernel.rig import Rig
+from gatehouse.gateways.switchboard import HeardAddress
+from gatehouse.kernel.message import Fetched, FirstLevel, Place
 
 
 @pytest.mark.parametrize(("start", "next_offset", "lost"),
@@ -14,4 +14,5 @@ from tests.kernel.rig import Rig
 def test_what_cannot_be_read_is_lost_as_what_retention_took(start: int, next_offset: int, lost: int) -> None:
     answer = Fetched(1, None, start, 100, [])
     answer.next_offset = next_offset
-    assert Found(ReadBack(answer, [])).lost_of(Range(Rig().kernel.place("t/k"), 10, 5, True)) == lost
+    address = HeardAddress(Place("/", "t/k", "t", 0, 1, b"k"), FirstLevel())
+    assert Found(ReadBack(answer, [])).lost_of(Range(address, 10, 5, True)) == lost
