@@ -156,3 +156,17 @@ def running_hub(folder: Path, *doors: str, kernel: str = "", program: str | None
         yield hub
     finally:
         hub.kill()
+
+
+@contextmanager
+def sound_hub(folder: Path, config: str) -> Iterator[RunningHub]:
+    """A hub that is ready, and that must end well and without a traceback."""
+    hub = RunningHub(folder, config)
+    try:
+        hub.wait_ready()
+        yield hub
+        code, said = hub.stop()
+        assert code == 0
+        assert "Traceback" not in said, said
+    finally:
+        hub.kill()

@@ -229,17 +229,22 @@ def test_reload_without_a_hub(tmp_path):
     assert done.stderr.splitlines()[-1] == f"gatehouse: no hub runs on {tmp_path}; start one with `gatehouse serve`"
 
 
-def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_path):
-    hub = start(CONFIG.replace('"never"', '"commit"'), program=FAILING_DISK.format(sign=tmp_path / "fail"))
-    (tmp_path / "fail").touch()
+def answers_to_a_publish(hub):
+    """All that a client gets that connects and publishes, until the hub ends."""
+    received = b""
     with socket.create_connection(("127.0.0.1", hub.port("mqtt"))) as peer:
         peer.sendall(CONNECT + PUBLISH)
         peer.settimeout(DEADLINE_S)
-        received = b""
         with contextlib.suppress(ConnectionResetError):
             while chunk := peer.recv(100):
                 received += chunk
-    assert received in (b"", CONNACK), "nothing may be acknowledged that is not stored"
+    return received
+
+
+def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_path):
+    hub = start(CONFIG.replace('"never"', '"commit"'), program=FAILING_DISK.format(sign=tmp_path / "fail"))
+    (tmp_path / "fail").touch()
+    assert answers_to_a_publish(hub) in (b"", CONNACK), "nothing may be acknowledged that is not stored"
     code, said = hub.ended()
     assert code == exits.STORAGE
     assert said.splitlines()[-1].startswith("gatehouse: ")
@@ -252,14 +257,7 @@ def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_pa
 def test_a_promise_of_the_kernels_that_does_not_hold_ends_the_process(start, tmp_path):
     hub = start(CONFIG, program=FALLING.format(sign=tmp_path / "fall"))
     (tmp_path / "fall").touch()
-    with socket.create_connection(("127.0.0.1", hub.port("mqtt"))) as peer:
-        peer.sendall(CONNECT + PUBLISH)
-        peer.settimeout(DEADLINE_S)
-        received = b""
-        with contextlib.suppress(ConnectionResetError):
-            while chunk := peer.recv(100):
-                received += chunk
-    assert received in (b"", CONNACK), "nothing may be acknowledged by a kernel that cannot be believed"
+    assert answers_to_a_publish(hub) in (b"", CONNACK), "nothing may be acknowledged by a kernel that is not believed"
     code, said = hub.ended()
     assert code == exits.OWN_FAULT
     assert said.splitlines()[-1] == ("gatehouse: what must hold does not: append time never falls; ending, the next "

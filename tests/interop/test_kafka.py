@@ -24,7 +24,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.judge import decoded, fetch, framed, produce
-from tests.running_hub import RunningHub, config_of
+from tests.running_hub import RunningHub, config_of, sound_hub
 
 WAIT_S = 60
 FETCH_MS = 20_000
@@ -33,15 +33,8 @@ DOORS = ("mqtt", "kafka")
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    running = RunningHub(tmp_path_factory.mktemp("kafka"), config_of(DOORS, 'fsync = "commit"'))
-    try:
-        running.wait_ready()
+    with sound_hub(tmp_path_factory.mktemp("kafka"), config_of(DOORS, 'fsync = "commit"')) as running:
         yield running
-        code, said = running.stop()
-        assert code == 0
-        assert "Traceback" not in said, said
-    finally:
-        running.kill()
 
 
 def address(hub: RunningHub) -> str:

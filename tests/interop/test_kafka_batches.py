@@ -25,7 +25,7 @@ from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, KernelError
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.judge import decoded, framed, produce
 from tests.kernel.hostile import ATTACKS, WAYS, Way
-from tests.running_hub import RunningHub, config_of
+from tests.running_hub import RunningHub, config_of, sound_hub
 
 WAIT_S = 60
 CODES: dict[type[KernelError], int] = {
@@ -39,15 +39,8 @@ STAMP_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    running = RunningHub(tmp_path_factory.mktemp("batches"), config_of(("http", "kafka"), 'fsync = "never"'))
-    try:
-        running.wait_ready()
+    with sound_hub(tmp_path_factory.mktemp("batches"), config_of(("http", "kafka"), 'fsync = "never"')) as running:
         yield running
-        code, said = running.stop()
-        assert code == 0
-        assert "Traceback" not in said, said
-    finally:
-        running.kill()
 
 
 def address(hub: RunningHub) -> str:

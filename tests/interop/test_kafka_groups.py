@@ -21,7 +21,7 @@ from kafka.errors import GroupIdNotFoundError, NonEmptyGroupError
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.asking import ask
-from tests.running_hub import ROOT, RunningHub, config_of
+from tests.running_hub import ROOT, RunningHub, config_of, sound_hub
 
 WAIT_S = 60
 PARTITIONS = 4
@@ -41,15 +41,9 @@ while True:
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    running = RunningHub(tmp_path_factory.mktemp("groups"), config_of(("http", "kafka"), 'fsync = "commit"') + SETTINGS)
-    try:
-        running.wait_ready()
+    config = config_of(("http", "kafka"), 'fsync = "commit"') + SETTINGS
+    with sound_hub(tmp_path_factory.mktemp("groups"), config) as running:
         yield running
-        code, said = running.stop()
-        assert code == 0
-        assert "Traceback" not in said, said
-    finally:
-        running.kill()
 
 
 def address(hub: RunningHub) -> str:
