@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.backlog import CatchingUp
 from gatehouse.gateways.mqtt.codec import DOOR, encode_qos0
-from gatehouse.gateways.mqtt.dressing import is_timed, shown_properties
 from gatehouse.gateways.mqtt.mapping import topic_field
+from gatehouse.gateways.mqtt.publish_properties import is_timed, shown_properties
 from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Clients:
         return topic
 
     def properties_of(self, message: Message, now_ms: int) -> bytes | None:
-        """`dressing.shown_properties`, remembered where they do not change with the time of day (`now_ms`)."""
+        """`shown_properties`, remembered where they do not change with the time of day (`now_ms`)."""
         _, _, headers, attributes, timestamp_ms = message
         if is_timed(headers):
             return shown_properties(headers, attributes, timestamp_ms, now_ms)

@@ -43,7 +43,7 @@ UNKNOWN_TOPIC: Final = 2               # a whole PUBLISH whose topic name is not
 UNKNOWN_PROPERTIES: Final = 3          # one whose properties were not seen before
 REPEATED: Final = 4                    # one with QoS 1 and DUP, or with QoS 2 whose packet id is not released yet
 
-Known = tuple[bytes, int]
+Meaning = tuple[bytes, int]
 """What the properties of a PUBLISH mean: (headers as they are stored, timestamp in ms or 0)."""
 
 def fixed_header(first: int, remaining: int) -> bytes:
@@ -84,12 +84,12 @@ def packet_size(data: bytes, pos: int, packet_bytes_max: int) -> int:
 
 def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[bytes, int],
                      messages: list[Message], packet_ids: list[bytes], received: dict[bytes, int] | None = None,
-                     turn: int = 0, exact_ids: list[bytes] | None = None, known: dict[bytes, Known] | None = None,
+                     turn: int = 0, exact_ids: list[bytes] | None = None, meanings: dict[bytes, Meaning] | None = None,
                      refused: int = 0) -> tuple[int, int, int]:
     """Decode every whole PUBLISH from `pos` on into `messages`, the ids of those with QoS 1 into `packet_ids`, and of
     those with QoS 2 into `exact_ids`, and with `turn` into `received`.
 
-    `known`: what properties mean, where the packets have some (MQTT 5). `refused`: bits of the first byte that the
+    `meanings`: what properties mean, where the packets have some (MQTT 5). `refused`: bits of the first byte that the
     client may not set. Returns (position behind the last decoded packet, why it stopped, size of the packet there or 0
     where not known). Raises ProtocolError; what came before the bad packet is in the lists and stands.
     """
@@ -141,7 +141,7 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
         id_at = at
         if qos:
             at += 2
-        if known is not None:
+        if meanings is not None:
             if at >= pos + size:
                 raise MalformedPacket("a PUBLISH without the length of its properties (3.3.2.3.1)")
             if data[at] == 0:
@@ -150,7 +150,7 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
                 at += 1
             else:
                 properties_end = end_of_properties(data, at, pos + size)
-                meaning = known.get(data[at:properties_end])
+                meaning = meanings.get(data[at:properties_end])
                 if meaning is None:
                     return pos, UNKNOWN_PROPERTIES, size
                 headers, timestamp_ms = meaning

@@ -71,6 +71,9 @@ NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, Inva
 again, would be refused again."""
 
 UNKNOWN: Final = -1                    # no packet id that is in use
+NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish)
+"""The same, and refusals that only MQTT 5 has."""
+
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
 
@@ -83,7 +86,7 @@ class Inbox:
         self.settled = True
         """Whether everything submitted has been answered."""
 
-        self.received: dict[bytes, int] = {}
+        self.received: dict[bytes, int] = {}   # decision 174
         """Packet ids of QoS 2 that are not released, and the number of the submission after which PUBREC leaves."""
 
         self.own: OwnMessages | None = None
@@ -222,11 +225,11 @@ class Inbox:
     def release(self, data: bytes, pos: int, size: int) -> int:
         """Take the PUBREL packets from `pos` on, the first of which has this size; returns the position behind them.
         Raises ProtocolError."""
-        found = plain_ids(data, pos, PUBREL)
-        if not found:
+        packet_ids = plain_ids(data, pos, PUBREL)
+        if not packet_ids:
             return pos + size
-        pos += len(found) * PUBACK_SIZE
-        self.release_ids(found)
+        pos += len(packet_ids) * PUBACK_SIZE
+        self.release_ids(packet_ids)
         return pos
 
     def release_ids(self, packet_ids: list[bytes]) -> None:
@@ -346,7 +349,7 @@ class Inbox:
             else:                                              # refused, as `take` has found
                 self.guard.place(publish.address)
                 raise InvalidAddress(f"{publish.address[:100]!r} could not be stored a moment ago")
-        except (*NOT_TAKEN, InvalidPublish) as error:
+        except NOT_STORED as error:
             self._deny(error)
             self.answer_no(publish, error.code, str(error))
         except KernelError as error:

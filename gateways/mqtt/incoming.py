@@ -1,10 +1,10 @@
 """What the PUBLISH packets of one MQTT 5 client say beyond topic and payload: properties and topic aliases.
 
     read(packet)    one PUBLISH, read by itself: any of them, at about 10 us
-    known           what properties meant that came before, by their bytes: the codec looks them up for whole bursts
+    meanings        what properties meant that came before, by their bytes: the codec looks them up for whole bursts
 
 Properties that depend on the time of day (an expiry), or concern this packet alone (an alias, a delay), are never in
-`known`.
+`meanings`.
 """
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gatehouse.gateways.mqtt import mapping, properties, reasons
-from gatehouse.gateways.mqtt.codec import DOOR, Known, behind_id, end_of_properties, packet_id_of, publish_topic
-from gatehouse.gateways.mqtt.dressing import stored_headers
+from gatehouse.gateways.mqtt.codec import DOOR, Meaning, behind_id, end_of_properties, packet_id_of, publish_topic
 from gatehouse.gateways.mqtt.errors import (
     InvalidDelivery,
     InvalidPayload,
@@ -22,6 +21,7 @@ from gatehouse.gateways.mqtt.errors import (
     ReservedTopic,
 )
 from gatehouse.gateways.mqtt.properties import NONE, Packet, Properties, decode_properties
+from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.reading import variable
 from gatehouse.gateways.properties.envelope import Kind
 from gatehouse.gateways.properties.values import NUMBER, normalize
@@ -37,15 +37,15 @@ DELIVER_AT: Final = "deliver-at"       # or a time
 class Publish:
     """One PUBLISH."""
 
-    __slots__ = ("address", "attributes", "known", "packet_id", "qos", "raw", "refusal", "value", "when")
+    __slots__ = ("address", "attributes", "meaning", "packet_id", "qos", "raw", "refusal", "value", "when")
 
-    def __init__(self, first: int, raw: bytes, packet_id: bytes, value: bytes, known: Known) -> None:
+    def __init__(self, first: int, raw: bytes, packet_id: bytes, value: bytes, meaning: Meaning) -> None:
         self.raw = raw                 # its topic name, by name or alias
         self.address = ""              # the same, where it is to be stored as any other
         self.qos = first >> 1 & 3
         self.packet_id = packet_id     # two bytes; none with QoS 0
         self.value = value
-        self.known = known
+        self.meaning = meaning
         self.attributes = DOOR | mapping.QOS_ATTRIBUTES[self.qos] | (RETAIN if first & 1 else 0)
         self.when: When | None = None  # it is to be delivered then
         self.refusal: InvalidPublish | None = None
@@ -57,7 +57,7 @@ class Publish:
 
     def message(self, place: int) -> Message:
         """To be stored at a place."""
-        return place, self.value, self.known[0], self.attributes, self.known[1]
+        return place, self.value, self.meaning[0], self.attributes, self.meaning[1]
 
 
 class Incoming:
@@ -65,7 +65,7 @@ class Incoming:
 
     def __init__(self, now_ms: Callable[[], int], receive_maximum: int, alias_maximum: int, *, tells: bool,
                  checks_format: bool) -> None:
-        self.known: dict[bytes, Known] = {}
+        self.meanings: dict[bytes, Meaning] = {}    # decision 173
         self.receive_maximum = receive_maximum
         self.tells = tells                     # reason strings and user properties may be sent with any packet
         self._now_ms = now_ms
@@ -81,14 +81,14 @@ class Incoming:
         given = NONE if start == end else decode_properties(packet, start, end, Packet.PUBLISH)
         if properties.SUBSCRIPTION_ID in given.values:
             raise ProtocolError("[MQTT5-3.3.4-6] a subscription identifier from a client")
-        known = stored_headers(given, self._now_ms())
+        meaning = stored_headers(given, self._now_ms())
         raw = self._topic(publish_topic(packet, 0), given)
-        publish = Publish(packet[0], raw, packet_id_of(packet, 0), packet[end:], known)
+        publish = Publish(packet[0], raw, packet_id_of(packet, 0), packet[end:], meaning)
         self._judge(publish, given)
         if not publish.is_alone and self._may_remember(given) and end - at <= KNOWN_BYTES_MAX:
-            if len(self.known) >= KNOWN_MAX:
-                self.known.clear()
-            self.known[packet[at:end]] = known
+            if len(self.meanings) >= KNOWN_MAX:
+                self.meanings.clear()
+            self.meanings[packet[at:end]] = meaning
         return publish
 
     def _topic(self, raw: bytes, given: Properties) -> bytes:
@@ -104,10 +104,10 @@ class Incoming:
             mapping.decode_topic(raw)
             self._aliases[alias] = raw
             return raw
-        known = self._aliases.get(alias)
-        if known is None:
+        named = self._aliases.get(alias)
+        if named is None:
             raise ProtocolError(f"[MQTT5-3.3.2-7] topic alias {alias} stands for no topic", reasons.PROTOCOL_ERROR)
-        return known
+        return named
 
     def _judge(self, publish: Publish, given: Properties) -> None:
         if self._checks_format and given.number(properties.FORMAT):

@@ -2,7 +2,7 @@
 
 A topic name is the address: the levels are the same, written the same way. What MQTT 3.1.1 cannot say of a message (its
 key apart from its topic, content type, headers, times) does not cross to its subscribers; the README lists it. MQTT 5
-says it in properties (`dressing`).
+says it in properties (`publish_properties`).
 """
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import re
 from typing import Final
 
 from gatehouse.gateways.mqtt.codec import DOOR
-from gatehouse.gateways.mqtt.dressing import stored_headers
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.packets import Will
+from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.reading import decode_text
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Record

@@ -1,4 +1,4 @@
-"""Properties of MQTT 5 (2.2.2): which packet may have which, in what shape, and the bytes of them. Pure.
+"""Properties of MQTT 5 (2.2.2): which packet may have which, in what form, and the bytes of them. Pure.
 
     properties := length (variable byte integer) | property*
     property   := identifier (variable byte integer, one byte for all there are) | value
@@ -21,7 +21,7 @@ MAX_VARIABLE: Final = 268_435_455      # 1.5.5
 USER_PROPERTIES_MAX: Final = 1_000     # of one packet
 
 
-class Shape(IntEnum):
+class Form(IntEnum):
     """How a value is written (1.5)."""
 
     BYTE = 0
@@ -57,17 +57,17 @@ class Property(NamedTuple):
 
     number: int
     name: str
-    shape: Shape
+    form: Form
     packets: frozenset[Packet]
     lowest: int = 0
     highest: int = MAX_VARIABLE
 
 
-def _row(number: int, name: str, shape: Shape, *packets: Packet, lowest: int = 0, highest: int | None = None
+def _row(number: int, name: str, form: Form, *packets: Packet, lowest: int = 0, highest: int | None = None
          ) -> Property:
-    bounds = {Shape.BYTE: 255, Shape.SHORT: 65_535, Shape.INTEGER: 0xFFFF_FFFF}
-    return Property(number, name, shape, frozenset(packets), lowest,
-                    bounds.get(shape, MAX_VARIABLE) if highest is None else highest)
+    bounds = {Form.BYTE: 255, Form.SHORT: 65_535, Form.INTEGER: 0xFFFF_FFFF}
+    return Property(number, name, form, frozenset(packets), lowest,
+                    bounds.get(form, MAX_VARIABLE) if highest is None else highest)
 
 
 _P = Packet
@@ -102,33 +102,33 @@ IDS_AVAILABLE: Final = 0x29
 SHARED_AVAILABLE: Final = 0x2A
 
 TABLE: Final[dict[int, Property]] = {row.number: row for row in (
-    _row(FORMAT, "payload format indicator", Shape.BYTE, _P.PUBLISH, _P.WILL, highest=1),
-    _row(EXPIRY, "message expiry interval", Shape.INTEGER, _P.PUBLISH, _P.WILL),
-    _row(CONTENT_TYPE, "content type", Shape.TEXT, _P.PUBLISH, _P.WILL),
-    _row(RESPONSE_TOPIC, "response topic", Shape.TEXT, _P.PUBLISH, _P.WILL),
-    _row(CORRELATION, "correlation data", Shape.BINARY, _P.PUBLISH, _P.WILL),
-    _row(SUBSCRIPTION_ID, "subscription identifier", Shape.VARIABLE, _P.PUBLISH, _P.SUBSCRIBE, lowest=1),
-    _row(SESSION_EXPIRY, "session expiry interval", Shape.INTEGER, _P.CONNECT, _P.CONNACK, _P.DISCONNECT),
-    _row(ASSIGNED_ID, "assigned client identifier", Shape.TEXT, _P.CONNACK),
-    _row(SERVER_KEEP_ALIVE, "server keep alive", Shape.SHORT, _P.CONNACK),
-    _row(AUTH_METHOD, "authentication method", Shape.TEXT, _P.CONNECT, _P.CONNACK, _P.AUTH),
-    _row(AUTH_DATA, "authentication data", Shape.BINARY, _P.CONNECT, _P.CONNACK, _P.AUTH),
-    _row(PROBLEM_INFORMATION, "request problem information", Shape.BYTE, _P.CONNECT, highest=1),
-    _row(WILL_DELAY, "will delay interval", Shape.INTEGER, _P.WILL),
-    _row(ASK_RESPONSE, "request response information", Shape.BYTE, _P.CONNECT, highest=1),
-    _row(RESPONSE_INFORMATION, "response information", Shape.TEXT, _P.CONNACK),
-    _row(SERVER_REFERENCE, "server reference", Shape.TEXT, _P.CONNACK, _P.DISCONNECT),
-    _row(REASON_STRING, "reason string", Shape.TEXT, *_ACKS),
-    _row(RECEIVE_MAXIMUM, "receive maximum", Shape.SHORT, _P.CONNECT, _P.CONNACK, lowest=1),
-    _row(ALIAS_MAXIMUM, "topic alias maximum", Shape.SHORT, _P.CONNECT, _P.CONNACK),
-    _row(ALIAS, "topic alias", Shape.SHORT, _P.PUBLISH),       # 0 has a reason code of its own
-    _row(MAXIMUM_QOS, "maximum QoS", Shape.BYTE, _P.CONNACK, highest=1),
-    _row(RETAIN_AVAILABLE, "retain available", Shape.BYTE, _P.CONNACK, highest=1),
-    _row(USER, "user property", Shape.PAIR, *_P),
-    _row(MAXIMUM_PACKET, "maximum packet size", Shape.INTEGER, _P.CONNECT, _P.CONNACK, lowest=1),
-    _row(WILDCARDS_AVAILABLE, "wildcard subscription available", Shape.BYTE, _P.CONNACK, highest=1),
-    _row(IDS_AVAILABLE, "subscription identifier available", Shape.BYTE, _P.CONNACK, highest=1),
-    _row(SHARED_AVAILABLE, "shared subscription available", Shape.BYTE, _P.CONNACK, highest=1),
+    _row(FORMAT, "payload format indicator", Form.BYTE, _P.PUBLISH, _P.WILL, highest=1),
+    _row(EXPIRY, "message expiry interval", Form.INTEGER, _P.PUBLISH, _P.WILL),
+    _row(CONTENT_TYPE, "content type", Form.TEXT, _P.PUBLISH, _P.WILL),
+    _row(RESPONSE_TOPIC, "response topic", Form.TEXT, _P.PUBLISH, _P.WILL),
+    _row(CORRELATION, "correlation data", Form.BINARY, _P.PUBLISH, _P.WILL),
+    _row(SUBSCRIPTION_ID, "subscription identifier", Form.VARIABLE, _P.PUBLISH, _P.SUBSCRIBE, lowest=1),
+    _row(SESSION_EXPIRY, "session expiry interval", Form.INTEGER, _P.CONNECT, _P.CONNACK, _P.DISCONNECT),
+    _row(ASSIGNED_ID, "assigned client identifier", Form.TEXT, _P.CONNACK),
+    _row(SERVER_KEEP_ALIVE, "server keep alive", Form.SHORT, _P.CONNACK),
+    _row(AUTH_METHOD, "authentication method", Form.TEXT, _P.CONNECT, _P.CONNACK, _P.AUTH),
+    _row(AUTH_DATA, "authentication data", Form.BINARY, _P.CONNECT, _P.CONNACK, _P.AUTH),
+    _row(PROBLEM_INFORMATION, "request problem information", Form.BYTE, _P.CONNECT, highest=1),
+    _row(WILL_DELAY, "will delay interval", Form.INTEGER, _P.WILL),
+    _row(ASK_RESPONSE, "request response information", Form.BYTE, _P.CONNECT, highest=1),
+    _row(RESPONSE_INFORMATION, "response information", Form.TEXT, _P.CONNACK),
+    _row(SERVER_REFERENCE, "server reference", Form.TEXT, _P.CONNACK, _P.DISCONNECT),
+    _row(REASON_STRING, "reason string", Form.TEXT, *_ACKS),
+    _row(RECEIVE_MAXIMUM, "receive maximum", Form.SHORT, _P.CONNECT, _P.CONNACK, lowest=1),
+    _row(ALIAS_MAXIMUM, "topic alias maximum", Form.SHORT, _P.CONNECT, _P.CONNACK),
+    _row(ALIAS, "topic alias", Form.SHORT, _P.PUBLISH),       # 0 has a reason code of its own
+    _row(MAXIMUM_QOS, "maximum QoS", Form.BYTE, _P.CONNACK, highest=1),
+    _row(RETAIN_AVAILABLE, "retain available", Form.BYTE, _P.CONNACK, highest=1),
+    _row(USER, "user property", Form.PAIR, *_P),
+    _row(MAXIMUM_PACKET, "maximum packet size", Form.INTEGER, _P.CONNECT, _P.CONNACK, lowest=1),
+    _row(WILDCARDS_AVAILABLE, "wildcard subscription available", Form.BYTE, _P.CONNACK, highest=1),
+    _row(IDS_AVAILABLE, "subscription identifier available", Form.BYTE, _P.CONNACK, highest=1),
+    _row(SHARED_AVAILABLE, "shared subscription available", Form.BYTE, _P.CONNACK, highest=1),
 )}
 
 
@@ -160,7 +160,7 @@ NONE: Final = Properties()
 
 def decode_properties(data: bytes, at: int, end: int, packet: Packet) -> Properties:
     """The properties of `packet` that stand in `data[at:end]`. Raises MalformedPacket, ProtocolError."""
-    found = Properties()
+    given = Properties()
     while at < end:
         number = data[at]
         row = TABLE.get(number)
@@ -168,34 +168,34 @@ def decode_properties(data: bytes, at: int, end: int, packet: Packet) -> Propert
             raise MalformedPacket(f"[MQTT5-2.2.2.2] a {packet.name} with property {number:#04x}")
         value, at = _read(row, data, at + 1, end)
         if number == USER:
-            if len(found.user) >= USER_PROPERTIES_MAX:
+            if len(given.user) >= USER_PROPERTIES_MAX:
                 raise ProtocolError(f"more than {USER_PROPERTIES_MAX} user properties")
-            found.user.append(value)
+            given.user.append(value)
             continue
-        if number in found.values and not (number == SUBSCRIPTION_ID and packet is Packet.PUBLISH):
+        if number in given.values and not (number == SUBSCRIPTION_ID and packet is Packet.PUBLISH):
             raise ProtocolError(f"[MQTT5-2.2.2.2] the {row.name} stands twice")
         if isinstance(value, int) and not row.lowest <= value <= row.highest:
             raise ProtocolError(f"a {row.name} of {value} (3.1.2.11, 3.3.2.3, 3.8.2.1)")
-        found.values[number] = value
+        given.values[number] = value
         if number == SUBSCRIPTION_ID:
-            found.subscription_ids.append(value)
-    if AUTH_DATA in found.values and AUTH_METHOD not in found.values:
+            given.subscription_ids.append(value)
+    if AUTH_DATA in given.values and AUTH_METHOD not in given.values:
         raise ProtocolError("[MQTT5-3.1.2.11.10] authentication data without a method")
-    return found
+    return given
 
 
 def _read(row: Property, data: bytes, at: int, end: int) -> tuple[Any, int]:
-    shape = row.shape
-    if shape is Shape.VARIABLE:
+    form = row.form
+    if form is Form.VARIABLE:
         return variable(data, at, end)
-    if shape is Shape.PAIR:
+    if form is Form.PAIR:
         name, at = _field(data, at, end)
         value, at = _field(data, at, end)
         return (decode_text(name), decode_text(value)), at
-    if shape in (Shape.TEXT, Shape.BINARY):
+    if form in (Form.TEXT, Form.BINARY):
         raw, at = _field(data, at, end)
-        return (decode_text(raw) if shape is Shape.TEXT else raw), at
-    size = 1 if shape is Shape.BYTE else 2 if shape is Shape.SHORT else 4
+        return (decode_text(raw) if form is Form.TEXT else raw), at
+    size = 1 if form is Form.BYTE else 2 if form is Form.SHORT else 4
     if at + size > end:
         raise MalformedPacket(f"a {row.name} that is cut off (2.2.2)")
     return int.from_bytes(data[at:at + size], "big"), at + size
@@ -213,18 +213,18 @@ def _field(data: bytes, at: int, end: int) -> tuple[bytes, int]:
 
 def encode_property(number: int, value: Any) -> bytes:
     """Identifier and value. A text or bytes of more than 65,535 bytes cannot be said: ValueError."""
-    shape = TABLE[number].shape
-    if shape is Shape.BYTE:
+    form = TABLE[number].form
+    if form is Form.BYTE:
         return bytes((number, value))
-    if shape is Shape.SHORT:
+    if form is Form.SHORT:
         return bytes((number,)) + int(value).to_bytes(2, "big")
-    if shape is Shape.INTEGER:
+    if form is Form.INTEGER:
         return bytes((number,)) + int(value).to_bytes(4, "big")
-    if shape is Shape.VARIABLE:
+    if form is Form.VARIABLE:
         return bytes((number,)) + encode_variable(value)
-    if shape is Shape.PAIR:
+    if form is Form.PAIR:
         return bytes((number,)) + _sized(value[0].encode()) + _sized(value[1].encode())
-    return bytes((number,)) + _sized(value.encode() if shape is Shape.TEXT else value)
+    return bytes((number,)) + _sized(value.encode() if form is Form.TEXT else value)
 
 
 def encode_properties(pairs: list[tuple[int, Any]]) -> bytes:

@@ -25,7 +25,6 @@ from gatehouse.gateways.mqtt.codec import (
     packet_size,
 )
 from gatehouse.gateways.mqtt.config import NOT_HONOURED
-from gatehouse.gateways.mqtt.dressing import stored_headers
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gatehouse.gateways.mqtt.incoming import Incoming
@@ -33,6 +32,7 @@ from gatehouse.gateways.mqtt.outbox import Outbox
 from gatehouse.gateways.mqtt.outgoing import Outgoing
 from gatehouse.gateways.mqtt.own_messages import OwnMessages
 from gatehouse.gateways.mqtt.properties import Packet
+from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions
 from gatehouse.gateways.mqtt.transacting import Transacting
 
@@ -110,11 +110,11 @@ class MqttSession:
         begin = pos
         slow_steps = 0
         guard, bytes_max, incoming = inbox.guard, self._packet_bytes_max, inbox.incoming
-        known = None if incoming is None else incoming.known
+        meanings = None if incoming is None else incoming.meanings
         try:
             while True:
                 pos, why, size = decode_publishes(data, pos, bytes_max, guard.places, messages, packet_ids,
-                                                  inbox.received, inbox.turn, exact_ids, known, self._refused_bits)
+                                                  inbox.received, inbox.turn, exact_ids, meanings, self._refused_bits)
                 if why == NEED_MORE:
                     self._received.keep(data, pos, size)
                     return

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEARD_MAX: Final = 4096                # addresses of which it is remembered what the filters say
 
 
-class Subscription(NamedTuple):
+class GrantedFilter(NamedTuple):
     """One filter."""
 
     qos: int
@@ -59,7 +59,7 @@ class Subscriptions:
 
     def __init__(self, guard: Guard, outbox: Outbox, kernel: HubPort, config: MqttConfig, level: int,
                  transact: Callable[[], Transacting], count: Callable[[str], None]) -> None:
-        self.by_filter: dict[str, Subscription] = {}
+        self.by_filter: dict[str, GrantedFilter] = {}
         self.is_plain = True
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
 
@@ -94,7 +94,7 @@ class Subscriptions:
                 self._guard.subscribe(topic_filter, self._outbox, granted)
         except KernelError as error:
             return self._refuse(error.code, reasons.reason_of(error.code))
-        self._note(topic_filter, Subscription(granted, options & ~3, identifier))
+        self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
         return granted
 
     def _why_not(self, topic_filter: str, options: int, identifier: int) -> tuple[str, int] | None:
@@ -133,7 +133,7 @@ class Subscriptions:
             self._outbox.shares = Shares(self._kernel, self._outbox, self._guard.tenant)
         return self._outbox.shares
 
-    def _note(self, topic_filter: str, subscription: Subscription) -> None:
+    def _note(self, topic_filter: str, subscription: GrantedFilter) -> None:
         self.by_filter[topic_filter] = subscription
         if not topic_filter.startswith(mapping.RESERVED) and self._level == packets.MQTT5:
             self._audience.add(parse_filter(topic_filter), topic_filter, subscription.qos)
@@ -172,14 +172,14 @@ class Subscriptions:
 
     # --- deliveries --------------------------------------------------------------------------------------------------
 
-    def heard(self, address: str) -> Heard:
+    def heard(self, address: str) -> Heard:  # decision 175
         """What the filters that match an address say of it."""
-        known = self._heard.get(address)
-        if known is None:
+        heard = self._heard.get(address)
+        if heard is None:
             if len(self._heard) >= HEARD_MAX:
                 self._heard.clear()
-            known = self._heard[address] = self._judge(address)
-        return known
+            heard = self._heard[address] = self._judge(address)
+        return heard
 
     def _judge(self, address: str) -> Heard:
         matching = [self.by_filter[name] for name, _ in self._audience.match(address)]

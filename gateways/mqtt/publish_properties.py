@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.mqtt import properties
-from gatehouse.gateways.mqtt.codec import DOOR, Known
+from gatehouse.gateways.mqtt.codec import DOOR, Meaning
 from gatehouse.gateways.mqtt.column import MAX_MQTT_BYTES, is_mqtt_text, show_user_property
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.properties import Properties, encode_property
@@ -33,7 +33,7 @@ _KINDS: Final = {EXPIRES_AT: Kind.TIME, UTF8: Kind.FLAG, CONTENT_TYPE: Kind.TEXT
 """Headers that MQTT has a property for."""
 
 
-def stored_headers(given: Properties, now_ms: int) -> Known:
+def stored_headers(given: Properties, now_ms: int) -> Meaning:
     """What the properties of a PUBLISH mean. `now_ms`: wall time, for what expires. Raises ProtocolError."""
     values = given.values
     pairs: list[tuple[bytes, bytes | None]] = []
@@ -63,7 +63,7 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
     """The properties of a PUBLISH to a client, without their length, for a message with these headers; None where it is
     worth nothing any more. What MQTT cannot say is left out: values beyond 65,535 bytes, user properties that are no
     text."""
-    found = bytearray()
+    shown = bytearray()
     seen: set[bytes] = set()
     has_timestamp = not timestamp_ms or attributes & DOOR_MASK == DOOR
     for name, value in public_headers(headers):
@@ -74,17 +74,17 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
                 seen.add(name)
                 if name == EXPIRES_AT and int(normal) <= now_ms:
                     return None
-                found += _property(name, normal, now_ms)
+                shown += _property(name, normal, now_ms)
                 continue
         if name == ADDRESS_HEADER:
             continue
         pair = show_user_property(name.decode(errors="replace"), value)
         if pair is not None:
-            found += encode_property(properties.USER, pair)
+            shown += encode_property(properties.USER, pair)
             has_timestamp = has_timestamp or pair[0] == TIMESTAMP
     if not has_timestamp:
-        found += encode_property(properties.USER, (TIMESTAMP, str(timestamp_ms)))
-    return bytes(found)
+        shown += encode_property(properties.USER, (TIMESTAMP, str(timestamp_ms)))
+    return bytes(shown)
 
 
 def _property(name: bytes, normal: bytes, now_ms: int) -> bytes:
