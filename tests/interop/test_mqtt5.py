@@ -143,7 +143,7 @@ def test_qos_2_arrives_once_and_in_order(hub: RunningHub, protocol: MQTTProtocol
         got = receiver.receive(len(payloads))
         assert [bytes(message.payload) for message in got] == payloads
         assert {message.qos for message in got} == {2}
-        sender.publish(topic, b"last", 1)
+        sender.paho.publish(topic, b"last", 1).wait_for_publish(WAIT_S)
         assert [bytes(message.payload) for message in receiver.receive(1)] == [b"last"], "nothing came twice"
 
 
