@@ -395,8 +395,8 @@ class SessionListener(Protocol):
 class SessionPort(Protocol):
     """A session in the hands of one connection. Once it is another connection's, calls do nothing.
 
-    What waits comes by itself: first what was in flight before (`dup`), in its order, then the rest, as long as fewer
-    than `window` are unacknowledged and it is not held.
+    It begins held. Once `hold(False)` was told, what waits comes by itself: first what was in flight before (`dup`), in
+    its order, then the rest, as long as fewer than `window` are unacknowledged and it is not held again.
     """
 
     @property
@@ -453,7 +453,7 @@ class SessionsPort(Protocol):
     """Sessions that outlive their connection, and wills. A session belongs to a user of a tenant: another user is
     refused (SessionRefused), whatever he wants with it."""
 
-    def open(self, tenant: str, client_id: str, user: str, listener: SessionListener, *, clean: bool, expiry_ms: int,
+    def attach(self, tenant: str, client_id: str, user: str, listener: SessionListener, *, clean: bool, expiry_ms: int,
              window: int, owner: Owner, token: object) -> SessionPort:
         """The session of a client, which is connected from now on; who had it is told that it is over. `clean`: what
         was there is gone. Answered once it is durable, and then the client may be told of it. Raises SessionRefused,
@@ -466,8 +466,8 @@ class SessionsPort(Protocol):
     def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
         """None where there is no such session."""
 
-    def all(self, tenant: str) -> list[SessionDescription]:
-        """Sorted by client id."""
+    def page(self, tenant: str, after: str, limit: int) -> list[SessionDescription]:
+        """Those whose client ids come after this one, sorted."""
 
     def keep_will(self, will: Will, owner: Owner, token: object) -> None:
         """Publish this when the client's connection breaks, or the hub ends meanwhile; replaces the client's will of
@@ -477,10 +477,11 @@ class SessionsPort(Protocol):
         """The client has said goodbye, or come back in time: nothing is published."""
 
     def break_off(self, tenant: str, client_id: str) -> None:
-        """The client's connection broke: its will is due after its delay."""
+        """The client's connection broke: its will is due after its delay, or with the end of its session."""
 
-    def publish_wills(self, publish: Callable[[Will], None]) -> None:
-        """Who publishes wills when they are due: it appends the message, in this same turn. Must not raise."""
+    def publish_wills(self, publish: Callable[[Will], bool]) -> None:
+        """Who publishes wills when they are due: it appends the message in this same turn, or drops it where its user
+        may not publish it. False: not now, as the hub takes no messages. Must not raise."""
 
 
 class HubPort(Ports, Protocol):
