@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
-    from gatehouse.kernel.sessions.values import Outgoing, Released, SessionDescription, Subscribed, Will
+    from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -376,20 +376,6 @@ class AssignedPort(Protocol):
                        tenant: str = "/") -> None: ...
 
     def describe(self, name: str, tenant: str = "/") -> DescribedGroup | None: ...
-
-
-class SessionListener(Protocol):
-    """A connection that has a session, as the kernel knows it. Must not block or raise."""
-
-    def on_messages(self, messages: list[Outgoing | Released]) -> None:
-        """To be sent now, in this order: their packet ids are durable."""
-
-    def may_have(self, address: str) -> bool:
-        """Whether its user may have messages of this address now: others are dropped, counted."""
-
-    def on_session_ended(self, reason: str) -> None:
-        """The session is another connection's, or deleted, or a full disk did not take what was told: nothing that is
-        told from now on counts. The connection is to be closed."""
 
 
 class SessionPort(Protocol):

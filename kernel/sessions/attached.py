@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import OffsetOutOfRange, Stopping
@@ -22,10 +22,7 @@ from gatehouse.kernel.records.record import encode_header
 from gatehouse.kernel.sessions.keeper import Keeper
 from gatehouse.kernel.sessions.records import OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
-from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Released, Subscribed
-
-if TYPE_CHECKING:
-    from gatehouse.kernel.api import SessionListener
+from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Released, SessionListener, Subscribed
 
 READ_BYTES: Final = 256 << 10          # of what waits, in memory for one connection
 ADDRESSES_MAX: Final = 1_024           # whose filters are remembered
@@ -56,6 +53,9 @@ class Hub(Protocol):
     def subscribe(self, session: Session, subscribed: Subscribed) -> bool: ...
 
     def unsubscribe(self, session: Session, filter_text: str) -> bool: ...
+
+    def drop(self, session: Session, reason: str, count: int = 1) -> None:
+        """It is not given so many messages."""
 
     def let_go(self, session: Session, expiry_ms: int) -> None:
         """Its connection has ended."""
@@ -216,7 +216,7 @@ class Attached:
     def _read_again(self, answer: Fetched) -> None:
         session, again = self.session, self._again
         flight = session.flight or {}
-        found = {record[0]: record for piece in answer.pieces for record in sound_records(piece)}
+        records = {record[0]: record for piece in answer.pieces for record in sound_records(piece)}
         first = flight[again[0]][0] if again else 0
         reached = max([piece.first_offset + piece.count for piece in answer.pieces], default=first + 1)
         messages: list[Outgoing | Released] = []
@@ -226,13 +226,13 @@ class Attached:
             offset, step = flight[packet_id]
             if step == RELEASED_2:
                 messages.append(Released(packet_id))
-            elif offset not in found and (offset >= reached or offset < first):
+            elif offset not in records and (offset >= reached or offset < first):
                 break                                # of another piece
             else:
-                record = found.get(offset)
+                record = records.get(offset)
                 outgoing = None if record is None else self._outgoing(record, packet_id, 2 if step == SENT_2 else 1)
                 if outgoing is None:
-                    session.drop("lost" if record is None else "denied")
+                    self._hub.drop(session, "lost" if record is None else "denied")
                     lost.append(packet_id)
                 else:
                     messages.append(outgoing)
@@ -294,7 +294,7 @@ class Attached:
     def _lose(self, offset: int) -> None:
         """There is nothing before this offset."""
         if offset > self.session.following:
-            self.session.drop("lost", offset - self.session.following)
+            self._hub.drop(self.session, "lost", offset - self.session.following)
             self.session.pass_to(offset)
 
     def _judge(self, record: Record) -> Outgoing | None:
@@ -306,10 +306,10 @@ class Attached:
         if not stints:
             return None
         if expires_at(record[4], record[1], None) <= self._hub.loop.wall_ms():
-            session.drop("expired")
+            self._hub.drop(session, "expired")
             return None
         if not self.listener.may_have(address):
-            session.drop("denied")
+            self._hub.drop(session, "denied")
             return None
         qos = min(2 if record[5] & EXACTLY_ONCE else 1, max([stint.qos for stint in stints]))
         return _encode(record, session.give_id(offset, qos), qos, False, address, headers, stints)

@@ -90,13 +90,13 @@ class Keeper:  # decision 163
         frame = self._committer.open_frame()
         frame.join(self)
         key = partition_key(session.partition_id)
-        frame.state += [StateRecord(Kind.SESSION, named_key(session.tenant, session.client_id), None),
-                        StateRecord(Kind.FLIGHT, key, None), StateRecord(Kind.RECEIVED, key, None),
-                        offset_record("", session.partition_id, None)]
-        frame.state += [StateRecord(Kind.SUBSCRIPTION, subscription_key(session.partition_id, filter_text), None)
-                        for filter_text in {stint.filter for stint in session.stints}]
+        frame.state.extend([StateRecord(Kind.SESSION, named_key(session.tenant, session.client_id), None),
+                            StateRecord(Kind.FLIGHT, key, None), StateRecord(Kind.RECEIVED, key, None),
+                            offset_record("", session.partition_id, None)])
+        frame.state.extend([StateRecord(Kind.SUBSCRIPTION, subscription_key(session.partition_id, filter_text), None)
+                            for filter_text in {stint.filter: None for stint in session.stints}])
         frame.delete_partitions(session.partition_id, 1)
-        session.gone = True
+        session.end()
 
     def since(self, partition_id: int) -> int:
         """The offset of what enters a partition next, behind all that is on its way there."""
@@ -140,7 +140,7 @@ class Keeper:  # decision 163
             if committed > self._watermarks.log_start(session.partition_id):
                 frame.state.append(offset_record("", session.partition_id, (committed, b"")))
                 self._on_settled(session.partition_id)
-            frame.state += [_filter_record(session, filter_text) for filter_text in session.forget_stints()]
+            frame.state.extend([_filter_record(session, filter_text) for filter_text in session.forget_stints()])
 
     def applied(self, frame: PendingFrame) -> None:
         self._on_way = {}

@@ -51,6 +51,39 @@ class Session(Lasting):
         self.attached: Any = None                    # the connection that has it
         self.gone = False
 
+    # ---- as the state says
+
+    def load_stints(self, stints: list[Stint]) -> None:
+        self.stints = tuple(sorted(stints, key=lambda stint: stint.since))
+
+    def load_flight(self, following: int, dropped: list[int], flight: Flight) -> None:
+        self.following = following
+        self.dropped = dropped if any(dropped) else None
+        self.flight = flight or None
+        self.last_id = next(reversed(flight), 0)
+
+    def load_received(self, received: dict[int, None]) -> None:
+        self.received = received or None
+
+    # ---- coming and going
+
+    def connect(self, expiry_ms: int) -> None:
+        """A client is there; when it goes the session waits so long."""
+        self.until_ms, self.expiry_ms = CONNECTED, expiry_ms
+
+    def attach(self, attached: Any) -> None:
+        """This connection has it; None: no connection has."""
+        self.attached = attached
+
+    def fall_asleep(self, now_ms: int, expiry_ms: int) -> None:
+        """It waits so long from now on."""
+        self.expiry_ms = expiry_ms
+        self.until_ms = NEVER if expiry_ms == NEVER else now_ms + expiry_ms
+
+    def end(self) -> None:
+        """It is not there any more."""
+        self.gone = True
+
     # ---- filters
 
     def subscribe(self, subscribed: Subscribed, since: int) -> bool:
@@ -61,15 +94,15 @@ class Session(Lasting):
 
     def unsubscribe(self, filter_text: str, until: int) -> bool:
         """From this offset on the filter hears nothing. False where there is none."""
-        found = False
+        was_there = False
         stints: list[Stint] = []
         for stint in self.stints:
             if stint.filter == filter_text and stint.until == OPEN:
-                found = True
+                was_there = True
                 stint = stint._replace(until=until)
             stints.append(stint)
         self.stints = tuple(stints)
-        return found
+        return was_there
 
     def forget_stints(self) -> list[str]:
         """Filters that ended before everything that is not done with are of no more use; which of them had some."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from heapq import heappop, heappush, nsmallest
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
@@ -41,7 +41,7 @@ from gatehouse.kernel.sessions.records import (
     split_named,
 )
 from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, Session
-from gatehouse.kernel.sessions.values import NEVER, SessionDescription, Subscribed, Will
+from gatehouse.kernel.sessions.values import NEVER, SessionDescription, SessionListener, Subscribed, Will
 from gatehouse.kernel.sessions.wills import Wills
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.slices import Slices
@@ -50,9 +50,6 @@ from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
-
-if TYPE_CHECKING:
-    from gatehouse.kernel.api import SessionListener
 
 SUBSCRIPTIONS_MAX: Final = 10_000      # of one session
 STEP_ENDED: Final = 16                 # sessions that end, before the clock is read
@@ -88,7 +85,9 @@ class Sessions:  # decision 162
         self._serving = Slices(loop, on_error)
         self._ending = Slices(loop, on_error)
         self._connected = 0
-        self._dropped = dict.fromkeys(DROPPED, 0)        # of sessions that are gone
+        self.dropped = dict.fromkeys(DROPPED, 0)
+        """Messages that sessions were not given since the start, by reason."""
+
         self._stopped = False
 
     # ---- opening and closing
@@ -104,18 +103,19 @@ class Sessions:  # decision 162
         for key, value in self._state.scan(Kind.FLIGHT):
             session = self._by_partition.get(partition_of(key))
             if session is not None:
-                self._load_flight(session, value)
+                session.load_flight(*decode_flight(value))
         for key, value in self._state.scan(Kind.RECEIVED):
             session = self._by_partition.get(partition_of(key))
             if session is not None:
-                session.received = decode_received(value)
+                session.load_received(decode_received(value))
         self.wills.open()
 
     def start(self) -> None:
         """Sessions whose connections the last end of the hub has cut sleep from now on."""
         for session in self._by_name.values():
             if session.until_ms == CONNECTED:
-                self._fall_asleep(session)
+                self.keeper.touch(session, OF_SESSION)
+                session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
             self._wait(session)
         self.wills.start()
 
@@ -131,15 +131,8 @@ class Sessions:  # decision 162
     def _made(self, name: Named, record: SessionRecord, stints: list[Stint]) -> Session:
         session = Session(*name, record.user, record.partition_id, record.created_ms, record.expiry_ms,
                           record.until_ms)
-        session.stints = tuple(sorted(stints, key=lambda stint: stint.since))
+        session.load_stints(stints)
         return session
-
-    @staticmethod
-    def _load_flight(session: Session, value: bytes) -> None:
-        session.following, dropped, flight = decode_flight(value)
-        session.dropped = dropped if any(dropped) else None
-        session.flight = flight or None
-        session.last_id = next(reversed(flight), 0)
 
     def _add(self, session: Session) -> None:
         self._by_name[session.tenant, session.client_id] = session
@@ -149,13 +142,11 @@ class Sessions:  # decision 162
 
     def _remove(self, session: Session) -> None:
         """It is not known any more."""
-        session.gone = True
+        session.end()
         for filter_text in dict.fromkeys(session.bound_filters()):
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
         del self._by_partition[session.partition_id]
         del self._by_name[session.tenant, session.client_id]
-        for reason, count in zip(DROPPED, session.dropped or (), strict=False):
-            self._dropped[reason] += count
 
     # ---- a client comes and goes
 
@@ -172,8 +163,9 @@ class Sessions:  # decision 162
         elif session.attached is not None:
             self._detach(session, TAKEN_OVER)
         self.keeper.touch(session, OF_SESSION).answer(owner, token)
-        session.until_ms, session.expiry_ms = CONNECTED, expiry_ms
-        attached = session.attached = Attached(self, session, listener, window, present)
+        session.connect(expiry_ms)
+        attached = Attached(self, session, listener, window, present)
+        session.attach(attached)
         self._connected += 1
         return attached
 
@@ -195,7 +187,8 @@ class Sessions:  # decision 162
         return session
 
     def _detach(self, session: Session, reason: str) -> None:
-        attached, session.attached = session.attached, None
+        attached = session.attached
+        session.attach(None)
         if attached is not None:
             self._connected -= 1
             self._ready.pop(attached, None)
@@ -205,21 +198,17 @@ class Sessions:  # decision 162
         """Its connection has ended. After `stop` it is found connected by the next start, which lets it sleep."""
         if session.attached is not None:
             self._ready.pop(session.attached, None)
-            session.attached = None
+            session.attach(None)
             self._connected -= 1
-        session.expiry_ms = expiry_ms
         try:
             if expiry_ms == 0:
                 self._end(session, DELETED)
                 return
-            self._fall_asleep(session)
+            self.keeper.touch(session, OF_SESSION)
         except Stopping:
             return
+        session.fall_asleep(self.loop.now_ms(), expiry_ms)
         self._wait(session)
-
-    def _fall_asleep(self, session: Session) -> None:
-        self.keeper.touch(session, OF_SESSION)
-        session.until_ms = NEVER if session.expiry_ms == NEVER else self.loop.now_ms() + session.expiry_ms
 
     def _end(self, session: Session, reason: str) -> None:
         """Raises Stopping."""
@@ -290,13 +279,13 @@ class Sessions:  # decision 162
             session = self._made(name, record, stints)
             flight = self._state.get(Kind.FLIGHT, key)
             if flight is not None:
-                self._load_flight(session, flight)
+                session.load_flight(*decode_flight(flight))
             received = self._state.get(Kind.RECEIVED, key)
             if received is not None:
-                session.received = decode_received(received)
+                session.load_received(decode_received(received))
             self._add(session)
             if session.until_ms == CONNECTED:            # it is asleep, and a later frame may say so
-                session.until_ms = NEVER if session.expiry_ms == NEVER else self.loop.now_ms() + session.expiry_ms
+                session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
                 self.keeper.touch_lazily(session, OF_SESSION)
             self._wait(session)
 
@@ -319,11 +308,15 @@ class Sessions:  # decision 162
         """The oldest give way where more wait than may."""
         first = self._watermarks.next_offset(session.partition_id) - self._settings.max_session_messages
         if first > session.following:
-            session.drop("limit", first - session.following)
+            self.drop(session, "limit", first - session.following)
             session.pass_to(first)
             self.keeper.touch_lazily(session, OF_FLIGHT)
 
     # ---- handing out
+
+    def drop(self, session: Session, reason: str, count: int = 1) -> None:
+        session.drop(reason, count)
+        self.dropped[reason] += count
 
     def end_of(self, partition_id: int) -> int:
         return self._watermarks.next_offset(partition_id)
@@ -401,9 +394,9 @@ class Sessions:  # decision 162
         self.wills.publish_by(publish)
 
     @staticmethod
-    def _unless_stopping(told: Callable[[], None]) -> None:
+    def _unless_stopping(call: Callable[[], None]) -> None:
         try:
-            told()
+            call()
         except Stopping:                     # the next start finds what the state says
             pass
 

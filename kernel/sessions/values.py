@@ -1,7 +1,7 @@
 """The plain values of sessions that cross between doors and kernel."""
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gatehouse.kernel.message import Headers
 
@@ -43,6 +43,20 @@ class Released(NamedTuple):
     """A QoS 2 message whose receipt the client has confirmed (PUBREC): it is to be told again to release it."""
 
     packet_id: int
+
+
+class SessionListener(Protocol):
+    """A connection that has a session, as the kernel knows it. Must not block or raise."""
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        """To be sent now, in this order: their packet ids are durable."""
+
+    def may_have(self, address: str) -> bool:
+        """Whether its user may have messages of this address now: others are dropped, counted."""
+
+    def on_session_ended(self, reason: str) -> None:
+        """The session is another connection's, or deleted, or a full disk did not take what was told: nothing that is
+        told from now on counts. The connection is to be closed."""
 
 
 class Will(NamedTuple):
