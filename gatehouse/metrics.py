@@ -97,6 +97,12 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_transaction_checks": Declared(COUNTER, "Times that the sender of half messages was to be asked."),
     "gatehouse_transaction_checks_unheard": Declared(COUNTER, "Those of them that reached nobody."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
+    "gatehouse_sessions": Declared(GAUGE, "Sessions that outlive their connections, connected ones included."),
+    "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),
+    "gatehouse_session_drops": Declared(
+        COUNTER, "Messages that such sessions were not given, by reason: limit (more waited than may), expired, "
+                 "denied, lost.", ("reason",)),
+    "gatehouse_wills": Declared(GAUGE, "Wills of clients that are connected, or broke off and wait for their delay."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
     "gatehouse_catalogue_failing": Declared(
