@@ -20,7 +20,7 @@ from kafka.protocol.admin import (
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.metadata import NO_UUID, NODE_ID
-from gatehouse.gateways.kafka.api.parts import REFUSALS, Part, Parts, refuse
+from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     INVALID_PARTITIONS,
@@ -53,18 +53,18 @@ def delete_topics(request: Request) -> None:
         else [(name, NO_UUID) for name in asked.topic_names]
     times = Counter(wanted)
     rows: list[Row] = []
-    parts = Parts(lambda: request.answer(DeleteTopicsResponse, throttle_time_ms=0, responses=rows))
+    parts = AskedParts(lambda: request.answer(DeleteTopicsResponse, throttle_time_ms=0, responses=rows))
     for name, topic_id in times:
         row = Row(name=name, topic_id=topic_id, error_code=NONE, error_message=None)
         rows.append(row)
         if times[name, topic_id] > 1 or (name is None) == (topic_id == NO_UUID):
             refuse(row, Refused(INVALID_REQUEST, "a topic is named once, by its name or by its id"))
         else:
-            parts.do(row, partial(delete_topic, session, row))
+            parts.begin(row, partial(delete_topic, session, row))
     parts.settle()
 
 
-def delete_topic(session: KafkaSession, row: Row, part: Part) -> None:
+def delete_topic(session: KafkaSession, row: Row, part: AskedPart) -> None:
     """Raises Denied, UnknownTopic, Refused, Stopping."""
     if row.name is None:
         try:
@@ -87,7 +87,7 @@ def create_partitions(request: Request) -> None:
     asked, session = request.decode(CreatePartitionsRequest), request.session
     names = Counter(topic.name for topic in asked.topics)
     rows: list[Row] = []
-    parts = Parts(lambda: request.answer(CreatePartitionsResponse, throttle_time_ms=0, results=rows))
+    parts = AskedParts(lambda: request.answer(CreatePartitionsResponse, throttle_time_ms=0, results=rows))
     for topic in asked.topics:
         row = Row(name=topic.name, error_code=NONE, error_message=None)
         rows.append(row)
@@ -99,12 +99,12 @@ def create_partitions(request: Request) -> None:
             except REFUSALS as refusal:
                 refuse(row, refusal)
         else:
-            parts.do(row, partial(add_partitions, session, topic), partial(
+            parts.begin(row, partial(add_partitions, session, topic), partial(
                 session.audit, "topic.changed", {"topic": topic.name, "partitions": topic.count}))
     parts.settle()
 
 
-def add_partitions(session: KafkaSession, asked: Any, part: Part) -> None:
+def add_partitions(session: KafkaSession, asked: Any, part: AskedPart) -> None:
     """Raises what is wrong with it."""
     check_count(session, asked)
     session.guard.change_topic(asked.name, asked.count, None, session, part)
@@ -157,7 +157,7 @@ class RecordDeletion:
         self.before[partition_id] = max(self.before.get(partition_id, 0), end if offset == END else offset)
         self.deleted.append((row, partition_id))
 
-    def begin(self, part: Part) -> None:
+    def begin(self, part: AskedPart) -> None:
         """All of them at once. Raises Denied, Stopping."""
         self.request.session.guard.delete_records(self.before, self.request.session, part)
 
@@ -176,10 +176,10 @@ def delete_records(request: Request) -> None:
     for topic in request.decode(DeleteRecordsRequest).topics:
         deletion.add(topic)
     outcome = Row(error_code=NONE, error_message=None)
-    parts = Parts(lambda: deletion.end(outcome))
+    parts = AskedParts(lambda: deletion.end(outcome))
     if deletion.before:
         names = [topic.name for topic in deletion.topics]
-        parts.do(outcome, deletion.begin,
+        parts.begin(outcome, deletion.begin,
                  lambda: request.session.audit("topic.records_deleted", {"topics": names}))
     parts.settle()
 

@@ -23,7 +23,7 @@ from kafka.protocol.admin import (
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
-from gatehouse.gateways.kafka.api.parts import REFUSALS, Part, Parts, refuse
+from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.broker_configs import broker_configs
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
@@ -66,13 +66,13 @@ Changes = Callable[[dict[str, str]], dict[str, str]]
 """What is set after a change, of what was set before. Raises Refused."""
 
 
-class Kind(NamedTuple):
+class ConfigKind(NamedTuple):
     """A kind of resource that has settings."""
 
     describe: Callable[[KafkaSession, str], list[Row]]
     """Rows of all settings. Raises REFUSALS."""
 
-    alter: Callable[[KafkaSession, str, Changes, bool, Part], None]
+    alter: Callable[[KafkaSession, str, Changes, bool, AskedPart], None]
     """Change settings, or only validate that; ends the part. Raises REFUSALS."""
 
     names: Callable[[KafkaSession], list[str]]
@@ -102,7 +102,7 @@ def _topic_row(session: KafkaSession, name: str, configs: Mapping[str, str]) -> 
                documentation=config.about)
 
 
-def alter_topic(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: Part) -> None:
+def alter_topic(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
     topic = find_topic(session, name, Operation.ALTER)
     remembered = RememberedConfigs.of(session.services)
     configs = changes(configs_of(topic.settings, remembered.get(topic)))
@@ -135,7 +135,7 @@ def describe_broker(session: KafkaSession, name: str) -> list[Row]:
             for config, type, value, about in broker_configs(session.kernel.settings, session.config)]
 
 
-def alter_broker(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: Part) -> None:
+def alter_broker(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
         raise Refused(CLUSTER_AUTHORIZATION_FAILED, f"{session.principal.name} may not administer this hub")
     raise Refused(INVALID_CONFIG, "what holds for the whole hub stands in its configuration file, and is changed there")
@@ -145,9 +145,9 @@ def broker_names(session: KafkaSession) -> list[str]:
     return [str(NODE_ID)] if session.admission.may_hub(session.principal, Operation.ADMINISTER) else []
 
 
-KINDS: Final[dict[int, Kind]] = {
-    TOPIC: Kind(describe_topic, alter_topic, topic_names),
-    BROKER: Kind(describe_broker, alter_broker, broker_names),
+KINDS: Final[dict[int, ConfigKind]] = {
+    TOPIC: ConfigKind(describe_topic, alter_topic, topic_names),
+    BROKER: ConfigKind(describe_broker, alter_broker, broker_names),
 }
 """By Kafka's number. Loggers (8) and client metrics (16) are none of the hub's."""
 
@@ -179,7 +179,7 @@ def describe_configs(request: Request) -> None:
     request.answer(DescribeConfigsResponse, throttle_time_ms=0, results=list(rows.values()))
 
 
-def _kind(number: int) -> Kind:
+def _kind(number: int) -> ConfigKind:
     kind = KINDS.get(number)
     if kind is None:
         raise Refused(INVALID_REQUEST, f"Unexpected resource type {number}: nothing of that kind has settings here")
@@ -203,18 +203,18 @@ def _alter(request: Request, asked: Any, answer: Any, changed: Callable[[list[An
     session = request.session
     times = Counter((resource.resource_type, resource.resource_name) for resource in asked.resources)
     rows: dict[tuple[int, str], Row] = {}
-    parts = Parts(lambda: request.answer(answer, throttle_time_ms=0, responses=list(rows.values())))
+    parts = AskedParts(lambda: request.answer(answer, throttle_time_ms=0, responses=list(rows.values())))
     for resource in asked.resources:
         name = (resource.resource_type, resource.resource_name)
         row = rows[name] = Row(error_code=NONE, error_message=None, resource_type=name[0], resource_name=name[1])
         if times[name] > 1:
             refuse(row, Refused(INVALID_REQUEST, "Each resource must appear at most once."))
             continue
-        parts.do(row, partial(_alter_one, session, resource, partial(changed, resource.configs), asked.validate_only))
+        parts.begin(row, partial(_alter_one, session, resource, partial(changed, resource.configs), asked.validate_only))
     parts.settle()
 
 
-def _alter_one(session: KafkaSession, resource: Any, changes: Changes, validate_only: bool, part: Part) -> None:
+def _alter_one(session: KafkaSession, resource: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
     _kind(resource.resource_type).alter(session, resource.resource_name, changes, validate_only, part)
 
 

@@ -11,7 +11,7 @@ from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.configs import DEFAULT_SOURCE, TOPIC_SOURCE
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
-from gatehouse.gateways.kafka.api.parts import REFUSALS, Part, Parts, refuse
+from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     INVALID_CONFIG,
@@ -35,7 +35,7 @@ DEFAULT: Final = -1              # as many partitions, or replicas, as the hub g
 REPLICAS: Final = 1              # every partition lives on this one node
 
 
-def create(session: KafkaSession, asked: Any, row: Row, part: Part) -> None:
+def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None:
     """Make a topic. Raises what is wrong with it."""
     if not is_topic_name(asked.name):
         raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
@@ -106,7 +106,7 @@ def dispatch(request: Request) -> None:
     session = request.session
     names = Counter(topic.name for topic in asked.topics)
     rows: list[Row] = []
-    parts = Parts(partial(answer, request, rows))
+    parts = AskedParts(partial(answer, request, rows))
     for topic in asked.topics:
         row = Row(name=topic.name, topic_id=None, error_code=NONE, error_message=None, topic_config_error_code=NONE,
                   num_partitions=-1, replication_factor=-1, configs=None)
@@ -119,7 +119,7 @@ def dispatch(request: Request) -> None:
             except REFUSALS as refusal:
                 refuse(row, refusal)
         else:
-            parts.do(row, partial(create, session, topic, row), partial(note, session, row))
+            parts.begin(row, partial(create, session, topic, row), partial(note, session, row))
     parts.settle()
 
 

@@ -22,7 +22,7 @@ def refuse(row: Row, refusal: Exception) -> None:
     row.error_message = str(refusal)
 
 
-class Parts:
+class AskedParts:
     """One request until each of its parts has its answer; then `answer` is called."""
 
     __slots__ = ("pending", "answer")
@@ -31,13 +31,13 @@ class Parts:
         self.pending = 1             # parts without an answer; one more while the request is gone through
         self.answer = answer
 
-    def do(self, row: Row, begin: Callable[[Part], Any], done: Callable[[], None] | None = None) -> None:
+    def begin(self, row: Row, start: Callable[[AskedPart], Any], done: Callable[[], None] | None = None) -> None:
         """Begin a part with the token of what it is to wait for. Where it is refused, now or by the disk, its row says
         so; else `done` is called."""
         self.pending += 1
-        part = Part(self, row, done)
+        part = AskedPart(self, row, done)
         try:
-            begin(part)
+            start(part)
         except REFUSALS as refusal:
             refuse(row, refusal)
             self.settle()
@@ -49,12 +49,12 @@ class Parts:
             self.answer()
 
 
-class Part:
+class AskedPart:
     """The token of a part that waits for the disk, or for the database of users and rights."""
 
     __slots__ = ("parts", "row", "done")
 
-    def __init__(self, parts: Parts, row: Row, done: Callable[[], None] | None) -> None:
+    def __init__(self, parts: AskedParts, row: Row, done: Callable[[], None] | None) -> None:
         self.parts = parts
         self.row = row
         self.done = done
