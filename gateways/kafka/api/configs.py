@@ -210,7 +210,8 @@ def _alter(request: Request, asked: Any, answer: Any, changed: Callable[[list[An
         if times[name] > 1:
             refuse(row, Refused(INVALID_REQUEST, "Each resource must appear at most once."))
             continue
-        parts.begin(row, partial(_alter_one, session, resource, partial(changed, resource.configs), asked.validate_only))
+        changes = partial(changed, resource.configs)
+        parts.begin(row, partial(_alter_one, session, resource, changes, asked.validate_only))
     parts.settle()
 
 
