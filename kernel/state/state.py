@@ -52,6 +52,8 @@ class Kind(IntEnum):
     CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.state.clock`
     SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
     MEMBERS = 24          # members, generation and assignment of an assigned group, by tenant and name
+    CONSUMER_GROUP = 36   # epochs of a consumer group, by tenant and name
+    CONSUMER_MEMBER = 37  # a member of a consumer group, with what it has and is to have, by group and member id
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
+from gatehouse.gateways.kafka.api.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
@@ -26,4 +27,5 @@ from gatehouse.gateways.kafka.request import Api
 APIS: Final[dict[int, Api]] = {api.key: api for api in (
     PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT,
     LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS,
-    INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE)}
+    INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE,
+    CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)}
