@@ -162,7 +162,7 @@ def topic_id(peer: Peer, name: str = "plant") -> bytes:
 
 def guest() -> Peer:
     """Somebody who may consume of `plant`, with groups other than `other`."""
-    return Peer(decision=lambda principal, operation, name: operation is Operation.CONSUME and not name.startswith("other"))
+    return Peer(decision=lambda _, operation, name: operation is Operation.CONSUME and not name.startswith("other"))
 
 
 # ---- heartbeats
