@@ -113,7 +113,7 @@ def test_a_regular_expression_that_is_not_offered_is_an_error_that_is_raised(hub
         message = consumer.poll(0.2)
         if message is not None:
             errors.append(message.error())
-    assert errors and "too large" in str(errors[0])
+    assert errors and "regular expression is not valid" in str(errors[0])
     consumer.close()
 
 
