@@ -2,21 +2,22 @@
 
     listen = [{ address = "0.0.0.0:8083", websocket = true, origins = ["https://app.example"] }]
 
-Any path is taken. A page of a browser says where it comes from; it is let in only if `origins` names that, for a
-browser connects to wherever a page tells it.
+Any path is taken. A page of a browser says where it comes from, for a browser connects to wherever a page tells it: it
+is let in where `origins` names that, or where it is this very address (some clients that are no browsers say so, too).
 """
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping
 from hashlib import sha1
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.contract import Link, Session
+    from gatehouse.gateways.contract import Link, Listen, Session
 
 VERSION: Final = "13"
 KEY_BYTES: Final = 16
@@ -54,7 +55,7 @@ class NotOpened(Exception):
         self.status = status
 
 
-def answer_to(head: bytes, spoken: Collection[str], origins: Collection[str]) -> bytes:
+def answer_to(head: bytes, spoken: Collection[str], listen: Listen) -> bytes:
     """The whole answer to a request whose head this is, without its end. Raises NotOpened."""
     first, fields = _read_head(head)
     if not first.startswith("GET ") or not first.rpartition(" ")[2].startswith("HTTP/1."):
@@ -67,7 +68,7 @@ def answer_to(head: bytes, spoken: Collection[str], origins: Collection[str]) ->
     if not is_key(key) or "host" not in fields:
         raise NotOpened("400 Bad Request", "a WebSocket is opened with a key and a host (RFC 6455, 4.2.1)")
     origin = fields.get("origin")          # decision 178
-    if origin is not None and ANY_ORIGIN not in origins and origin.lower() not in origins:
+    if origin is not None and not _may_come(origin.lower(), fields["host"].lower(), listen):
         raise NotOpened("403 Forbidden", f"pages of {origin[:200]!r} may not connect; see origins of this listener")
     protocol = choose_protocol(fields, spoken)
     if not protocol:
@@ -75,6 +76,26 @@ def answer_to(head: bytes, spoken: Collection[str], origins: Collection[str]) ->
     return "\r\n".join(("HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade",
                         f"Sec-WebSocket-Accept: {accept_of(key)}", f"Sec-WebSocket-Protocol: {protocol}", "", "")
                        ).encode()
+
+
+def _may_come(origin: str, host: str, listen: Listen) -> bool:
+    """Whether a page of this origin may connect. On an address of this machine alone, where everybody may be let in
+    without a login, a name is not enough: it can be pointed at this machine by whoever owns it."""
+    if ANY_ORIGIN in listen.origins or origin in listen.origins:
+        return True
+    if origin.partition("://")[2] != host:
+        return False
+    return not listen.loopback or _is_fixed(host)
+
+
+def _is_fixed(host: str) -> bool:
+    """Whether `HOST` or `HOST:PORT` is no name that somebody could point elsewhere."""
+    name = host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return name == "localhost"
+    return True
 
 
 def _read_head(head: bytes) -> tuple[str, dict[str, str]]:
@@ -122,7 +143,7 @@ class WebSocketOpening:
 
     def _open(self, head: bytes, rest: bytes) -> None:
         try:
-            answer = answer_to(head, self._spoken, self._link.listen.origins)
+            answer = answer_to(head, self._spoken, self._link.listen)
         except NotOpened as refusal:
             self._refuse(refusal)
             return

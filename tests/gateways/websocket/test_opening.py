@@ -79,6 +79,23 @@ def test_10_2_a_page_whose_origin_is_named_is_let_in(origins: tuple[str, ...]) -
     assert link.take().startswith(b"HTTP/1.1 101 ")
 
 
+@pytest.mark.parametrize(("listen", "origin", "host", "allowed"), [
+    ("127.0.0.1", "http://localhost:8083", "localhost:8083", True),
+    ("127.0.0.1", "http://127.0.0.1:8083", "127.0.0.1:8083", True),
+    ("127.0.0.1", "http://[::1]:8083", "[::1]:8083", True),
+    ("127.0.0.1", "http://[::1]", "[::1]", True),
+    ("127.0.0.1", "http://localhost:3000", "localhost:8083", False),
+    ("127.0.0.1", "http://evil.example:8083", "evil.example:8083", False),
+    ("0.0.0.0", "http://hub.example:8083", "hub.example:8083", True),
+    ("0.0.0.0", "http://evil.example", "hub.example:8083", False),
+])
+def test_10_2_the_address_itself_is_no_other_site(listen: str, origin: str, host: str, allowed: bool) -> None:
+    session, link, _ = opening()
+    link.listen = Listen(listen, 0, websocket=True)
+    session.handle_data(request(Origin=origin, Host=host))
+    assert link.take().startswith(b"HTTP/1.1 101 " if allowed else b"HTTP/1.1 403 ")
+
+
 def test_who_sends_no_request_is_not_waited_for() -> None:
     session, link, hub = opening()
     session.handle_data(b"GET ")
