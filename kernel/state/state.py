@@ -52,6 +52,10 @@ class Kind(IntEnum):
     CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.state.clock`
     SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
     MEMBERS = 24          # members, generation and assignment of an assigned group, by tenant and name
+    ARRIVED = 30          # how far a partition of another hub's topic has arrived, by hub, topic uuid and partition
+    SENT = 31             # how far a link's other hub has a partition of ours, by link, topic uuid and partition
+    LINK = 32             # the hub at the other end of a link, its key, and what people have said of the link
+    INVITATION = 33       # an invitation to a link that nobody has used, by its number
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))
