@@ -294,6 +294,36 @@ class UnknownReceipt(KernelError):
     code = "unknown_receipt"
 
 
+class SessionRefused(KernelError):
+    """The session of this client id belongs to another user: it is his to resume and to end."""
+
+    code = "session_refused"
+
+
+class TooManySessions(KernelError):
+    """As many sessions outlive their connections already as may, in the hub or of this user."""
+
+    code = "too_many_sessions"
+
+
+class TooManySubscriptions(KernelError):
+    """A session has as many subscriptions as it may."""
+
+    code = "too_many_subscriptions"
+
+
+class TooManyReceived(KernelError):
+    """As many QoS 2 messages of a client are not released yet as may be: it is to release some first."""
+
+    code = "too_many_received"
+
+
+class UnknownSession(KernelError):
+    """There is no session of this client id."""
+
+    code = "unknown_session"
+
+
 class InvalidDelay(KernelError):
     """A time of delivery that is more than ten years ahead, or a repetition that never falls due."""
 

@@ -31,6 +31,7 @@ from gatehouse.gateways.http.routes import (
     topics,
     transactions,
     users,
+    waiting_messages,
     webhooks,
     websocket,
 )
@@ -55,6 +56,7 @@ def build_table() -> RouteTable[Declared]:
         leases,
         dead_letters,
         queues,
+        waiting_messages,
         scheduled,
         transactions,
         checks,
