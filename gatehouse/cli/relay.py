@@ -25,7 +25,7 @@ COLUMNS: Final = ("name", "state", "peer", "behind", "sent", "received", "parked
 
 @click.group()
 def relay() -> None:
-    """Links to hubs in other networks, and the meeting point between them."""
+    """Links to other hubs, and what they meet at."""
 
 
 @relay.command()
@@ -89,7 +89,10 @@ def key(url: str, json_wanted: bool) -> None:
 @relay.command()
 @hub_options
 def status(url: str, json_wanted: bool) -> None:
-    """Show the meeting point and every link: how far behind, what went over, what was refused."""
+    """Show every link.
+
+    How far behind it is, what went over it, what was refused.
+    """
     with asking(url) as hub:
         document = _ask(hub, "GET", "/v1/relay")
     if json_wanted:
@@ -134,7 +137,10 @@ def invite(link: str, minutes: int, url: str, json_wanted: bool) -> None:
 @click.argument("invitation")
 @hub_options
 def join(invitation: str, url: str, json_wanted: bool) -> None:
-    """Join a link with what the other side printed; `-` reads it from standard input."""
+    """Join a link with what the other side printed.
+
+    `-` reads that from standard input.
+    """
     text = sys.stdin.read() if invitation == "-" else invitation
     with asking(url) as hub:
         document = _ask(hub, "POST", "/v1/relay/join", {"invitation": text.strip()})
