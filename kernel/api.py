@@ -194,6 +194,16 @@ class KernelPort(Protocol):
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
 
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
+                     ) -> Topic:
+        """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+
+    def delete_topic(self, name: str, tenant: str, number: int) -> None:
+        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+
+    def delete_records(self, before: dict[int, int], number: int) -> None:
+        """By partition id, the offset before which readers are given nothing any more. Raises Stopping."""
+
     def new_producer_id(self, number: int) -> None:
         """A number that no producer had before, answered as [(producer id, 0, 0)]."""
 
@@ -275,7 +285,7 @@ class LeasedGroupPort(Protocol):
         """Messages that are on their way in, and not durable yet."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
