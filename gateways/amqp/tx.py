@@ -31,7 +31,7 @@ PUBLISH_BYTES: Final = 512             # that a publish is counted for beside it
 RESOURCE_ERROR: Final = 506
 
 
-class Publish(NamedTuple):
+class KeptPublish(NamedTuple):
     content: Content
     raw: bytes                         # flags and properties, as they are sent
     body: bytes
@@ -49,7 +49,7 @@ class Tx:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._publishes: list[Publish] = []
+        self._publishes: list[KeptPublish] = []
         self._bytes = 0
         self._settled: list[Settled] = []
         self.held = 0
@@ -74,7 +74,7 @@ class Tx:
             raise precondition(f"transactions of a connection of more than {TX_BYTES_MAX} bytes")
         channels.tx_bytes += size
         self._bytes += size
-        self._publishes.append(Publish(content, raw, body, sent, self._channel.connection.sender.version))
+        self._publishes.append(KeptPublish(content, raw, body, sent, self._channel.connection.sender.version))
 
     def settle(self, how: str, tag: int, multiple: bool) -> bool:
         """False where no such delivery awaits its acknowledgement."""
