@@ -201,6 +201,16 @@ class KernelPort(Protocol):
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
 
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
+                     ) -> Topic:
+        """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+
+    def delete_topic(self, name: str, tenant: str, number: int) -> None:
+        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+
+    def delete_records(self, before: dict[int, int], number: int) -> None:
+        """By partition id, the offset before which readers are given nothing any more. Raises Stopping."""
+
     def new_producer_id(self, number: int) -> None:
         """A number that no producer had before, answered as [(producer id, 0, 0)]."""
 

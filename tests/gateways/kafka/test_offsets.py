@@ -169,8 +169,10 @@ def fetch(peer: Peer, version: int, group: str, wants: dict[str, list[int]] | No
     answer = decoded(OffsetFetchResponse, version, *peer.send(framed(request, 5)), 5)
     if version >= 8:
         answer = answer.groups[0]
+    names = wants or ["plant"]
     return answer.error_code if version >= 2 else 0, {
-        (heard(peer, version, row, wants or ["plant"]), each.partition_index): (each.committed_offset, each.metadata, each.error_code)
+        (heard(peer, version, row, names), each.partition_index):
+            (each.committed_offset, each.metadata, each.error_code)
         for row in answer.topics for each in row.partitions}
 
 
