@@ -292,7 +292,7 @@ class LeasedGroupPort(Protocol):
         """Messages that are on their way in, and not durable yet."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:

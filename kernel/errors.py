@@ -307,9 +307,10 @@ class QueueFull(KernelError):
 
     code = "queue_full"
 
-    def __init__(self, text: str, index: int = 0) -> None:
+    def __init__(self, text: str, index: int = 0, queue: str = "") -> None:
         super().__init__(text)
         self.index = index              # of the first message of a list that has no room; those before it have
+        self.queue = queue              # the name of the one that is full
 
 
 class ExpiredReceipt(KernelError):
