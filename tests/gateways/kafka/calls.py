@@ -90,7 +90,8 @@ def _group(*names: str, **fields: Any) -> Callable[[Peer, int], dict[str, Any]]:
 def _committed(peer: Peer, version: int) -> dict[str, Any]:
     part = Row(partition_index=0, committed_offset=2, committed_leader_epoch=-1, committed_metadata="")
     return {"group_id": "g", "generation_id_or_member_epoch": -1, "generation_id": -1, "member_id": "",
-            "group_instance_id": None, "retention_time_ms": -1, "topics": [Row(name="plant", topic_id=plant_id(peer), partitions=[part])]}
+            "group_instance_id": None, "retention_time_ms": -1,
+            "topics": [Row(name="plant", topic_id=plant_id(peer), partitions=[part])]}
 
 
 CALLS: dict[int, Call] = {
@@ -100,7 +101,7 @@ CALLS: dict[int, Call] = {
     1: Call(_fetched, lambda peer, answer: [
         (part.error_code, part.high_watermark, len(part.records) > 60)
         for topic in answer.responses for part in topic.partitions] == [(0, 3, True)]),
-    2: Call(lambda peer, version: {"replica_id": -1, "isolation_level": 0, "topics": [Row(name="plant", topic_id=plant_id(peer), partitions=[
+    2: Call(lambda peer, version: {"replica_id": -1, "isolation_level": 0, "topics": [Row(name="plant", partitions=[
         Row(partition_index=0, current_leader_epoch=-1, timestamp=-1)])]},
         lambda peer, answer: [part.offset for part in _partitions(answer)] == [3]),
     3: Call(lambda peer, version: {"topics": [Row(name="plant", topic_id=uuid.UUID(int=0))],
@@ -146,7 +147,7 @@ CALLS: dict[int, Call] = {
     20: Call(lambda peer, version: {"timeout_ms": 1000, "topic_names": ["plant"], "topics": [
         Row(name="plant", topic_id=uuid.UUID(int=0))]},
         lambda peer, answer: peer.kernel.by_name == {} and [row.error_code for row in answer.responses] == [0]),
-    21: Call(lambda peer, version: {"timeout_ms": 1000, "topics": [Row(name="plant", topic_id=plant_id(peer), partitions=[
+    21: Call(lambda peer, version: {"timeout_ms": 1000, "topics": [Row(name="plant", partitions=[
         Row(partition_index=0, offset=2)])]},
         lambda peer, answer: [(part.error_code, part.low_watermark) for part in _partitions(answer)] == [(0, 2)]),
     22: Call(lambda peer, version: {"transactional_id": None, "transaction_timeout_ms": 1000, "producer_id": -1,
@@ -172,7 +173,7 @@ CALLS: dict[int, Call] = {
     44: Call(_configs, lambda peer, answer: [row.error_code for row in answer.responses] == [0]
              and _retention(peer) == 60_000),
     45: Call(lambda peer, version: {"timeout_ms": 1000, "allow_replication_factor_change": True, "topics": [
-        Row(name="plant", topic_id=plant_id(peer), partitions=[Row(partition_index=0, replicas=[1]), Row(partition_index=1, replicas=[1, 2]),
+        Row(name="plant", partitions=[Row(partition_index=0, replicas=[1]), Row(partition_index=1, replicas=[1, 2]),
                                       Row(partition_index=0, replicas=None), Row(partition_index=7, replicas=[1])])]},
         lambda peer, answer: [part.error_code for row in answer.responses for part in row.partitions]
         == [0, 39, 85, 3]),
