@@ -61,6 +61,7 @@ from gatehouse.kernel.retention.retention import Retention
 from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.sessions.sessions import Sessions
 from gatehouse.kernel.settings import LIVE, KernelSettings
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
@@ -174,9 +175,12 @@ class Kernel:  # decision 138
             names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
         spill.ask(leasing.cursors)
         self.assigned = AssignedGroups(
-            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
-            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+            loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
+            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
+        self.sessions = Sessions(
+            loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
+            committer=committer, clock=clock, settings=settings, on_settled=spill.on_settled, on_error=on_error)
         self._topic_changes = TopicChanges(topics, subscriptions, committer)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
@@ -238,17 +242,19 @@ class Kernel:  # decision 138
             identity.epoch, identity.first_id,
             keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
-            participants=[self._producers, self._topic_changes, leasing],
+            participants=[self._producers, self._topic_changes, leasing, self.sessions.keeper, self.sessions.wills],
             noting=[self._retained, self._compaction],
-            followers=[self._watches, leasing], forgetters=[self._spill, self._checkpoints],
+            followers=[self._watches, leasing, self.sessions], forgetters=[self._spill, self._checkpoints],
             on_grown=self._checkpoints.note)
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()
         self.assigned.open()
+        self.sessions.open()
         self._spill.on_superseded(recovered.superseded)
         self._checkpoints.begin(recovered.kept_end)
         leasing.start()
+        self.sessions.start()
         self._retention.start()
         self._producer_expiry.start()
         self.scheduling.start()
@@ -265,6 +271,7 @@ class Kernel:  # decision 138
         self._compaction.stop()
         self.scheduling.stop()
         self.assigned.stop()
+        self.sessions.stop()
         self.leasing.stop()
         self._validating.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
@@ -371,6 +378,27 @@ class Kernel:  # decision 138
         """
         self._batches.append_all(batches, owner, token, idempotency_key)
 
+    # decision 224: what has arrived over a link, and how far that is, in one frame
+    def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None:
+        """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
+        `append`; with neither, once everything before is durable. Raises what `append` does, with nothing taken."""
+        self._appending.append(messages, owner, token, False)
+        if records:
+            self._committer.put_state(records)
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None:
+        """A state record of a link, as far as it is durable."""
+        return self._state.get(kind, key)
+
+    def retained_record(self, address: str, tenant: str) -> Record | None:
+        """The record that an address retains, as far as that is durable. Raises InvalidAddress."""
+        return self._retained.record_of(address, tenant)
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """Every such record whose key begins so; in no order."""
+        return list(self._state.scan(kind, prefix))
+
     # ---- for later
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
@@ -417,6 +445,11 @@ class Kernel:  # decision 138
             on_done(answers)
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None:
+        """As `fetch`, for another hub: with what is kept, batches as they are, and private headers in place."""
+        self._reader.fetch(wants, max_bytes, on_done, kept=True, stored=True)
 
     def note_fault(self, fault: Exception) -> None:
         """A fault of our own that was contained, outside of the kernel."""
@@ -625,5 +658,6 @@ class Kernel:  # decision 138
             "clock_steps_total": clock.steps,
             "subscriptions": self._subscriptions.count,
             **self.scheduling.statistics(),
+            **self.sessions.statistics(),
             "epoch": self.epoch,
         }

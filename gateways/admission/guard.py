@@ -372,15 +372,17 @@ class Guard:
             self._switchboard.take_back(number)
             raise
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int) -> int:
-        """Store messages, in order, in one frame; `owner.on_stored` is told. `size_bytes` is what they took on the
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
+               positions: bool = False) -> int:
+        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
+        `size_bytes` is what they took on the
         wire; under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down.
         Raises as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         try:
-            self._port.append(self._places.guard, messages, number, False, None)
+            self._port.append(self._places.guard, messages, number, positions, None)
         except Exception:
             self._switchboard.take_back(number)
             raise
