@@ -266,6 +266,15 @@ class Reader:
             entries = self._index.entries_from(partition_id, offset, 1, 1 << 62) or entries
         return entries[0].append_ms if entries else 0
 
+    def id_of(self, partition_id: int, offset: int) -> int:
+        """Which message lies at an offset; -1 where that is not known. May look into the index, at one block."""
+        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
+        if not entries or entries[0].first_offset > offset:
+            entries = self._index.entries_from(partition_id, offset, 1, END)
+        if not entries or not entries[0].first_offset <= offset < entries[0].end_offset:
+            return -1
+        return entries[0].first_id + offset - entries[0].first_offset
+
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_for_time`."""
         in_memory = self._first_in_memory(partition_id, timestamp_ms)
