@@ -30,6 +30,7 @@ from gatehouse.kernel.message import (
     When,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
+from gatehouse.kernel.recorder import NOBODY, Origin
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -95,6 +96,13 @@ class KernelPort(Protocol):
     @property
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+    @property
+    def records_journeys(self) -> bool:
+        """Whether `speaks` is to be told."""
+
+    def speaks(self, origin: Origin) -> None:
+        """What is told next comes from there; for journeys of messages."""
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
@@ -271,10 +279,10 @@ class LeasedGroupPort(Protocol):
         """Messages that are on their way in, and not durable yet."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, taker: Origin = NOBODY) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
-    def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
+    def take_now(self, member: Member, hold: HoldLimit | None = None, taker: Origin = NOBODY) -> MembershipPort:
         """One message for `member`, at once or when it has been read; an empty list where there is none."""
 
     def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
@@ -315,7 +323,7 @@ class GroupsPort(Protocol):
     def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]: ...
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
-              hold: HoldLimit | None = None) -> SharedPort: ...
+              hold: HoldLimit | None = None, taker: Origin = NOBODY) -> SharedPort: ...
 
     def shared_group(self, text: str, tenant: str = "/") -> LeasedGroupPort: ...
 

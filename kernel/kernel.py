@@ -43,6 +43,7 @@ from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
@@ -53,11 +54,11 @@ from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
+from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.records.validation import Divert
-from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.recovery.beginning import Beginning
 from gatehouse.kernel.recovery.recovery import Recovery
 from gatehouse.kernel.retention.compaction import Compaction
@@ -99,7 +100,7 @@ class Kernel:  # decision 138
                  projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
                  new_shard: int = 0, reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
                  selector_names: Mapping[str, str] | None = None, journeys: JourneySettings | None = None,
-                 new_trace: Callable[[], bytes] = partial(bytes, 24),
+                 new_trace: Callable[[], bytes] | None = None,
                  door_names: Callable[[int], str] = str) -> None:
         notices = notices or Notices()
         self.recovered_frames = 0
@@ -161,7 +162,7 @@ class Kernel:  # decision 138
         self.journeys = recorder = None if journeys is None or not journeys.enabled else Journeys(
             settings=journeys, loop=loop, committer=committer, topics=topics, topic_changes=self._topic_changes,
             places=places, watermarks=watermarks, trail=trail, speaker=self.speaker, disk_guard=disk_guard,
-            id_of=reader.id_of, ids=new_trace, door_names=door_names, on_error=on_error)
+            id_of=reader.id_of, ids=new_trace or partial(bytes, 24), door_names=door_names, on_error=on_error)
 
         # What goes, and what is kept.
         scanner = SegmentScanner(log=log, index=index, watermarks=watermarks, topics=topics,
@@ -192,6 +193,8 @@ class Kernel:  # decision 138
             names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live,
             recorder=recorder)
         spill.ask(leasing.cursors)
+        self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
+                               leasing=leasing, following=None if recorder is None else recorder.following)
         self.assigned = AssignedGroups(
             loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
             has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
@@ -223,6 +226,11 @@ class Kernel:  # decision 138
     def epoch(self) -> int:
         """Which start of the hub this is; 0 before `open`."""
         return self._identity.epoch
+
+    @property
+    def records_journeys(self) -> bool:
+        """Whether anybody wants to know who speaks, see `speaker`."""
+        return self.journeys is not None
 
     @property
     def keeps_pace(self) -> bool:

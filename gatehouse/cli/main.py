@@ -4,6 +4,7 @@
     state         status, topics
     groups        groups, dead-letters, queues
     scheduled     scheduled list, show, recall
+    trace         what happened to messages
     connections   connections list, show, close
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
@@ -34,6 +35,7 @@ from gatehouse.cli.scheduled import scheduled
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics
 from gatehouse.cli.tables import show
+from gatehouse.cli.trace import trace
 from gatehouse.cli.transactions import transactions
 from gatehouse.cli.users import users
 from gatehouse.exits import Refused
@@ -143,7 +145,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections, backup,
-                restore, transactions, users, acl, spark, *planned_commands()):
+                restore, trace, transactions, users, acl, spark, *planned_commands()):
     cli.add_command(command)
 
 

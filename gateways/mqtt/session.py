@@ -234,7 +234,7 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(packets.CONNACK_BAD_CLIENT_ID, str(error))
             return
-        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id)
+        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer)
         self._will = connect.will
         self._packet_bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
         if before is not None:

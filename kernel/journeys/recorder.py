@@ -22,8 +22,8 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Placement, Record
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
 from gatehouse.kernel.recorder import Origin, Speaker
+from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer

@@ -16,10 +16,10 @@ from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Headers, Message, Owner, Record
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
-from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.write.appending import UNFOLLOWED, Appending
 from gatehouse.kernel.write.committer import Committer

@@ -152,8 +152,8 @@ class Committer:
 
         `keepers` by kind of state record. `participants` are told of a refused frame in this order, and before any
         others. Those in `noting` take part in each frame with messages that change state of their own. `followers` are
-        told in this order, after them `on_grown`, and `forgetters` of what was deleted. `recorder` writes into each frame
-        what is told of messages' journeys.
+        told in this order, after them `on_grown`, and `forgetters` of what was deleted. `recorder` writes into
+        each frame what is told of messages' journeys.
         """
         self._epoch, self.next_id = epoch, next_id
         self._keepers.update(keepers)

@@ -260,8 +260,8 @@ class BatchBuilder:
         return run
 
     def add_beside(self, messages: list[Message], first_id: int, places: list[tuple[Run, int]]) -> None:
-        """As `add`, for what the hub writes beside messages into one partition: no id is used up. `first_id` is one that
-        a message has."""
+        """As `add`, for what the hub writes beside messages into one partition: no id is used up. `first_id` is one
+        that a message has."""
         for start in range(0, len(messages), RUN_LIMIT):
             part = messages[start:start + RUN_LIMIT]
             run = Run(part[0][0].partition_id, self.now_ms)

@@ -1,8 +1,8 @@
 """What is recorded of messages: from the start of those that are followed, from the first error on of all others."""
 from __future__ import annotations
 
-from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.gateways.admission.own_topics import ROUTES
+from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, id_hash
