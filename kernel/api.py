@@ -16,12 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
+    NOBODY,
     Fetched,
     Handle,
     Headers,
     Leased,
     NumberedMessage,
     OnRetained,
+    Origin,
     Owner,
     Place,
     Placement,
@@ -30,7 +32,6 @@ from gatehouse.kernel.message import (
     When,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
-from gatehouse.kernel.recorder import NOBODY, Origin
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings

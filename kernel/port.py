@@ -13,6 +13,7 @@ from gatehouse.kernel.message import (
     Fetched,
     Headers,
     OnRetained,
+    Origin,
     Owner,
     Place,
     Placement,
@@ -21,7 +22,6 @@ from gatehouse.kernel.message import (
     When,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
-from gatehouse.kernel.recorder import Origin
 from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings

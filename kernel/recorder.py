@@ -6,26 +6,16 @@ told is about whole batches, and a recorder answers at once: nothing waits for i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from gatehouse.kernel.message import Leased, Placement, Record
+from gatehouse.kernel.message import NOBODY, Leased, Origin, Placement, Record
 
-if TYPE_CHECKING:
-    from gatehouse.kernel.groups.cursor import Cursor
-    from gatehouse.kernel.groups.group import LeasedGroup
-    from gatehouse.kernel.write.pending_frame import PendingFrame, Run
-
-
-class Origin(NamedTuple):
-    """Who tells the kernel something, or takes messages."""
-
-    door: str = ""
-    user: str = ""
-    client: str = ""
-    peer: str = ""
-
-
-NOBODY: Final = Origin()
+# What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
+# `write.pending_frame.PendingFrame` and its runs.
+Cursor = Any
+LeasedGroup = Any
+PendingFrame = Any
+Run = Any
 
 
 class Speaker:
@@ -41,7 +31,7 @@ class Speaker:
         self.origin = origin
 
 
-class Recorder(Protocol):
+class Recorder(Protocol):  # decision 218
     """See the module's text."""
 
     @property

@@ -270,8 +270,8 @@ class Client:
     async def find_messages(self, **wanted: str) -> list[dict[str, Any]]:
         """The newest messages with a `key`, `address`, `trace_id` or `correlation_id`, or at a `topic`, `partition` and
         `offset`, between the times `from` and `to`."""
-        found: list[dict[str, Any]] = (await self.request("GET", "/v1/trace", query=wanted))["messages"]
-        return found
+        messages: list[dict[str, Any]] = (await self.request("GET", "/v1/trace", query=wanted))["messages"]
+        return messages
 
     # --- who is connected ----------------------------------------------------------------------------------------
 

@@ -30,7 +30,9 @@ NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_i
 @hub_options
 def trace(message_id: str | None, from_time: str | None, to_time: str | None, limit: int, partition: int,
           offset: int | None, url: str, json_wanted: bool, **ways: str | None) -> None:
-    """Show what happened to a message: when it was stored and by whom, who was handed it, what came of that.
+    """Show what happened to a message.
+
+    When it was stored and by whom, who was handed it, what came of that, and where it stands now.
 
     Without an ID the newest messages are listed that one of --key, --address, --trace-id and --correlation-id finds;
     the journey is shown where there is one of them, or where --topic and --offset say which.
@@ -45,14 +47,14 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
     wanted |= {name: value for name, value in (("from", from_time), ("to", to_time)) if value is not None}
     with asking(url) as hub:
         if message_id is None:
-            found = hub.find_messages(max=str(limit), **wanted)
-            if not found:
+            messages = hub.find_messages(max=str(limit), **wanted)
+            if not messages:
                 raise exits.Refused("nothing is recorded that is found so; messages that were not followed are found "
                                     "by their id, or by --topic, --partition and --offset", exits.FAILED)
-            if len(found) > 1:
-                _list(found, json_wanted)
+            if len(messages) > 1:
+                _list(messages, json_wanted)
                 return
-            message_id = found[0]["id"]
+            message_id = messages[0]["id"]
         journey = hub.trace(message_id)
     if json_wanted:
         click.echo(as_json(journey))
@@ -60,13 +62,13 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
         click.echo(text_of(journey))
 
 
-def _list(found: list[dict[str, Any]], json_wanted: bool) -> None:
+def _list(messages: list[dict[str, Any]], json_wanted: bool) -> None:
     if json_wanted:
-        for message in found:
+        for message in messages:
             click.echo(as_json(message))
         return
     click.echo(table(FOUND, [[message["id"], time_text(message["at"], "milliseconds"), message["address"],
-                              message["trace_id"]] for message in found]))
+                              message["trace_id"]] for message in messages]))
 
 
 def text_of(journey: dict[str, Any]) -> str:

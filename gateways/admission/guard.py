@@ -19,7 +19,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.errors import UnknownTopic
-from gatehouse.kernel.recorder import Origin
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.openapi import Route
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Message, Owner, Stored, When
-from gatehouse.kernel.recorder import Origin
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2

@@ -19,8 +19,7 @@ from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Handle, Leased, Owner, Record
-from gatehouse.kernel.recorder import NOBODY, Origin
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics

@@ -19,8 +19,7 @@ from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.message import Handle, Leased, Owner, Stored, tell
-from gatehouse.kernel.recorder import NOBODY, Origin
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored, tell
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member, Membership
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
-from gatehouse.kernel.recorder import NOBODY, Origin
+from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.state.topics import Topic, Topics
 
 if TYPE_CHECKING:

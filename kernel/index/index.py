@@ -337,14 +337,14 @@ class Index:
         lowest = block_key(partition_id, 0)
         while start < end:
             middle = (start + end) // 2
-            found = self._store.floor(block_key(partition_id, middle), lowest)
-            if found is None:
+            at = self._store.floor(block_key(partition_id, middle), lowest)
+            if at is None:
                 start = middle + 1
                 continue
-            rows = np.frombuffer(found[1], ROW)
+            rows = np.frombuffer(at[1], ROW)
             hits = np.flatnonzero((rows["first_id"] <= message_id) & (rows["first_id"] + rows["count"] > message_id))
             if len(hits):
-                return Entry._make(_ROW.unpack_from(found[1], int(hits[0]) * ROW.itemsize))
+                return Entry._make(_ROW.unpack_from(at[1], int(hits[0]) * ROW.itemsize))
             if int(rows["first_id"][0]) > message_id:
                 end = min(middle, int(rows["first_offset"][0]))
             else:

@@ -292,7 +292,7 @@ class Reader:
         spans = [(partition_id, self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id))
                  for partition_id in partition_ids]
         self._worker.submit(partial(self._id_in_store, spans, message_id),
-                            lambda found, error: on_done(found if error is None else None))
+                            lambda where, error: on_done(where if error is None else None))
 
     def _id_in_store(self, spans: list[tuple[int, int, int]], message_id: int) -> tuple[int, int] | None:
         """On the reading thread."""

@@ -102,11 +102,11 @@ class Following:
 
     def among(self, partition_id: int, offsets: Sequence[int]) -> list[int]:
         """Those of these offsets at which something is followed."""
-        known = self._offsets.get(partition_id)
-        if known is None:
+        sorted_offsets = self._offsets.get(partition_id)
+        if sorted_offsets is None:
             return []
-        at = bisect_left(known, min(offsets))
-        if at == len(known) or known[at] > max(offsets):
+        at = bisect_left(sorted_offsets, min(offsets))
+        if at == len(sorted_offsets) or sorted_offsets[at] > max(offsets):
             return []
         of = self._of[partition_id]
         return [offset for offset in offsets if offset in of]

@@ -25,7 +25,7 @@ MAX_PARTITIONS: Final = 20_000       # that are searched for a message of which 
 
 
 @dataclass(slots=True)
-class Place:
+class Location:
     """Where a message lies, as far as that is known."""
 
     partition_id: int
@@ -42,10 +42,19 @@ class Journey:
 
     message_id: int
     events: list[Event] = field(default_factory=list)
-    place: Place | None = None
+    place: Location | None = None
     record: Record | None = None
     standings: list[Standing] = field(default_factory=list)
-    places: dict[int, Place] = field(default_factory=dict)       # by partition id, of every event
+    places: dict[int, Location] = field(default_factory=dict)       # by partition id, of every event
+
+    def lies_at(self, place: Location) -> None:
+        """It was stored there first, as far as that is known."""
+        self.place = place
+        self.places.setdefault(place.partition_id, place)
+
+    def holds(self, record: Record) -> None:
+        """The message itself, which is there still."""
+        self.record = record
 
     @property
     def tenant(self) -> str | None:
@@ -79,8 +88,8 @@ class Looking:
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None:
         """The newest `most` events that are found by a `key`, an `address`, a `trace` id or a `correlation` id of a
         tenant; a trace id is no tenant's, whoever shows events looks whose they are."""
-        found = hash_of(what, value if what == "trace" else named(tenant, value))
-        self._trail.find(found, most, lambda events, error: on_done([event for _, event in events], error),
+        wanted = hash_of(what, value if what == "trace" else named(tenant, value))
+        self._trail.find(wanted, most, lambda events, error: on_done([event for _, event in events], error),
                          newest=True)
 
     def id_at(self, partition_id: int, offset: int) -> int:
@@ -91,9 +100,9 @@ class Looking:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
         self._trail.find(id_hash(message_id), MAX_EVENTS, partial(self._on_events, message_id, tenant, on_done))
 
-    def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, found: list[tuple[int, Event]],
+    def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
                    error: StorageFailed | None) -> None:
-        journey = Journey(message_id, [event for _, event in found if event.message_id == message_id])
+        journey = Journey(message_id, [event for _, event in events if event.message_id == message_id])
         if error is not None:
             on_done(journey, error)
             return
@@ -116,8 +125,7 @@ class Looking:
             on_done(journey, None)
             return
         partition_id, offset = where
-        journey.place = self._place(partition_id, offset)
-        journey.places.setdefault(partition_id, journey.place)
+        journey.lies_at(self._place(partition_id, offset))
         of_each = [(event.partition_id, event.offset) for event in reversed(journey.events) if event.partition_id]
         newest: dict[int, int] = {}
         followed = None if self._following is None else self._following.by_id(journey.message_id)
@@ -125,23 +133,23 @@ class Looking:
         for of_partition, at in [*now, *of_each, where]:
             newest.setdefault(of_partition, at)
         for of_partition, at in newest.items():
-            journey.standings += standings(self._leasing, self._views, of_partition, at)
+            journey.standings.extend(standings(self._leasing, self._views, of_partition, at))
         self._reader.fetch_kept([(partition_id, offset, 1)], 1, partial(self._on_record, journey, offset, on_done))
 
     def _on_record(self, journey: Journey, offset: int, on_done: OnJourney, answers: list[Fetched]) -> None:
         for piece in answers[0].pieces:
             for record in sound_records(piece):
                 if record[0] == offset and record[6] == journey.message_id:
-                    journey.record = public_record(record)
+                    journey.holds(public_record(record))
         on_done(journey, answers[0].error if isinstance(answers[0].error, StorageFailed) else None)
 
-    def _place(self, partition_id: int, offset: int) -> Place:
+    def _place(self, partition_id: int, offset: int) -> Location:
         topic_partition = self._topics.of_partition(partition_id)
         if topic_partition is not None:
             topic, partition = topic_partition
-            return Place(partition_id, offset, topic.name, partition, "", topic.tenant)
+            return Location(partition_id, offset, topic.name, partition, "", topic.tenant)
         for queue in self._leasing.queues.definitions.every():
             if partition_id in queue.partition_ids():
-                return Place(partition_id, offset, "", partition_id - queue.first_partition_id, queue.name,
+                return Location(partition_id, offset, "", partition_id - queue.first_partition_id, queue.name,
                              queue.tenant)
-        return Place(partition_id, offset)
+        return Location(partition_id, offset)

@@ -20,9 +20,9 @@ from gatehouse.kernel.journeys.following import Followed, Following
 from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Placement, Record
+from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.recorder import Origin, Speaker
+from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -64,7 +64,7 @@ class Entered:
         self.also = also
 
 
-class Frame:
+class FrameJourneys:
     """What of journeys one frame has, until it is durable."""
 
     __slots__ = ("entered", "written", "copies", "places")
@@ -103,7 +103,7 @@ class Journeys:  # decision 214
         self._budget = Budget(settings.errors_per_minute)
         self.following = Following()
         self._waiting: list[Event] = []
-        self._frames: dict[PendingFrame, Frame] = {}
+        self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[str, Placement] = {}
         self._contexts: list[Context | None] = []           # of what `follow` found, until `on_entered`
         self._armed = False
@@ -194,13 +194,13 @@ class Journeys:  # decision 214
 
     def follow_batch(self, frame: PendingFrame, run: Run, topic: str, at: int, records: Sequence[Record] | None) -> int:
         """See `Recorder`."""
-        found = self._topics.of_partition(run.partition_id)
-        mine = None if found is None or found[0].id == self._trail.topic_id else self._frame(frame)
+        of = self._topics.of_partition(run.partition_id)
+        mine = None if of is None or of[0].id == self._trail.topic_id else self._frame(frame)
         while at < run.count:
-            if found is not None and mine is not None and self._sampling.follows(topic):
+            if of is not None and mine is not None and self._sampling.follows(topic):
                 mine.entered.append(Entered(run, at, self._of_record(
-                    found[0].tenant, topic, run.partition_id, records[at] if records and at < len(records) else None),
-                    found[0].id, ()))
+                    of[0].tenant, topic, run.partition_id, records[at] if records and at < len(records) else None),
+                    of[0].id, ()))
             at += 1 + self._sampling.gap()
         return at - run.count
 
@@ -252,7 +252,8 @@ class Journeys:  # decision 214
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset,
                                        attempt=cursor.attempt_of(offset), until_ms=until_ms, group=name_of(group)))
 
-    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int], until_ms: int, is_over: bool
+    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 216
+                       offsets: Sequence[int], until_ms: int, is_over: bool
                        ) -> None:
         """See `Recorder`."""
         topic_id = group.topic_id
@@ -341,7 +342,7 @@ class Journeys:  # decision 214
             self._waiting = []
             return
         try:
-            self._put(self._committer.open_frame(), 0)
+            self._put(self._committer.open_frame())
         except Stopping:
             self._stopped = True
 
@@ -364,7 +365,7 @@ class Journeys:  # decision 214
             self._trail.begin(topic)
         return True
 
-    def _frame(self, frame: PendingFrame) -> Frame | None:
+    def _frame(self, frame: PendingFrame) -> FrameJourneys | None:
         """What of journeys this frame has; None where none can be stored."""
         mine = self._frames.get(frame)
         if mine is None:
@@ -373,7 +374,7 @@ class Journeys:  # decision 214
                     return None
             except KernelError:
                 return None
-            mine = self._frames[frame] = Frame()
+            mine = self._frames[frame] = FrameJourneys()
             frame.join(self)
             frame.has_journeys = True
         return mine
@@ -394,19 +395,19 @@ class Journeys:  # decision 214
             mine = self._frame(frame) if copies else mine
             if mine is not None:
                 mine.copies = copies
-        told: list[Event] = []
+        entering: list[Event] = []
         for entered in mine.entered if mine is not None else ():
             first_offset, first = firsts[entered.run]
             event = entered.event._replace(message_id=first + entered.at, offset=first_offset + entered.at,
                                            at_ms=frame.builder.now_ms)
-            told.append(event)
-            told += [Event(Kind.ROUTED, message_id=event.message_id, partition_id=partition_id, at_ms=event.at_ms)
+            entering.append(event)
+            entering += [Event(Kind.ROUTED, message_id=event.message_id, partition_id=partition_id, at_ms=event.at_ms)
                      for partition_id in entered.also[:MAX_ROUTED]]
-        self._put(frame, first_id, told)
+        self._put(frame, entering)
 
-    def _put(self, frame: PendingFrame, first_id: int, told: Sequence[Event] = ()) -> None:
+    def _put(self, frame: PendingFrame, entering: Sequence[Event] = ()) -> None:
         """Events into a frame: these, and those that wait."""
-        events, self._waiting = [*told, *self._waiting], []
+        events, self._waiting = [*entering, *self._waiting], []
         if not events:
             return
         mine = self._frame(frame)

@@ -30,14 +30,14 @@ class Standing(NamedTuple):
 
 def standings(leasing: Leasing, views: Views, partition_id: int, offset: int) -> list[Standing]:
     """With every group that is known to read the partition."""
-    found = [_leased(name_of(group), LEASED if group.queue is None else QUEUE, prefetcher.cursor, offset)
+    standing_of = [_leased(name_of(group), LEASED if group.queue is None else QUEUE, prefetcher.cursor, offset)
              for group, prefetcher in leasing.cursors.readers.get(partition_id, ())]
-    names = {standing.group for standing in found}
+    names = {standing.group for standing in standing_of}
     for group_name, offsets in views.offsets.items():
         committed = offsets.get(partition_id)
         if committed is not None and group_name not in names:
-            found.append(Standing(group_name, ASSIGNED, SETTLED if offset < committed[0] else READY))
-    return found
+            standing_of.append(Standing(group_name, ASSIGNED, SETTLED if offset < committed[0] else READY))
+    return standing_of
 
 
 def _leased(name: str, kind: str, cursor: Cursor, offset: int) -> Standing:

@@ -58,25 +58,25 @@ def named(tenant: str, value: bytes) -> bytes:
 
 
 def hashes(event: Event) -> list[bytes]:
-    """What an event is found by."""
-    found = [hash_of("id", _ID.pack(event.message_id))]
+    """What an event is wanted by."""
+    of_event = [hash_of("id", _ID.pack(event.message_id))]
     if event.kind == Kind.STORED:
-        found.append(hash_of("address", named(event.tenant, event.address.encode())))
+        of_event.append(hash_of("address", named(event.tenant, event.address.encode())))
         if event.key:
-            found.append(hash_of("key", named(event.tenant, event.key)))
+            of_event.append(hash_of("key", named(event.tenant, event.key)))
         if event.correlation_id:
-            found.append(hash_of("correlation", named(event.tenant, event.correlation_id)))
+            of_event.append(hash_of("correlation", named(event.tenant, event.correlation_id)))
     if event.trace_id:
-        found.append(hash_of("trace", event.trace_id))
-    return found
+        of_event.append(hash_of("trace", event.trace_id))
+    return of_event
 
 
 def id_hash(message_id: int) -> bytes:
-    """What every event of a message is found by."""
+    """What every event of a message is wanted by."""
     return hash_of("id", _ID.pack(message_id))
 
 
-class Trail:
+class Trail:  # decision 217
     """See the module's text. `worker` reads the store, `writer` writes it; `read` is the reader's fetch; `resume` is
     told at a start of the newest events."""
 
@@ -158,8 +158,8 @@ class Trail:
         self._behind = max(self._behind, offset + 1)
 
     def _add(self, offset: int, event: Event) -> None:
-        for found in hashes(event):
-            self._newest.setdefault(found, []).append(offset)
+        for wanted in hashes(event):
+            self._newest.setdefault(wanted, []).append(offset)
             self._entries += 1
         if self._entries >= WRITE_ENTRIES:
             self._write()
@@ -183,16 +183,16 @@ class Trail:
             ranges.append((PREFIX + _ID.pack(self._dropped)[4:], PREFIX + _ID.pack(start >> BUCKET_SHIFT)[4:]))
             self._dropped = start >> BUCKET_SHIFT
         complete = self._behind if self._filled == EXTENT else self._filled
-        puts = [(_KEY.pack(PREFIX, offset >> BUCKET_SHIFT, found, offset & 0xFFFF), b"")
-                for found, offsets in writing.items() for offset in offsets]
+        puts = [(_KEY.pack(PREFIX, offset >> BUCKET_SHIFT, wanted, offset & 0xFFFF), b"")
+                for wanted, offsets in writing.items() for offset in offsets]
         puts.append((META, _META.pack(self.topic_id, complete)))
         self._writer.submit(lambda: self._store.write(puts, (), ranges), self._written)
 
     def _written(self, _: None, error: BaseException | None) -> None:
         writing, self._writing = self._writing, None
         if error is not None and writing is not None:
-            for found, offsets in writing.items():
-                self._newest.setdefault(found, [])[:0] = offsets
+            for wanted, offsets in writing.items():
+                self._newest.setdefault(wanted, [])[:0] = offsets
                 self._entries += len(offsets)
             if not isinstance(error, StoreFull) and isinstance(error, Exception):
                 self._on_error(error)
@@ -206,7 +206,7 @@ class Trail:
 
     # ---- looking
 
-    def find(self, found: bytes, most: int, on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None],
+    def find(self, wanted: bytes, most: int, on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None],
              *, newest: bool = False) -> None:
         """The events of a hash with their offsets, the first `most` of them (the last, with `newest`), in order; an
         event of another message may be among them."""
@@ -214,26 +214,26 @@ class Trail:
             on_done([], None)
             return
         fresh = [offset for part in (self._writing, self._newest) if part is not None
-                 for offset in part.get(found, ())]
+                 for offset in part.get(wanted, ())]
         start, end = self._bounds()
-        self._worker.submit(lambda: self._stored(found, start, end, most, newest),
+        self._worker.submit(lambda: self._stored(wanted, start, end, most, newest),
                             partial(self._on_found, fresh, start, most, newest, on_done))
 
-    def _stored(self, found: bytes, start: int, end: int, most: int, newest: bool) -> list[int]:
+    def _stored(self, wanted: bytes, start: int, end: int, most: int, newest: bool) -> list[int]:
         """On the reading thread: offsets that the store has."""
         offsets: list[int] = []
         buckets = list(range(start >> BUCKET_SHIFT, (end >> BUCKET_SHIFT) + 1))[-MAX_BUCKETS:]
         cursor = self._store.cursor()
         for bucket in reversed(buckets) if newest else buckets:
-            offsets += self._of_bucket(cursor.seek, cursor.next, bucket, found)
+            offsets += self._of_bucket(cursor.seek, cursor.next, bucket, wanted)
             if len(offsets) >= most:
                 break
         return offsets
 
     @staticmethod
     def _of_bucket(seek: Callable[[bytes], bytes | None], following: Callable[[], bytes | None], bucket: int,
-                   found: bytes) -> Iterator[int]:
-        prefix = _KEY.pack(PREFIX, bucket, found, 0)[:-2]
+                   wanted: bytes) -> Iterator[int]:
+        prefix = _KEY.pack(PREFIX, bucket, wanted, 0)[:-2]
         key = seek(prefix)
         while key is not None and key.startswith(prefix):
             yield bucket << BUCKET_SHIFT | int.from_bytes(key[-2:])
@@ -267,7 +267,7 @@ class Trail:
             events += [(record[0], event) for piece in answer.pieces for record in sound_records(piece)
                        if record[0] == offset and (event := event_of(record)) is not None]
         if not rest or len(rest) == len(offsets):
-            on_done(sorted(events, key=lambda found: found[0]), None)
+            on_done(sorted(events, key=lambda event: event[0]), None)
             return
         self._read([(self._partition_id, offset, 1) for offset in rest], READ_BYTES,
                    partial(self._on_read, rest, events, on_done))

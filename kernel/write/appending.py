@@ -62,7 +62,7 @@ class Appending:
             if limited:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        self._unfollowed -= len(messages)
+        self._unfollowed -= len(messages)                # decision 215
         if self._unfollowed < 0:
             self._add_followed(pending_frame, messages, places, placements)
         else:
@@ -104,10 +104,10 @@ class Appending:
         recorder = self._recorder
         assert recorder is not None, "nobody counts down to what is not recorded"
         followed, self._unfollowed = recorder.follow(messages, placements, self._unfollowed + len(messages))
-        told: MessagePlaces = [] if places is None else places
-        pending_frame.builder.add(messages, told if followed else places, None, placements)
+        all_places: MessagePlaces = [] if places is None else places
+        pending_frame.builder.add(messages, all_places if followed else places, None, placements)
         if followed:
-            recorder.on_entered(pending_frame, messages, placements, told, followed)
+            recorder.on_entered(pending_frame, messages, placements, all_places, followed)
 
     def require(self, messages: list[Message]) -> None:
         """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""

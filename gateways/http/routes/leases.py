@@ -49,7 +49,7 @@ from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping
 from gatehouse.kernel.groups.settings import MAX_INVISIBLE_MS, check_name
-from gatehouse.kernel.recorder import Origin
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:

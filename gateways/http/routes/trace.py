@@ -118,18 +118,18 @@ async def find_messages(door: Door, call: Call) -> Answered:
     first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
     if TOPIC.name in query:
         return json_answer({"messages": [_found_at(door, principal, query)]})
-    found: dict[int, dict[str, Any]] = {}
+    messages: dict[int, dict[str, Any]] = {}
     for event in reversed(await _events(door, principal, given[0], query[given[0]])):
-        if event.message_id in found or not first_ms <= event.at_ms <= last_ms \
+        if event.message_id in messages or not first_ms <= event.at_ms <= last_ms \
                 or (event.tenant or "/") != principal.tenant \
                 or not may_see_address(door, principal, event.address, ""):
             continue
-        found[event.message_id] = {
+        messages[event.message_id] = {
             "id": str(event.message_id), "at": event.at_ms, "what": WORDS[Kind(event.kind)],
             "address": event.address or None, "trace_id": event.trace_id.hex() or None}
-        if len(found) >= most:
+        if len(messages) >= most:
             break
-    return json_answer({"messages": list(found.values())})
+    return json_answer({"messages": list(messages.values())})
 
 
 async def _events(door: Door, principal: Principal, way: str, value: str) -> list[Event]:
@@ -181,11 +181,11 @@ async def journey_of(door: Door, principal: Principal, text: str) -> Journey:
     if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID)) and int(text) <= MAX_ID:
         reply: Reply[Journey] = Reply()
 
-        def on_done(found: Journey, error: StorageFailed | None) -> None:
+        def on_done(journey: Journey, error: StorageFailed | None) -> None:
             if error is not None:
                 reply.set_exception(error)
             else:
-                reply.set_result(found)
+                reply.set_result(journey)
 
         door.kernel.looking.journey(int(text), principal.tenant, on_done)
         journey = await reply
@@ -245,11 +245,11 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
 
 
 def _trace_of(journey: Journey) -> str | None:
-    known = next((event.trace_id for event in journey.events if event.trace_id), b"")
-    if not known and journey.record is not None:
+    trace_id = next((event.trace_id for event in journey.events if event.trace_id), b"")
+    if not trace_id and journey.record is not None:
         context = next((read(value) for name, value in journey.record[4] if name == HEADER), None)
-        known = context.trace_id if context is not None else b""
-    return known.hex() or None
+        trace_id = context.trace_id if context is not None else b""
+    return trace_id.hex() or None
 
 
 def _stored(door: Door, record: Record) -> dict[str, Any]:

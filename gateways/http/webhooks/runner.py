@@ -24,7 +24,7 @@ from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 from gatehouse.kernel.errors import KernelError, UnknownTopic
-from gatehouse.kernel.recorder import Origin
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:

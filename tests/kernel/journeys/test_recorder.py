@@ -6,8 +6,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, id_hash
-from gatehouse.kernel.message import Leased
-from gatehouse.kernel.recorder import Origin
+from gatehouse.kernel.message import Leased, Origin
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
 from tests.kernel.rig import Rig
