@@ -30,7 +30,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_info": Declared(GAUGE, "Always 1; the labels say which hub and version this is.", ("hub", "version")),
     "gatehouse_clock_steps": Declared(COUNTER, "Times that the system's clock was set while the hub ran."),
     "gatehouse_epoch": Declared(GAUGE, "Number of this start of the hub on its data directory."),
-    "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops."),
+    "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops, or the disk keeps "
+                                       "messages waiting for longer than `ready_flush_s`."),
     "gatehouse_reload_refused": Declared(GAUGE, "1 while the last reload was refused, whole or in part, and the hub "
                                                 "goes on as it was."),
     "gatehouse_start_time_seconds": Declared(GAUGE, "When this process became ready, in seconds since 1970."),
@@ -60,6 +61,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_reserve_held": Declared(
         GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
     "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),
+    "gatehouse_unflushed_seconds": Declared(
+        GAUGE, "For how long the oldest that is on its way to the disk has waited; 0 where nothing is."),
     "gatehouse_pending_bytes": Declared(GAUGE, "Bytes taken from publishers that are not in the log yet."),
     "gatehouse_unindexed_bytes": Declared(
         GAUGE, "Index and state in memory that no checkpoint holds yet, in bytes, about; a start replays it."),
@@ -98,6 +101,12 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Those that were not: beyond a topic's budget of errors, or lost with a flush that was refused."),
     "gatehouse_journeys_followed": Declared(GAUGE, "Messages that are followed now."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
+    "gatehouse_sessions": Declared(GAUGE, "Sessions that outlive their connections, connected ones included."),
+    "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),
+    "gatehouse_session_drops": Declared(
+        COUNTER, "Messages that such sessions were not given, by reason: limit (more waited than may), expired, "
+                 "denied, lost.", ("reason",)),
+    "gatehouse_wills": Declared(GAUGE, "Wills of clients that are connected, or broke off and wait for their delay."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
     "gatehouse_catalogue_failing": Declared(
@@ -137,6 +146,29 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_tls_certificate_ends_seconds": Declared(
         GAUGE, "When the first of the certificates that the door shows runs out, in seconds since 1970.", ("door",)),
     "gatehouse_faults": Declared(COUNTER, "Mistakes of the hub itself, each with a traceback in the log.", ("door",)),
+    "gatehouse_relay_connected": Declared(GAUGE, "1 while the hub is connected to its meeting point."),
+    "gatehouse_relay_connections": Declared(COUNTER, "Times that the meeting point let this hub in."),
+    "gatehouse_relay_link_open": Declared(GAUGE, "1 while both hubs of a link have greeted.", ("link",)),
+    "gatehouse_relay_link_sessions": Declared(COUNTER, "Times that they greeted: more than one is a reconnect.",
+                                              ("link",)),
+    "gatehouse_relay_link_lag_messages": Declared(
+        GAUGE, "Offsets that the other hub does not have on its disk yet, those that do not match included.",
+        ("link",)),
+    "gatehouse_relay_link_lag_bytes": Declared(GAUGE, "Bytes on their way to it.", ("link",)),
+    "gatehouse_relay_link_lag_seconds": Declared(GAUGE, "For how long the oldest of them are on their way.", ("link",)),
+    "gatehouse_relay_link_sent_messages": Declared(COUNTER, "Messages that went out, again ones included.", ("link",)),
+    "gatehouse_relay_link_sent_bytes": Declared(COUNTER, "Their letters, in bytes.", ("link",)),
+    "gatehouse_relay_link_received_messages": Declared(COUNTER, "Messages that came in and were stored.", ("link",)),
+    "gatehouse_relay_link_received_bytes": Declared(COUNTER, "The letters that came in, in bytes.", ("link",)),
+    "gatehouse_relay_link_repeated_messages": Declared(
+        COUNTER, "Messages that came in and were here already.", ("link",)),
+    "gatehouse_relay_link_lost_messages": Declared(
+        COUNTER, "Offsets that retention had deleted before the other hub had them.", ("link",)),
+    "gatehouse_relay_link_tampered": Declared(
+        COUNTER, "Letters that were not what the other hub had sealed, or not the next ones.", ("link",)),
+    "gatehouse_relay_link_refused": Declared(
+        COUNTER, "Messages that were not taken here, by why; `relay_...`: letters that the meeting point bounced.",
+        ("link", "reason")),
 }
 
 Sample = tuple[str, tuple[str, ...], float]

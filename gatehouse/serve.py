@@ -49,6 +49,7 @@ from gatehouse.kernel.state.catalogue import default_url
 from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
+from gatehouse.relaying import Relaying
 from gatehouse.relisten import relisten
 from gatehouse.runtime import Stall, broken_promise
 from gatehouse.samples import admission_samples, door_samples, trace_samples
@@ -109,6 +110,7 @@ class Hub:
         self._stall = Stall(asyncio.get_running_loop())
         self._watchdog = Watchdog(asyncio.get_running_loop(), watchdog_s())
         self._status: HubStatus | None = None
+        self._relaying: Relaying | None = None
         self._listening: dict[str, list[str]] = {}
 
     async def run(self) -> int:
@@ -276,7 +278,7 @@ class Hub:
         kernel = storage.kernel
         admission = self._open_accounts(kernel, hub_loop)
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
-                                 lambda: self._ready)
+                                 lambda: not self._unready())
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             wall_ms=hub_loop.wall_ms,
@@ -285,13 +287,17 @@ class Hub:
             transactions=storage.transactions,
             connections=OpenConnections(kernel.epoch, kernel.shard),
             unsent=UnsentBudget(self.config.hub.unsent_bytes, GivingBack(asyncio.get_running_loop()).soon),
-            render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
+            render_metrics=self.metrics.render, unready=self._unready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
+        if self.config.relay.wanted:
+            services.links = self._relaying = Relaying(self.config.relay, kernel, admission, hub_loop,
+                                                       self.config.hub.name)
+            self.metrics.add(self._relaying.samples)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
                        services.not_honoured.samples):
             self.metrics.add(source)
@@ -300,6 +306,8 @@ class Hub:
             for address in self._listening[door.spec.name]:
                 print(f"{door.spec.name} listens on {address}", flush=True)
         self._status.start()
+        if self._relaying is not None:
+            self._relaying.start()
 
     def _open_accounts(self, kernel: Kernel, hub_loop: HubLoop) -> Admission:
         """Users and rights, read whole. Raises Refused."""
@@ -341,6 +349,8 @@ class Hub:
     async def _stop(self) -> None:
         """Doors first, since they still need the kernel to answer; then the kernel, then its threads."""
         self._ready = False
+        if self._relaying is not None:
+            await self._relaying.stop()
         stopping = [listener.stop(listener.settings.drain_s) for _, listener in self._listeners]
         for result in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(result, BaseException):
@@ -355,6 +365,15 @@ class Hub:
         if self._status is not None:
             self._status.stop()
 
+    def _unready(self) -> str:
+        """See `Services.unready`."""
+        if not self._ready or self._storage is None:
+            return "the hub starts or stops"
+        waited_s = self._storage.kernel.unflushed_ms() / 1000
+        if waited_s < self.config.hub.ready_flush_s:
+            return ""
+        return f"the disk has kept messages waiting for {waited_s:.1f} s; they are neither lost nor refused"
+
     # --- what is shown -----------------------------------------------------------------------------------------------
 
     def _describe_doors(self) -> DoorCounts:
@@ -363,7 +382,9 @@ class Hub:
 
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
-        yield "gatehouse_ready", (), int(self._ready)
+        yield "gatehouse_ready", (), int(not self._unready())
+        unflushed_ms = 0 if self._storage is None else self._storage.kernel.unflushed_ms()
+        yield "gatehouse_unflushed_seconds", (), unflushed_ms / 1000
         yield "gatehouse_reload_refused", (), int(self._reload_refused)
         yield "gatehouse_start_time_seconds", (), self._ready_s
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000

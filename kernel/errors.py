@@ -260,6 +260,36 @@ class InconsistentProtocol(KernelError):
     code = "inconsistent_protocol"
 
 
+class FencedEpoch(KernelError):
+    """The member epoch is not the one that the group gave this member last: it joins again, with nothing assigned."""
+
+    code = "fenced_epoch"
+
+
+class StaleEpoch(KernelError):
+    """The member epoch of a commit is not the member's own any more: it learns the new one with its next heartbeat."""
+
+    code = "stale_epoch"
+
+
+class InstanceTaken(KernelError):
+    """A member with this instance id is in the group and has not left."""
+
+    code = "instance_taken"
+
+
+class UnknownAssignor(KernelError):
+    """The group has no assignor of this name."""
+
+    code = "unknown_assignor"
+
+
+class InvalidPattern(KernelError):
+    """A regular expression of topics is none, uses what is not offered, or takes too much work to match."""
+
+    code = "invalid_pattern"
+
+
 class InvalidQueue(KernelError):
     """Settings that no queue can have."""
 
@@ -277,9 +307,10 @@ class QueueFull(KernelError):
 
     code = "queue_full"
 
-    def __init__(self, text: str, index: int = 0) -> None:
+    def __init__(self, text: str, index: int = 0, queue: str = "") -> None:
         super().__init__(text)
         self.index = index              # of the first message of a list that has no room; those before it have
+        self.queue = queue              # the name of the one that is full
 
 
 class ExpiredReceipt(KernelError):
@@ -292,6 +323,36 @@ class UnknownReceipt(KernelError):
     """A receipt handle that this hub never gave, or gave to another group."""
 
     code = "unknown_receipt"
+
+
+class SessionRefused(KernelError):
+    """The session of this client id belongs to another user: it is his to resume and to end."""
+
+    code = "session_refused"
+
+
+class TooManySessions(KernelError):
+    """As many sessions outlive their connections already as may, in the hub or of this user."""
+
+    code = "too_many_sessions"
+
+
+class TooManySubscriptions(KernelError):
+    """A session has as many subscriptions as it may."""
+
+    code = "too_many_subscriptions"
+
+
+class TooManyReceived(KernelError):
+    """As many QoS 2 messages of a client are not released yet as may be: it is to release some first."""
+
+    code = "too_many_received"
+
+
+class UnknownSession(KernelError):
+    """There is no session of this client id."""
+
+    code = "unknown_session"
 
 
 class InvalidDelay(KernelError):

@@ -67,6 +67,7 @@ from gatehouse.kernel.retention.retention import Retention
 from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.sessions.sessions import Sessions
 from gatehouse.kernel.settings import LIVE, KernelSettings
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
@@ -74,7 +75,7 @@ from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.views import Views, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
@@ -196,9 +197,12 @@ class Kernel:  # decision 138
         self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
                                leasing=leasing, following=None if recorder is None else recorder.following)
         self.assigned = AssignedGroups(
-            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
-            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+            loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
+            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
+        self.sessions = Sessions(
+            loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
+            committer=committer, clock=clock, settings=settings, on_settled=spill.on_settled, on_error=on_error)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -264,19 +268,21 @@ class Kernel:  # decision 138
             identity.epoch, identity.first_id,
             keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
-            participants=[self._producers, self._topic_changes, leasing],
+            participants=[self._producers, self._topic_changes, leasing, self.sessions.keeper, self.sessions.wills],
             noting=[self._retained, self._compaction],
-            followers=[self._watches, leasing], forgetters=[self._spill, self._checkpoints],
+            followers=[self._watches, leasing, self.sessions], forgetters=[self._spill, self._checkpoints],
             on_grown=self._checkpoints.note, recorder=self.journeys)
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()
         self.assigned.open()
+        self.sessions.open()
         self._spill.on_superseded(recovered.superseded)
         self._checkpoints.begin(recovered.kept_end)
         if self.journeys is not None:
             self.trail.open(self.journeys.resume)
         leasing.start()
+        self.sessions.start()
         self._retention.start()
         self._producer_expiry.start()
         self.scheduling.start()
@@ -293,6 +299,7 @@ class Kernel:  # decision 138
         self._compaction.stop()
         self.scheduling.stop()
         self.assigned.stop()
+        self.sessions.stop()
         self.leasing.stop()
         self.trail.stop()
         if self.journeys is not None:
@@ -402,6 +409,27 @@ class Kernel:  # decision 138
         """
         self._batches.append_all(batches, owner, token, idempotency_key)
 
+    # decision 224: what has arrived over a link, and how far that is, in one frame
+    def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None:
+        """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
+        `append`; with neither, once everything before is durable. Raises what `append` does, with nothing taken."""
+        self._appending.append(messages, owner, token, False)
+        if records:
+            self._committer.put_state(records)
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None:
+        """A state record of a link, as far as it is durable."""
+        return self._state.get(kind, key)
+
+    def retained_record(self, address: str, tenant: str) -> Record | None:
+        """The record that an address retains, as far as that is durable. Raises InvalidAddress."""
+        return self._retained.record_of(address, tenant)
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """Every such record whose key begins so; in no order."""
+        return list(self._state.scan(kind, prefix))
+
     # ---- for later
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
@@ -448,6 +476,11 @@ class Kernel:  # decision 138
             on_done(answers)
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None:
+        """As `fetch`, for another hub: with what is kept, batches as they are, and private headers in place."""
+        self._reader.fetch(wants, max_bytes, on_done, kept=True, stored=True)
 
     def note_fault(self, fault: Exception) -> None:
         """A fault of our own that was contained, outside of the kernel."""
@@ -539,6 +572,12 @@ class Kernel:  # decision 138
         self._topic_changes.delete(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
 
+    def delete_records(self, before: Mapping[int, int], owner: Owner | None = None, token: object = None) -> None:
+        """Readers of these partitions begin at these offsets from now on, or where the partition ends if that is
+        earlier. What a leased group still has to settle stays its own. Raises Stopping."""
+        pages = self._watermarks.pages_starting_at(dict(before))
+        self._committer.put_state([heads_record(number, page) for number, page in pages.items()], owner, token)
+
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
         return self._create(name, tenant, self.settings.default_partitions, TopicSettings(), None, None, maker)
 
@@ -622,6 +661,11 @@ class Kernel:  # decision 138
         taken_ms = self._checkpoints.taken_ms
         return self._loop.now_ms() - taken_ms if taken_ms else None
 
+    def unflushed_ms(self) -> int:
+        """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
+        flight = self._committer.flight
+        return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
         segments, kept, clock = self._log.segments(), self._log.kept_segments(), self._clock
@@ -646,5 +690,6 @@ class Kernel:  # decision 138
             "subscriptions": self._subscriptions.count,
             **self.scheduling.statistics(),
             **({} if self.journeys is None else self.journeys.statistics()),
+            **self.sessions.statistics(),
             "epoch": self.epoch,
         }

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from gatehouse.config.check_back import TopicChecks, TransactionSection, read_topics
 from gatehouse.config.listeners import expiry_notices, find_conflicts, parse_listen
+from gatehouse.config.relay import RelayConfig, read_relay
 from gatehouse.config.rights import (
     LIVE_RIGHTS,
     TABLE_LISTS,
@@ -41,6 +42,7 @@ from gatehouse.gateways.registry import Specs
 from gatehouse.gateways.tls.certificates import check_rule
 from gatehouse.kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
 from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.relay.settings import LinkSettings, RelaySection
 from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
@@ -58,7 +60,7 @@ ELSEWHERE: Final = {
     "quotas": "is no section: quotas are set by `gatehouse users quota`",
     "webhooks": "is no section: webhooks are made by PUT /v1/webhooks/NAME",
     "catalogue": "is no section: see kernel.catalogue_url",
-    "links": NOT_BUILT, "relay": NOT_BUILT}
+    "links": "is no section: links are [[relay.links]]"}
 ELSEWHERE_OF_AUTH: Final = {
     "users": "is no setting: users are made by `gatehouse users create`",
     "oauth": "is no setting: tokens of an issuer are [auth.jwt]", "ldap": NOT_BUILT}
@@ -77,6 +79,10 @@ class HubSettings:
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
                 "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
                 "slow connection may hold 128 KiB and a message."})
+    ready_flush_s: float = field(default=5.0, metadata={
+        "min": 0.1, "max": 3600.0,
+        "help": "Seconds for which messages may wait for the disk before `/readyz` says that the hub takes no new "
+                "work. Nothing that waits is lost or refused."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,12 @@ class KernelSection:
         "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
     max_scheduled: int = field(default=10_000_000, metadata={
         "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
+    max_sessions: int = field(default=1_000_000, metadata={
+        "min": 0, "max": 100_000_000,
+        "help": "Sessions that outlive their connections (MQTT); who wants one more is refused."})
+    max_session_messages: int = field(default=100_000, metadata={
+        "min": 1, "max": 1_000_000_000,
+        "help": "Messages that wait for one such session; beyond, the oldest give way, counted."})
     reserve_bytes: int = field(default=64 << 20, metadata={
         "min": 0, "max": 1 << 40,
         "help": "Size of the files `reserve` and `reserve-emergency` of the data directory, in bytes: room that is "
@@ -204,6 +216,7 @@ class Config:
     tracing: TracingSection
     topic_rates: Mapping[str, float]
     rights: RightsConfig = RightsConfig()
+    relay: RelayConfig = RelayConfig()
     notices: tuple[str, ...] = ()
     """What is valid and yet worth a line at start."""
 
@@ -239,6 +252,7 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
     check_back = read_topics(tables, place, problems)
     topic_rates = read_topic_rates(tables, place, problems)
     rights = read_rights(tables, place, problems)
+    relay = read_relay(tables, place, problems)
     sections = {name: read_section(kind, _table(tables, name, place, problems), name, place, problems)
                 for name, kind in SECTIONS.items()}
     doors = _read_doors(_table(tables, "gateways", place, problems), specs, place, problems)
@@ -252,7 +266,7 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
     data_dir = path.parent / sections["hub"].data_dir
     return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
                   data_dir, sections["transactions"], check_back, sections["tracing"], topic_rates, rights,
-                  _notices(doors, specs))
+                  relay, _notices(doors, specs))
 
 
 def _notices(doors: list[Door], specs: Mapping[str, GatewaySpec]) -> tuple[str, ...]:
@@ -296,8 +310,8 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
         if folders[0] == "gateways" and folders[1] not in specs:
             _refuse_door(source, ".".join(folders), folders[1], specs, problems)
             continue
-        if folders[0] not in SECTIONS and folders[0] not in NESTED:
-            problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED], "section")
+        if folders[0] not in (*SECTIONS, *NESTED, "relay"):
+            problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED, "relay"], "section")
             continue
         table = tables
         for name in folders:
@@ -321,8 +335,9 @@ def _refuse_unknown_sections(tables: Mapping[str, Any], place: ConfigPlace, prob
     for name in tables:
         if name in ELSEWHERE:
             problems.add(place.source, name, ELSEWHERE[name])
-        elif name not in SECTIONS and name not in (*NESTED, "routes", *TABLE_LISTS):
-            problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "routes", *TABLE_LISTS], "section")
+        elif name not in SECTIONS and name not in (*NESTED, "relay", "routes", *TABLE_LISTS):
+            problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "relay", "routes", *TABLE_LISTS],
+                             "section")
 
 
 def _table(tables: Mapping[str, Any], name: str, place: ConfigPlace, problems: Problems) -> dict[str, Any]:
@@ -367,6 +382,8 @@ def _read_door(spec: GatewaySpec, table: dict[str, Any], place: ConfigPlace, pro
     key = f"gateways.{spec.name}"
     own = dict(table)
     listen = parse_listen(own.pop("listen", list(spec.default_listen)), own.pop("tls", None), key, place, problems)
+    if not spec.websockets and any(each.websocket for each in listen):
+        problems.add(place.source, f"{key}.listen", "this door is not spoken inside a WebSocket; take websocket out")
     settings = read_section(spec.config, own, key, place, problems, also=("listen", "tls"))
     return Door(spec, listen, settings)
 
@@ -434,6 +451,7 @@ def _flat(config: Config) -> dict[str, Any]:
     flat["transactions.topics"] = config.topic_checks
     flat["tracing.topics"] = config.topic_rates
     flat.update(config.rights.flat())
+    flat.update({"relay": config.relay.section, "relay.links": config.relay.links})
     for door in config.doors:
         flat[f"gateways.{door.spec.name}.listen"] = door.listen
         flat.update({f"gateways.{door.spec.name}.{key}": value
@@ -445,7 +463,8 @@ def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
     """Every section that a file may hold and the dataclass behind it, for the reference page."""
     doors = {f"gateways.{name}": spec.config for name, spec in sorted(specs.items())}
     jobs = {f"spark.{name}": section for name, section in JOBS.items()}
-    lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings}
+    lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings,
+             "relay": RelaySection, "relay.links": LinkSettings}
     return {**SECTIONS, "auth.jwt": JwtSettings, "transactions.topics.NAME": TopicChecks,
             "tracing.topics.NAME": TopicTracing, **doors, **jobs, **lists}
 

@@ -172,7 +172,8 @@ class KernelQueues:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
-                                         hold=consumer.hold_limit(), taker=consumer.channel.connection.guard.origin)
+                                         hold=consumer.hold_limit(), priority=consumer.priority,
+                                         taker=consumer.channel.connection.guard.origin)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:

@@ -78,6 +78,14 @@ class HttpConfig:
     webhook_allow: tuple[str, ...] = field(default=(), metadata={
         "help": "What webhooks may post to besides public addresses over https: host names (`*.internal` for all below "
                 "one), addresses, networks; `http://` before one allows plain http there."})
+    webhook_failures: int = field(default=5, metadata={
+        "min": 0, "max": 1_000,
+        "help": "POSTs of one webhook that fail in a row, after which its circuit opens: until it closes, one POST at "
+                "a time asks whether the receiver is back. It opens also where half of the last 20 failed. 0: never."})
+    webhook_open_s: float = field(default=60.0, metadata={
+        "min": 0.1, "max": 3600.0,
+        "help": "Seconds after which an open circuit is tried the first time; twice as long after each try that fails, "
+                "up to an hour."})
     allowed_hosts: tuple[str, ...] = field(default=(), metadata={
         "help": "Names that requests may ask this door by (`hub.example`), beside addresses, names without a dot "
                 "and this machine's own name; any other is answered 421. Left out, names are looked at while anonymous "

@@ -35,6 +35,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "too_many_requests": Problem(429, "Too many requests", "More subscriptions on one connection than there may be."),
     "forbidden_url": Problem(403, "Forbidden URL", "A webhook may not post there; see `webhook_allow`."),
     "unknown_webhook": Problem(404, "Unknown webhook", "There is no such webhook."),
+    "webhook_not_running": Problem(409, "Webhook is not running", "The webhook is disabled: nothing of it is posted."),
     "too_many_webhooks": Problem(429, "Too many webhooks", "There are as many webhooks as there may be."),
     "invalid_cloud_event": Problem(400, "Invalid CloudEvent", "No CloudEvent of version 1.0."),
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),
@@ -63,6 +64,9 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "transaction_too_large": Problem(413, "Transaction too large", "More messages or bytes than one may have."),
     "too_many_transactions": Problem(503, "Too many transactions", "As many are undecided as the hub keeps."),
     "invalid_check_back": Problem(400, "Invalid check-back", "Times or numbers that no check-back can have."),
+    "no_links": Problem(409, "No links", "The hub's configuration has no `[relay]`."),
+    "unknown_link": Problem(404, "Unknown link", "There is no link of that name, or none with another hub yet."),
+    "bad_invitation": Problem(400, "Bad invitation", "It does not read, is over, was used, or is for another hub."),
     "unknown_connection": Problem(404, "Unknown connection", "No connection with this id is open."),
     "unknown_scheduled": Problem(404, "Unknown scheduled message",
                                  "Nothing with this id waits for its time, or did within the last day."),
@@ -84,6 +88,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "group_has_members": Problem(409, "Group has members", "Members of the group read: nobody else moves its offsets, "
                                                            "and it is not deleted."),
     "queue_exists": Problem(409, "Queue exists", "A queue of that name exists with other settings."),
+    "queue_not_empty": Problem(409, "Queue not empty", "Something is in the queue, and it was to be deleted if not."),
+    "unknown_binding": Problem(404, "Unknown binding", "The queue has no such binding that was made here."),
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),
     "queue_full": Problem(507, "Queue full", "The queue is at its limit; nothing was stored."),

@@ -20,6 +20,7 @@ from tests.running_hub import RunningHub, config_of, free_port
 
 DEADLINE_S = 60
 ALLOW = 'webhook_allow = ["http://127.0.0.1"]\n'
+TRIED_SOON = ALLOW + "webhook_open_s = 0.1\n"
 
 
 class Receiver:
@@ -185,7 +186,7 @@ def test_gone_disables(hub, receiver):
 
 def test_a_receiver_that_was_down_misses_nothing_and_a_hub_that_was_killed_goes_on(tmp_path):
     port = free_port()
-    hub = hub_on(tmp_path)
+    hub = hub_on(tmp_path, TRIED_SOON)
     values = [str(number) for number in range(30)]
     try:
         down = Receiver(port)
@@ -198,7 +199,7 @@ def test_a_receiver_that_was_down_misses_nothing_and_a_hub_that_was_killed_goes_
         until(lambda: state(hub)["state"]["delivered"] >= 10)
         publish(hub, *values[10:20])
         hub.kill()
-        hub = hub_on(tmp_path)
+        hub = hub_on(tmp_path, TRIED_SOON)
         publish(hub, *values[20:])
         until(lambda: {body.decode() for _, body in receiver.posts} >= set(values))
         until(lambda: ask(hub, "GET", "/v1/groups/shop/offsets?topic=orders")["offsets"][0]["lag"] == 0)
@@ -286,3 +287,37 @@ def test_what_is_not_allowed_is_not_connected_to(tmp_path, receiver):
             assert refused["code"] == "forbidden_url"
     finally:
         hub.kill()
+
+
+def test_a_dead_receiver_is_asked_now_and_then_and_gets_everything_once_it_is_back(tmp_path, receiver) -> None:
+    hub = hub_on(tmp_path, ALLOW + "webhook_open_s = 0.5\n")
+    try:
+        back = threading.Event()
+        receiver.answer = lambda number, body: (204, {}) if back.is_set() else (500, {})
+        define(hub, receiver, concurrency=1)
+        ask(hub, "PUT", "/v1/groups/shop", {"retry": [0], "max_attempts": 0})
+        publish(hub, *(str(number) for number in range(200)))
+        until(lambda: state(hub)["state"]["circuit_opened"] >= 3)      # 0.5 s, 1 s: probes that failed
+        assert len(receiver.posts) == 5 + 2
+        told = state(hub)["state"]
+        assert (told["circuit"], told["circuit_by_hand"]) == ("open", False) and told["circuit_until"] > time.time()
+        back.set()
+        until(lambda: state(hub)["state"]["delivered"] == 200)
+        assert state(hub)["state"]["circuit"] == "closed"
+        assert sorted({body for _, body in receiver.posts}) == sorted(str(number).encode() for number in range(200))
+        page = urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/metrics").read().decode()
+        assert 'event="webhook_circuit_closed"} 1' in page
+    finally:
+        hub.kill()
+
+
+def test_a_circuit_is_opened_and_closed_by_hand(hub, receiver) -> None:
+    define(hub, receiver)
+    until(lambda: state(hub)["state"]["connected"])
+    assert ask(hub, "PUT", "/v1/webhooks/shop/circuit", {"circuit": "open"})["state"]["circuit_by_hand"] is True
+    publish(hub, "waits")
+    assert ask(hub, "PUT", "/v1/webhooks/shop/circuit", {"circuit": "ajar"})["code"] == "invalid_body"
+    assert not receiver.posts
+    ask(hub, "PUT", "/v1/webhooks/shop/circuit", {"circuit": "closed"})
+    assert receiver.wait(1)[0][1] == b"waits"
+    assert ask(hub, "PUT", "/v1/webhooks/none/circuit", {"circuit": "open"})["code"] == "unknown_webhook"

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.circuit_breaker import CircuitState
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read_object
@@ -42,7 +43,11 @@ SETTINGS: Final = {
     "concurrency": {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
     "max_batch": {"type": "integer", "minimum": 1, "maximum": MAX_BATCH},
     "timeout": {"type": "number", "minimum": 0.1, "maximum": MAX_TIMEOUT_S}, "enabled": FLAG}
-STATE: Final = object_of({"delivered": WHOLE, "failed": WHOLE, "posting": WHOLE, "last": TEXT, "connected": FLAG})
+STATE: Final = object_of({"delivered": WHOLE, "failed": WHOLE, "posting": WHOLE, "last": TEXT, "connected": FLAG,
+                          "circuit": one_of(*CircuitState), "circuit_by_hand": FLAG, "circuit_opened": WHOLE,
+                          "circuit_until": nullable(TIME_MS)})
+CIRCUIT: Final = Named("WebhookCircuit", object_of({"circuit": one_of("open", "closed")}, closed=True),
+                       {"circuit": "closed"})
 WEBHOOK: Final = Named("Webhook", object_of(
     {"name": TEXT, **SETTINGS, "disabled_because": TEXT, "created": TIME_MS, "state": nullable(STATE)},
     {"secret": {**TEXT, "description": "Where it was just made; it is not shown again."}}))
@@ -123,6 +128,23 @@ async def delete_webhook(door: Door, call: Call) -> Answered:
     return Response(status=204)
 
 
+@declare("webhooks", path=(NAME,), bodies=(Body(CIRCUIT),), needs=ADMINISTERING, audited="webhook.circuit",
+         problems=("unknown_webhook", "webhook_not_running"), answers=(Answer(200, "It is so.", WEBHOOK),))
+async def put_circuit(door: Door, call: Call) -> Answered:
+    """Open the circuit of a webhook, so that nothing is posted, or close it, so that posts go on at once.
+
+    One that was opened so stays open until it is closed so, or the hub ends; `enabled` outlives that.
+    """
+    principal = await _administering(door, call)
+    call.query()
+    document = await read_object(door, call, "a circuit's document")
+    if list(document) != ["circuit"] or document["circuit"] not in ("open", "closed"):
+        raise Refusal("invalid_body", "a circuit's document is {\"circuit\": \"open\"} or {\"circuit\": \"closed\"}")
+    name = _existing(door, principal, call)
+    door.webhooks.turn(principal.tenant, name, document["circuit"] == "open")
+    return json_answer(door.webhooks.describe(principal.tenant, name))
+
+
 async def _administering(door: Door, call: Call) -> Principal:
     principal = await door.principal(call)
     door.admission.require_hub(principal, Operation.ADMINISTER)
@@ -141,4 +163,5 @@ ROUTES: Routes = (
     ("GET", "/v1/webhooks/{webhook}", get_webhook),
     ("PUT", "/v1/webhooks/{webhook}", put_webhook),
     ("DELETE", "/v1/webhooks/{webhook}", delete_webhook),
+    ("PUT", "/v1/webhooks/{webhook}/circuit", put_circuit),
 )

@@ -6,7 +6,8 @@
     anything else: nonsense, another status, no answer in time       counts as unknown
 
 A POST is `application/json`, a check as `gateways.checks` describes it, signed as every webhook's; its `webhook-id`
-names transaction and attempt. Every question is in the log before it is posted, and comes again if it is lost.
+names transaction and attempt. Every question is in the log before it is posted, and comes again if it is lost. While
+the circuit is open it is not posted, which counts as unknown.
 """
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from gatehouse.gateways.checks import InvalidDecision, describe_check, read_verdict
-from gatehouse.gateways.http.webhooks.runner import GONE
+from gatehouse.gateways.http.webhooks.runner import GONE, note_outcome
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.circuit_breaker import CircuitBreaker
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
@@ -33,7 +35,7 @@ class WebhookAsker:
     """A `transactions.Member`. `disable` is called, with the reason, when the receiver answers 410."""
 
     def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: TargetGuard,
-                 disable: Callable[[str], None]) -> None:
+                 circuit: CircuitBreaker, disable: Callable[[str], None]) -> None:
         self.counts: Counter[str] = Counter()                # delivered: decided; failed: not
         self.last = Outcome(0, "nothing was asked yet")
         self._door = door
@@ -41,6 +43,7 @@ class WebhookAsker:
         self._by = f"webhook {name}"
         self._webhook = webhook
         self._disable = disable
+        self._circuit = circuit
         self._sender = WebhookSender(webhook, guard)
         self._posts: set[asyncio.Task[None]] = set()
         self._membership = door.services.transactions.join(webhook.checks, tenant, self, name=self._by,
@@ -52,6 +55,7 @@ class WebhookAsker:
         for post in self._posts:
             post.cancel()
         await asyncio.gather(*self._posts, return_exceptions=True)
+        self._circuit.give_up_probe(self._door.services.now_ms())
         await self._sender.close()
 
     def describe(self) -> dict[str, Any]:
@@ -74,12 +78,19 @@ class WebhookAsker:
             if fault is not None:
                 self._door.loop.call_exception_handler({"message": "a webhook failed", "exception": fault})
 
+    def on_circuit(self) -> None:
+        """The circuit was opened or closed by hand: what is asked next finds it so."""
+
     async def _ask(self, check: Check) -> None:
+        if not self._circuit.may_pass(self._door.services.now_ms()):
+            self.counts["failed"] += 1
+            return
         body = orjson.dumps(describe_check(check, self._door.door_names))
         now_ms = self._door.services.wall_ms()
         headers = {"Content-Type": "application/json"} | sign(
             self._webhook.keys(now_ms), f"check_{check.id}_{check.attempt}", now_ms // 1000, body)
         self.last = outcome = await self._sender.post(body, headers)
+        note_outcome(self._door, self._circuit, self._webhook, outcome)
         if outcome.status == GONE:
             self._disable("the receiver answered 410: it wants nothing more")
             return

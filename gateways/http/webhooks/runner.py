@@ -5,12 +5,16 @@
     Retry-After  on any other answer: this message comes again then, and nothing is posted until then
     else         the group's retry decides when it comes again, and after how many attempts it is a dead letter
 
+Where too many POSTs fail, the circuit opens: what was taken waits, untried, and one POST at a time asks whether the
+receiver is back. A Retry-After is an answer of a receiver that is there.
+
 What is under way when the hub stops or dies is handed out again after the start: receivers tell a repetition by
 `webhook-id`.
 """
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -28,11 +32,14 @@ from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.circuit_breaker import CircuitBreaker
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
     from gatehouse.kernel.groups.group import LeasedGroup, Membership
     from gatehouse.kernel.message import Leased, Record
+
+log = logging.getLogger("gatehouse.gateways.http")
 
 LOOK_S: Final = 1.0
 """How often a topic is looked for that does not exist yet, or a group that cannot be joined."""
@@ -41,9 +48,9 @@ GONE: Final = 410
 
 
 class Runner:  # decision 72
-    """`disable` is called, with the reason, when the receiver answers 410."""
+    """`disable` is called, with the reason, when the receiver answers 410. `circuit` outlives the runner."""
 
-    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: TargetGuard,
+    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: TargetGuard, circuit: CircuitBreaker,
                  disable: Callable[[str], None]) -> None:
         self.webhook = webhook
         self.counts: Counter[str] = Counter()                # delivered, failed
@@ -51,6 +58,7 @@ class Runner:  # decision 72
         self._door = door
         self._tenant = tenant
         self._disable = disable
+        self._circuit = circuit
         self._sender = WebhookSender(webhook, guard)
         self._waiting: list[Leased] = []
         self._posts: set[asyncio.Task[None]] = set()
@@ -72,6 +80,7 @@ class Runner:  # decision 72
         if self._membership is not None:
             self._membership.leave()
         await asyncio.gather(*self._posts, return_exceptions=True)
+        self._circuit.give_up_probe(self._door.services.now_ms())
         await self._sender.close()
 
     def describe(self) -> dict[str, Any]:
@@ -110,18 +119,31 @@ class Runner:  # decision 72
 
     # --- posting ----------------------------------------------------------------------------------------------------
 
+    def on_circuit(self) -> None:
+        """The circuit was opened or closed by hand."""
+        self._post_some()
+
     def _post_some(self) -> None:
         loop = self._door.loop
         while self._waiting and len(self._posts) < self.webhook.concurrency:
             pause_s = self._paused_until - loop.time()
             if pause_s > 0:
-                if self._resuming is None:
-                    self._resuming = loop.call_later(pause_s, self._resume)
+                self._resume_in(pause_s)
+                return
+            now_ms = self._door.services.now_ms()
+            if not self._circuit.may_pass(now_ms):
+                if self._circuit.until_ms > now_ms:
+                    self._resume_in((self._circuit.until_ms - now_ms) / 1000)
                 return
             messages, self._waiting = self._waiting[:self._per_post], self._waiting[self._per_post:]
             post = loop.create_task(self._post(messages))
             self._posts.add(post)
             post.add_done_callback(self._on_posted)
+
+    def _resume_in(self, wait_s: float) -> None:
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._resuming = self._door.loop.call_later(wait_s, self._resume)
 
     def _resume(self) -> None:
         self._resuming = None
@@ -155,6 +177,7 @@ class Runner:  # decision 72
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
         self.last = outcome = await self._sender.post(body, headers)
         handles = [message[:3] for message in messages]
+        note_outcome(self._door, self._circuit, self.webhook, outcome)
         if outcome.delivered:
             self.counts["delivered"] += len(messages)
             self._door.flow.messages_out += len(messages)
@@ -191,3 +214,13 @@ class Runner:  # decision 72
         _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, public_headers(headers), attributes, message_id)
         return record, self._door.kernel.groups.address_of_leased(leased) or self.webhook.topic
+
+
+def note_outcome(door: Door, circuit: CircuitBreaker, webhook: Webhook, outcome: Outcome) -> None:
+    """What a POST says of the receiver. One that names a time to come again, or wants nothing more, is there."""
+    now_ms = door.services.now_ms()
+    if not outcome.delivered and outcome.retry_after_s is not None:
+        circuit.give_up_probe(now_ms + round(outcome.retry_after_s * 1000))
+    elif outcome.status != GONE and circuit.note(outcome.delivered, now_ms):
+        log.warning("the circuit to %s is %s: %s", webhook.url, circuit.state, outcome.detail)
+        door.admission.trace.on_event("http", f"webhook_circuit_{circuit.state}")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
@@ -39,6 +40,8 @@ class Webhooks:
         self._door = door
         self._known: dict[Key, Webhook] = {}
         self._runners: dict[Key, Runner | WebhookAsker] = {}
+        self._circuits: dict[Key, CircuitBreaker] = {}
+        self._circuit_settings = CircuitSettings(door.config.webhook_failures, round(door.config.webhook_open_s * 1000))
         self._closing: set[asyncio.Task[None]] = set()
         self._being_kept: Counter[Key] = Counter()           # changes that are not durable yet
 
@@ -69,12 +72,27 @@ class Webhooks:
 
     def state(self, tenant: str, name: str) -> dict[str, Any]:
         """The state of a webhook at work, for people."""
-        runner = self._runners.get((tenant, name))
-        return {"state": None if runner is None else runner.describe()}
+        runner, circuit = self._runners.get((tenant, name)), self._circuits.get((tenant, name))
+        if runner is None or circuit is None:
+            return {"state": None}
+        until_ms = self._door.services.wall_of(circuit.until_ms) if circuit.until_ms else None
+        return {"state": {**runner.describe(), "circuit": circuit.state, "circuit_by_hand": circuit.by_hand,
+                          "circuit_opened": circuit.opened, "circuit_until": until_ms}}
 
     def describe(self, tenant: str, name: str) -> dict[str, Any]:
         """The definition and the state of a webhook, for people."""
         return {**(self.define(tenant, name) or {}), **self.state(tenant, name)}
+
+    def turn(self, tenant: str, name: str, is_open: bool) -> None:
+        """Open or close the circuit of a webhook by hand; until the hub ends. Refuses `webhook_not_running`."""
+        runner, circuit = self._runners.get((tenant, name)), self._circuits.get((tenant, name))
+        if runner is None or circuit is None:
+            raise Refusal("webhook_not_running", f"the webhook {name!r} is disabled: nothing of it is posted")
+        if is_open:
+            circuit.open()
+        else:
+            circuit.close()
+        runner.on_circuit()
 
     async def put(self, tenant: str, name: str, webhook: Webhook) -> None:
         """Keep it, and put it to work once it is durable. Refuses `forbidden_url`, `too_many_webhooks`."""
@@ -82,6 +100,9 @@ class Webhooks:
         if (tenant, name) not in self._known and len(self._known) >= MAX_WEBHOOKS:
             raise Refusal("too_many_webhooks", f"there are {MAX_WEBHOOKS} webhooks already")
         await self._keep(tenant, name, webhook.encode())
+        before = self._known.get((tenant, name))
+        if before is not None and before.url != webhook.url:
+            self._circuits.pop((tenant, name), None)
         self._known[tenant, name] = webhook
         self._run((tenant, name))
 
@@ -89,6 +110,7 @@ class Webhooks:
         """Forget it; its group stays, with its progress."""
         await self._keep(tenant, name, None)
         self._known.pop((tenant, name), None)
+        self._circuits.pop((tenant, name), None)
         self._halt((tenant, name))
 
     async def _keep(self, tenant: str, name: str, value: bytes | None) -> None:  # decision 72
@@ -114,9 +136,10 @@ class Webhooks:
         """Raises Refusal where its URL is not allowed."""
         tenant, name = key
         disable = partial(self._disable, key)
+        circuit = self._circuits.setdefault(key, CircuitBreaker(self._circuit_settings))
         if webhook.checks:
-            return WebhookAsker(self._door, tenant, name, webhook, self.guard, disable)
-        return Runner(self._door, tenant, webhook, self.guard, disable)
+            return WebhookAsker(self._door, tenant, name, webhook, self.guard, circuit, disable)
+        return Runner(self._door, tenant, webhook, self.guard, circuit, disable)
 
     def _halt(self, key: Key) -> None:
         runner = self._runners.pop(key, None)

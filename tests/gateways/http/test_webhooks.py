@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings
 from gatehouse.gateways.http.webhooks.definition import Webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
@@ -75,7 +76,8 @@ def test_a_mistake_in_one_post_is_an_attempt_that_failed_and_holds_up_nothing() 
                                kernel=SimpleNamespace(groups=SimpleNamespace(
                                    group=lambda *_: group, address_of_leased=lambda _: None)))
         webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
-        runner = Runner(cast(Any, door), "/", webhook, TargetGuard(()), lambda reason: None)
+        runner = Runner(cast(Any, door), "/", webhook, TargetGuard(()), CircuitBreaker(CircuitSettings()),
+                        lambda reason: None)
         await until(lambda: group.credit == 2)
         group.credit -= 2
         runner.on_leased([(1, offset, 1, 7, 0, None, b"v", b"\x02", 0) for offset in range(2)])   # headers cut short

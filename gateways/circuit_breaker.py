@@ -1,0 +1,120 @@
+"""A circuit breaker: whether something that the hub depends on is asked at all. Pure; times are hub time in ms.
+
+    CLOSED ──too many of the last outcomes failed──► OPEN ──its time is over──► HALF_OPEN
+      ▲                                               ▲                            │
+      └────────────── one probe succeeds ─────────────┼──── the probe fails ───────┘
+
+An open circuit costs what it protects one request each time that its time is over. That time doubles with each probe
+that fails, up to a longest one. People may open a circuit, which then stays open, and close one.
+"""
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+# decision 236: what counts is the answer, not why
+WINDOW: Final = 20
+"""So many of the newest outcomes are looked at."""
+
+
+class CircuitState(StrEnum):
+    """What becomes of the next request."""
+
+    CLOSED = "closed"          # it is sent
+    OPEN = "open"              # it waits
+    HALF_OPEN = "half-open"    # one is sent, as a probe, and decides; the others wait
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitSettings:
+    """When a circuit opens, and for how long."""
+
+    failures: int = 5
+    """It opens with the newest so many failed in a row, or with half of the last `WINDOW`; 0: never by itself."""
+
+    open_ms: int = 60_000
+    longest_open_ms: int = 3_600_000
+
+
+class CircuitBreaker:
+    """See the module's text. Ask `may_pass` before each request, and tell `note` how each of them ended."""
+
+    def __init__(self, settings: CircuitSettings) -> None:
+        self.settings: Final = settings
+        self.state = CircuitState.CLOSED
+        self.opened = 0                            # times that it opened, by itself or by hand
+        self.by_hand = False
+        self.until_ms = 0                          # of an open one: when a probe is due; not by hand
+        self._open_ms = settings.open_ms
+        self._outcomes: deque[bool] = deque(maxlen=WINDOW)
+        self._in_a_row = 0
+
+    def may_pass(self, now_ms: int) -> bool:
+        """Whether a request may be sent now. The first one after the time of an open circuit is its probe."""
+        if self.state is CircuitState.OPEN and not self.by_hand and now_ms >= self.until_ms:
+            self.state = CircuitState.HALF_OPEN
+            return True
+        return self.state is CircuitState.CLOSED
+
+    def note(self, succeeded: bool, now_ms: int) -> bool:
+        """How a request ended. Returns whether that opened or closed the circuit.
+
+        One that was sent before the circuit opened says nothing new, unless it succeeded.
+        """
+        if self.by_hand:
+            return False
+        if succeeded:
+            self._in_a_row = 0
+            if self.state is not CircuitState.CLOSED:
+                self._close()
+                return True
+            self._outcomes.append(True)
+            return False
+        if self.state is CircuitState.HALF_OPEN:
+            self._open_ms = min(self._open_ms * 2, self.settings.longest_open_ms)
+            self._open(now_ms)
+            return True
+        if self.state is CircuitState.OPEN:
+            return False
+        self._in_a_row += 1
+        self._outcomes.append(False)
+        if not self._has_failed():
+            return False
+        self._open(now_ms)
+        return True
+
+    def give_up_probe(self, until_ms: int) -> None:
+        """Nobody will learn how the probe ended, or its answer says nothing: the first request from then on is one."""
+        if self.state is CircuitState.HALF_OPEN:
+            self.state, self.until_ms = CircuitState.OPEN, until_ms
+
+    def open(self) -> None:
+        """By hand: until it is closed by hand."""
+        if not self.by_hand:
+            self.state, self.by_hand, self.until_ms = CircuitState.OPEN, True, 0
+            self.opened += 1
+
+    def close(self) -> None:
+        """By hand: what failed before is forgotten."""
+        self._close()
+
+    def _has_failed(self) -> bool:
+        failures = self.settings.failures
+        if not failures:
+            return False
+        return self._in_a_row >= failures \
+            or len(self._outcomes) == WINDOW and self._outcomes.count(False) * 2 >= WINDOW
+
+    def _open(self, now_ms: int) -> None:
+        self.state = CircuitState.OPEN
+        self.until_ms = now_ms + self._open_ms
+        self.opened += 1
+
+    def _close(self) -> None:
+        self.state = CircuitState.CLOSED
+        self.by_hand = False
+        self.until_ms = self._in_a_row = 0
+        self._open_ms = self.settings.open_ms
+        self._outcomes.clear()
