@@ -6,7 +6,8 @@ from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.column import MQTT3, MQTT5, SPELLING
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import MqttSession
+from gatehouse.gateways.mqtt.wills import publish_wills
 
 GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
-                      session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
+                      session=MqttSession, opened=publish_wills, columns=(MQTT3, MQTT5), spelling=SPELLING,
                       websockets=(WebSocketRoute("/mqtt", ("mqtt", "mqttv3.1")),))

@@ -86,6 +86,13 @@ class Attached:
     def publisher(self) -> bytes:
         return encode_header(PUBLISHER, self._mine) if self.session.has_no_local else b""
 
+    @property
+    def in_flight(self) -> int:
+        return self.session.in_flight
+
+    def received(self) -> list[int]:
+        return list(self.session.received or ())
+
     def end(self, reason: str) -> None:
         """The session is not this connection's any more."""
         if not self._over:

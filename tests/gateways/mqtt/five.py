@@ -146,6 +146,7 @@ class Client:
         self.connack = Seen(0, 0)
         if connects:
             self.send(connect_packet(client_id, **said))
+            hub.kernel.flush()
             [self.connack] = self.take()
             assert self.connack.kind is Packet.CONNACK and not self.connack.reason, self.connack
 
