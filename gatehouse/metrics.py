@@ -30,7 +30,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_info": Declared(GAUGE, "Always 1; the labels say which hub and version this is.", ("hub", "version")),
     "gatehouse_clock_steps": Declared(COUNTER, "Times that the system's clock was set while the hub ran."),
     "gatehouse_epoch": Declared(GAUGE, "Number of this start of the hub on its data directory."),
-    "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops."),
+    "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops, or the disk keeps "
+                                       "messages waiting for longer than `ready_flush_s`."),
     "gatehouse_reload_refused": Declared(GAUGE, "1 while the last reload was refused, whole or in part, and the hub "
                                                 "goes on as it was."),
     "gatehouse_start_time_seconds": Declared(GAUGE, "When this process became ready, in seconds since 1970."),
@@ -60,6 +61,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_reserve_held": Declared(
         GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
     "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),
+    "gatehouse_unflushed_seconds": Declared(
+        GAUGE, "For how long the oldest that is on its way to the disk has waited; 0 where nothing is."),
     "gatehouse_pending_bytes": Declared(GAUGE, "Bytes taken from publishers that are not in the log yet."),
     "gatehouse_unindexed_bytes": Declared(
         GAUGE, "Index and state in memory that no checkpoint holds yet, in bytes, about; a start replays it."),

@@ -598,6 +598,11 @@ class Kernel:  # decision 138
         taken_ms = self._checkpoints.taken_ms
         return self._loop.now_ms() - taken_ms if taken_ms else None
 
+    def unflushed_ms(self) -> int:
+        """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
+        flight = self._committer.flight
+        return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
         segments, kept, clock = self._log.segments(), self._log.kept_segments(), self._clock

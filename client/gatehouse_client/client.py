@@ -327,6 +327,61 @@ class Client:
         """One queue with its settings, and what is ready, leased, waiting."""
         return await self.request("GET", path_of("v1", "queues", name))
 
+    async def declare_queue(self, name: str, **settings: Any) -> dict[str, Any]:
+        """Make a queue. One that is there is left as it is, and must have these settings. Raises HubError:
+        queue_exists."""
+        return await self.request("PUT", path_of("v1", "queues", name), settings)
+
+    async def delete_queue(self, name: str, *, if_empty: bool = False) -> None:
+        """Delete a queue with everything in it. Raises HubError: unknown_queue, queue_not_empty."""
+        await self.request("DELETE", path_of("v1", "queues", name), query={"if_empty": "true"} if if_empty else {})
+
+    async def queue_bindings(self, name: str) -> list[dict[str, Any]]:
+        """What leads to a queue: filters of addresses."""
+        answer = await self.request("GET", path_of("v1", "queues", name, "bindings"))
+        bindings: list[dict[str, Any]] = answer["bindings"]
+        return bindings
+
+    async def bind_queue(self, name: str, filter: str) -> None:
+        """What is published to matching addresses enters the queue too, from now on."""
+        await self.request("PUT", path_of("v1", "queues", name, "bindings"), {"filter": filter})
+
+    async def unbind_queue(self, name: str, filter: str) -> None:
+        """Undo `bind_queue`. Raises HubError: unknown_binding."""
+        await self.request("DELETE", path_of("v1", "queues", name, "bindings"), {"filter": filter})
+
+    async def purge_queue(self, name: str) -> int:
+        """Take everything out of a queue that is ready; how many messages that was."""
+        answer = await self.request("POST", path_of("v1", "queues", name, "purge"))
+        return int(answer["purged"])
+
+    async def peek_queue(self, name: str, limit: int | None = None) -> list[dict[str, Any]]:
+        """What is in a queue, as the hub shows it; all of it, or the first so many. Nothing is taken."""
+        messages: list[dict[str, Any]] = []
+        query: dict[str, str] = {}
+        while limit is None or len(messages) < limit:
+            page = await self.request("GET", path_of("v1", "queues", name, "messages"), query=query)
+            messages += page["messages"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return messages[:limit]
+
+    async def move_messages(self, name: str, *, queue: str | None = None, address: str | None = None,
+                            limit: int | None = None) -> tuple[int, list[dict[str, Any]]]:
+        """Move messages of a queue to another `queue`, or publish them to an `address`; as many as are ready, or the
+        first so many. How many went, and a problem for each that did not."""
+        moved = 0
+        wish: dict[str, Any] = {"address": address} if queue is None else {"queue": queue}
+        while limit is None or moved < limit:
+            if limit is not None:
+                wish["max"] = min(limit - moved, MAX_REQUEST_MESSAGES)
+            answer = await self.request("POST", path_of("v1", "queues", name, "move"), wish)
+            moved += answer["moved"]
+            if answer["left"] or not answer["more"] or not answer["moved"]:
+                return moved, answer["left"]
+        return moved, []
+
     async def _listed(self, what: str) -> list[dict[str, Any]]:
         documents: list[dict[str, Any]] = []
         query: dict[str, str] = {}

@@ -200,6 +200,39 @@ class SyncClient:
         """See `Client.queue`."""
         return self.wait(self.client.queue(name))
 
+    def declare_queue(self, name: str, **settings: Any) -> dict[str, Any]:
+        """See `Client.declare_queue`."""
+        return self.wait(self.client.declare_queue(name, **settings))
+
+    def delete_queue(self, name: str, *, if_empty: bool = False) -> None:
+        """See `Client.delete_queue`."""
+        self.wait(self.client.delete_queue(name, if_empty=if_empty))
+
+    def queue_bindings(self, name: str) -> list[dict[str, Any]]:
+        """See `Client.queue_bindings`."""
+        return self.wait(self.client.queue_bindings(name))
+
+    def bind_queue(self, name: str, filter: str) -> None:
+        """See `Client.bind_queue`."""
+        self.wait(self.client.bind_queue(name, filter))
+
+    def unbind_queue(self, name: str, filter: str) -> None:
+        """See `Client.unbind_queue`."""
+        self.wait(self.client.unbind_queue(name, filter))
+
+    def purge_queue(self, name: str) -> int:
+        """See `Client.purge_queue`."""
+        return self.wait(self.client.purge_queue(name))
+
+    def peek_queue(self, name: str, limit: int | None = None) -> list[dict[str, Any]]:
+        """See `Client.peek_queue`."""
+        return self.wait(self.client.peek_queue(name, limit))
+
+    def move_messages(self, name: str, *, queue: str | None = None, address: str | None = None,
+                      limit: int | None = None) -> tuple[int, list[dict[str, Any]]]:
+        """See `Client.move_messages`."""
+        return self.wait(self.client.move_messages(name, queue=queue, address=address, limit=limit))
+
     def ready(self) -> bool:
         """See `Client.ready`."""
         return self.wait(self.client.ready())

@@ -1,4 +1,4 @@
-"""The commands about groups and what waits in queues: groups, dead-letters, queues."""
+"""The commands about groups and what they gave up: groups, dead-letters."""
 from __future__ import annotations
 
 from typing import Any
@@ -24,7 +24,7 @@ def list_groups(url: str, json_wanted: bool) -> None:
     """List every group with its settings."""
     with asking(url) as hub:
         rows = hub.groups()
-    _print_rows(rows, ["name", *SHOWN_SETTINGS], json_wanted)
+    print_rows(rows, ["name", *SHOWN_SETTINGS], json_wanted)
 
 
 @groups.command("show")
@@ -79,7 +79,7 @@ def rewind_group(name: str, topic: str, to: str, partition: int | None, url: str
     """
     with asking(url) as hub:
         rows = hub.group(name, topic).rewind(to, partition=partition)
-    _print_rows(rows, ["topic", "partition", "offset", "high_watermark", "lag"], json_wanted)
+    print_rows(rows, ["topic", "partition", "offset", "high_watermark", "lag"], json_wanted)
 
 
 @groups.command("delete")
@@ -109,7 +109,7 @@ def list_dead_letters(group: str, limit: int, url: str, json_wanted: bool) -> No
     with asking(url) as hub:
         letters = hub.group(group).dead_letters(limit)
     rows = [{**letter, **letter["dead_letter"]} for letter in letters]
-    _print_rows(letters if json_wanted else rows,
+    print_rows(letters if json_wanted else rows,
                 ["id", "reason", "attempts", "address", "partition", "offset", "value"],
                 json_wanted)
 
@@ -133,24 +133,7 @@ def redrive_dead_letters(group: str, ids: tuple[str, ...], every: bool, url: str
         raise Refused(f"{len(left)} stayed; {left[0]['id']}: {left[0]['detail']}", FAILED)
 
 
-@click.command()
-@click.argument("name", required=False)
-@hub_options
-def queues(name: str | None, url: str, json_wanted: bool) -> None:
-    """List queues, or show what waits in one.
-
-    Queues are AMQP's, and those of dead letters.
-    """
-    with asking(url) as hub:
-        if name is not None:
-            queue = hub.queue(name)
-            show(queue, pairs(queue), json_wanted)
-            return
-        rows = hub.queues()
-    _print_rows(rows, ["name", "priorities", "max_length", "ttl_ms", "overflow"], json_wanted)
-
-
-def _print_rows(rows: list[dict[str, Any]], heads: list[str], json_wanted: bool) -> None:
+def print_rows(rows: list[dict[str, Any]], heads: list[str], json_wanted: bool) -> None:
     """One JSON value per line for programs, a table for people."""
     if json_wanted:
         for row in rows:

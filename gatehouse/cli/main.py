@@ -2,7 +2,8 @@
 
     messages      publish, consume, tail
     state         status, topics
-    groups        groups, dead-letters, queues
+    groups        groups, dead-letters
+    queues        queues list, show, declare, bind, unbind, purge, delete, peek, move
     scheduled     scheduled list, show, recall
     connections   connections list, show, close
     backup        backup, restore
@@ -27,9 +28,10 @@ from gatehouse import __version__, exits
 from gatehouse.cli.acl import acl
 from gatehouse.cli.backup import backup, restore
 from gatehouse.cli.connections import connections
-from gatehouse.cli.groups import dead_letters, groups, queues
+from gatehouse.cli.groups import dead_letters, groups
 from gatehouse.cli.messages import consume, publish, tail
 from gatehouse.cli.planned import planned_commands
+from gatehouse.cli.queues import queues
 from gatehouse.cli.scheduled import scheduled
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics

@@ -75,6 +75,10 @@ class HubSettings:
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
                 "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
                 "slow connection may hold 128 KiB and a message."})
+    ready_flush_s: float = field(default=5.0, metadata={
+        "min": 0.1, "max": 3600.0,
+        "help": "Seconds for which messages may wait for the disk before `/readyz` says that the hub takes no new "
+                "work. Nothing that waits is lost or refused."})
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import { logIn } from "./login.js";
 import { overview } from "./overview.js";
 import { Page } from "./page.js";
 import { publish } from "./publish.js";
-import { queues } from "./queues.js";
+import { queue, queues } from "./queues.js";
 import { retained } from "./retained.js";
 import { scheduled } from "./scheduled.js";
 import { Series } from "./series.js";
@@ -21,7 +21,7 @@ const PAGES = [
   ["", "Overview", overview],
   ["topics", "Topics", topics, topic],
   ["groups", "Groups", groups, group],
-  ["queues", "Queues", queues],
+  ["queues", "Queues", queues, queue],
   ["connections", "Connections", connections],
   ["publish", "Publish", publish],
   ["scheduled", "Scheduled", scheduled],

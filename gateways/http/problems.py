@@ -83,6 +83,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "group_has_members": Problem(409, "Group has members", "Members of the group read: nobody else moves its offsets, "
                                                            "and it is not deleted."),
     "queue_exists": Problem(409, "Queue exists", "A queue of that name exists with other settings."),
+    "queue_not_empty": Problem(409, "Queue not empty", "Something is in the queue, and it was to be deleted if not."),
+    "unknown_binding": Problem(404, "Unknown binding", "The queue has no such binding that was made here."),
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),
     "queue_full": Problem(507, "Queue full", "The queue is at its limit; nothing was stored."),

@@ -16,6 +16,7 @@ from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownGroup,
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.moving import Moving
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
@@ -51,6 +52,7 @@ class Groups:
         self._watermarks = watermarks
         self._sharing = Sharing(self, topics, places.routes)
         self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.identity)
+        self._moving = Moving(leasing.core, leasing.queues, places)
 
     # ---- groups
 
@@ -235,6 +237,19 @@ class Groups:
         results = self._redriving.redrive(queue, letters, gaps)
         self._core.answer(owner, token)
         return results
+
+    def move(self, queue: Queue, leases: list[Leased], to: str, owner: Owner | None = None, token: object = None, *,
+             may_create: bool = False, maker: str = "") -> list[KernelError | None]:
+        """Send messages that are leased from a queue to an address, `$queue/NAME` among them. Answers for each why it
+        stays leased; `owner` is told when the rest is durable. Raises what the address is refused for, InvalidQueue
+        where it is the queue itself, Stopping."""
+        results = self._moving.move(queue, leases, to, may_create, maker)
+        self._core.answer(owner, token)
+        return results
+
+    def bindings(self, queue: Queue) -> list[tuple[bool, str]]:
+        """(chosen, filter) of what leads to a queue; see `bind`."""
+        return self._subscriptions.bindings_of(queue.first_partition_id)
 
     def bind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
              token: object = None) -> None:

@@ -817,6 +817,10 @@ class LeasedGroup:
         """Whether a message of a partition that it reads is done with."""
         return self.prefetchers[partition_id].cursor.is_settled(offset)
 
+    def is_leased(self, partition_id: int, offset: int) -> bool:
+        """Whether somebody holds a message of a partition that it reads."""
+        return self.prefetchers[partition_id].cursor.is_leased(offset)
+
     def unsettled(self) -> list[tuple[int, int]]:
         """(partition id, committed offset) of every partition in which something is not settled."""
         return [(partition_id, prefetcher.cursor.committed) for partition_id, prefetcher in self.prefetchers.items()

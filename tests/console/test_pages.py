@@ -12,8 +12,8 @@ from tests.console.asking import ask, bury, group_path, publish
 from tests.kernel.batches import encode_record, wrap
 
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
-PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "connections", "publish", "scheduled",
-         "dead-letters", "dead-letters/keepers", "retained", "transactions", "transactions/shop", "users"]
+PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "queues/wide", "connections", "publish",
+         "scheduled", "dead-letters", "dead-letters/keepers", "retained", "transactions", "transactions/shop", "users"]
 
 
 def test_the_overview_is_live(hub, open_tab):
@@ -165,6 +165,34 @@ def test_scheduled_messages_are_recalled(hub, open_tab):
     tab.wait_text("No message waits for its time.")
 
 
+def test_a_queue_is_looked_into_moved_purged_and_deleted(hub, open_tab):
+    for queue in ("inbox", "outbox"):
+        ask(hub, "PUT", f"/v1/queues/{queue}", {})
+        ask(hub, "PUT", f"/v1/queues/{queue}/bindings", {"filter": f"{queue}/#"})
+    publish(hub, *({"address": "inbox/a", "value": f"letter {number}"} for number in range(3)))
+    tab = open_tab(hub, "queues")
+    tab.wait_text("inbox")
+    tab.click("main a", "inbox")
+    tab.wait("document.querySelectorAll('tbody tr').length === 3")
+    tab.wait_text("letter 2")
+    tab.wait_text("inbox/#")
+    tab.type("Move to queue", "outbox")
+    tab.press("Enter", 13)
+    tab.wait_text("3 messages moved")
+    tab.wait_text("Nothing is in this queue.")
+    assert ask(hub, "GET", "/v1/queues/outbox")["ready"] == 3
+    tab.go("queues/outbox")
+    tab.wait("document.querySelectorAll('tbody tr').length === 3")
+    tab.click("button", "Purge")
+    tab.click("dialog button", "Purge it")
+    tab.wait_text("3 messages purged")
+    tab.click("button", "Delete")
+    tab.click("dialog button", "Delete it")
+    tab.wait_text("inbox", "td.first")
+    tab.wait_gone("outbox", "tbody")
+    ask(hub, "DELETE", "/v1/queues/inbox")
+
+
 def test_dead_letters_go_back(hub, open_tab):
     ask(hub, "PUT", "/v1/groups/billing", {})
     publish(hub, *({"address": f"orders/{number}", "value": f"order {number}"} for number in range(4)))
@@ -238,6 +266,7 @@ def test_a_phone_needs_no_scrolling_sideways(hub, open_tab):
             {"address": f"wide/{wide}", "value": "x", "retain": True},
             {"address": "wide/binary", "value_base64": "AAEC" * 50})
     ask(hub, "PUT", "/v1/groups/keepers", {})
+    ask(hub, "PUT", "/v1/queues/wide", {})
     ask(hub, "PUT", f"/v1/groups/{wide}", {})
     bury(hub, "keepers", "wide", 1)
     tab = open_tab(hub, width=390, height=844)

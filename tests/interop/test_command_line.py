@@ -104,8 +104,8 @@ def test_dead_letters_and_their_queue(call, hub):
     letters = [json.loads(line) for line in call("dead-letters", "list", "workers", "--json")[1].splitlines()]
     assert [letter["value"] for letter in letters] == ["1", "2"]
     assert "rejected" in call("dead-letters", "list", "workers")[1]
-    assert "$dead-letters/workers" in call("queues")[1]
-    assert json.loads(call("queues", "$dead-letters/workers", "--json")[1])["ready"] == 2
+    assert "$dead-letters/workers" in call("queues", "list")[1]
+    assert json.loads(call("queues", "show", "$dead-letters/workers", "--json")[1])["ready"] == 2
     code, out, err = call("dead-letters", "redrive", "workers", letters[0]["id"], "7")
     assert (code, out) == (exits.FAILED, "redriven: 1\n")
     assert err == "gatehouse: 1 stayed; 7: the group has no such dead letter\n"

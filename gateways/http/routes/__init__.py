@@ -30,6 +30,7 @@ from gatehouse.gateways.http.routes import (
     topics,
     transactions,
     users,
+    waiting_messages,
     webhooks,
     websocket,
 )
@@ -54,6 +55,7 @@ def build_table() -> RouteTable[Declared]:
         leases,
         dead_letters,
         queues,
+        waiting_messages,
         scheduled,
         transactions,
         checks,

@@ -1,38 +1,79 @@
-"""`/v1/queues`: queues and what waits in them. Doors and bindings declare them; here they are looked at.
+"""`/v1/queues`: queues and what waits in them. AMQP, shared filters and dead letters make them, and so do these calls.
 
-    GET /v1/queues?cursor=       {"queues": [{"name", settings...}], "cursor"}
-    GET /v1/queues/{queue}       settings, and `ready`, `leased`, `waiting`, `settled`, ...
+    GET    /v1/queues?cursor=                {"queues": [{"name", settings...}], "cursor"}
+    GET    /v1/queues/{queue}                settings, and `ready`, `leased`, `waiting`, `settled`, ...
+    PUT    /v1/queues/{queue}                makes it: 201; 200 where it is there just so
+    DELETE /v1/queues/{queue}?if_empty=      with everything in it
+    GET    /v1/queues/{queue}/bindings       {"bindings": [{"filter", "by": "amqp" or "filter"}]}
+    PUT    /v1/queues/{queue}/bindings       {"filter"}: what is published to matching addresses enters it too
+    DELETE /v1/queues/{queue}/bindings       {"filter"}
 
-What is in them is taken as from a group, see `leases.py`.
+What is in them is looked at and moved in `waiting_messages.py`, and taken as from a group in `leases.py`.
 """
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.leases import COUNTS
-from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
+from gatehouse.gateways.http.leases import COUNTS, TYPES
+from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
+from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import matching
 from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, Named, list_of, object_of, one_of, properties_of
-from gatehouse.kernel.errors import UnknownQueue
-from gatehouse.kernel.groups.settings import OVERFLOWS, QueueSettings
+from gatehouse.gateways.http.response import Answered, Response, json_answer
+from gatehouse.gateways.http.schemas import (
+    CURSOR,
+    FLAG,
+    TEXT,
+    TIME_MS,
+    Named,
+    list_of,
+    object_of,
+    one_of,
+    properties_of,
+)
+from gatehouse.kernel.errors import QueueExists, UnknownQueue
+from gatehouse.kernel.groups.settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.groups.settings import Queue
 
 
+AMQP_OWN: Final = ("dead_letter", "door")
+"""Settings in the words of the door that declared the queue; nobody states them here."""
+
+MAX_LIMIT: Final = (1 << 63) - 1
+MAX_ATTEMPTS: Final = 65_535
+TIMES: Final = ("ttl_ms", "expires_ms")
+MAX_TIME_MS: Final = 100 * 366 * 24 * 3_600_000
+
 _QUEUE: Final = {"name": TEXT, **properties_of(QueueSettings, overflow=one_of(*OVERFLOWS)), "created": TIME_MS}
 QUEUE: Final = Named("Queue", object_of(_QUEUE))
 LISTED: Final = object_of(_QUEUE, COUNTS)
 NEEDS: Final = (Need(Operation.CONSUME, "address"),)
+_TIME: Final = {"type": "integer", "minimum": 0, "maximum": MAX_TIME_MS}
+_LIMIT: Final = {"type": "integer", "minimum": NOTHING, "maximum": MAX_LIMIT}
+_BOUNDS: Final[dict[str, Any]] = {
+    "priorities": {"type": "integer", "minimum": 1, "maximum": MAX_PRIORITIES + 1}, "max_length": _LIMIT,
+    "max_bytes": _LIMIT, "ttl_ms": _TIME, "expires_ms": _TIME,
+    "max_attempts": {"type": "integer", "minimum": 0, "maximum": MAX_ATTEMPTS}, "overflow": one_of(*OVERFLOWS)}
+SETTINGS: Final = {field.name: str(field.type) for field in fields(QueueSettings) if field.name not in AMQP_OWN}
+QUEUE_SETTINGS: Final = Named("QueueSettings", object_of({}, {
+    name: _BOUNDS.get(name, FLAG) for name in SETTINGS}, closed=True), {"max_length": 10_000, "overflow": "reject"})
+IF_EMPTY: Final = Parameter("if_empty", "`true`: only where nothing is in it.",
+                            text={"type": "string", "enum": ["true", "false"]})
+FILTER: Final = {"type": "string", "minLength": 1, "description": "Addresses, with `+` and `#`."}
+BINDING: Final = Named("QueueBinding", object_of({"filter": FILTER}, closed=True), {"filter": "plant/+/temp"})
+BINDINGS: Final = object_of({"bindings": list_of(object_of({"filter": TEXT, "by": one_of("amqp", "filter")}))})
+BINDING_NEEDS: Final = (Need(Operation.PUBLISH, "address"), Need(Operation.CONSUME, "address"))
 
 
 @declare("queues", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=NEEDS, problems=("invalid_cursor",),
@@ -65,17 +106,135 @@ async def get_queue(door: Door, call: Call) -> Answered:
     return json_answer({**_describe(queue), **door.kernel.groups.queue_group(queue).counts()._asdict()})
 
 
+@declare("queues", bodies=(Body(QUEUE_SETTINGS, required=False),), needs=(Need(Operation.CREATE, "address"),),
+         writes=True, audited="queue.declared", problems=("invalid_queue", "invalid_group", "queue_exists"),
+         answers=(Answer(200, "It was there just so.", QUEUE), Answer(201, "It is made.", QUEUE)))
+async def put_queue(door: Door, call: Call) -> Answered:
+    """Make a queue.
+
+    What the document leaves out is as by default; the settings of a queue that is there do not change. Clients of AMQP
+    find it under the same name.
+    """
+    principal = await door.principal(call)
+    call.query()
+    name = call.topic_name()
+    door.admission.require(principal, Operation.CREATE, queue_address(name))
+    settings = _read_settings(await read_object(door, call, "a document of a queue's settings"))
+    existing = door.kernel.groups.queue(name, tenant=principal.tenant)
+    if existing is not None:
+        if replace(existing.settings, dead_letter="", door="") != settings:
+            raise QueueExists(f"the queue {name!r} exists with other settings")
+        return json_answer(_describe(existing))
+    declare_it = partial(door.kernel.groups.declare_queue, name, settings, principal.tenant)
+    return json_answer(_describe(await door.durable(declare_it)), 201)
+
+
+@declare("queues", query=(IF_EMPTY,), needs=(Need(Operation.ALTER, "address"),), writes=True, audited="queue.deleted",
+         problems=("unknown_queue", "queue_not_empty"), answers=(Answer(204, "It is gone."),))
+async def delete_queue(door: Door, call: Call) -> Answered:
+    """Delete a queue with everything in it, and its bindings.
+
+    Clients of AMQP that consume from it are told so.
+    """
+    principal = await door.principal(call)
+    query = call.query()
+    queue = existing_queue(door, principal, Operation.ALTER, call.topic_name())
+    if query.get("if_empty", "false") not in ("true", "false"):
+        raise Refusal("invalid_parameter", "'if_empty' is true or false", parameter="if_empty")
+    if query.get("if_empty") == "true":
+        counts = door.kernel.groups.queue_group(queue).counts()
+        if counts.ready or counts.leased or counts.waiting:
+            raise Refusal("queue_not_empty", f"{counts.ready} messages are ready in {queue.name!r}, {counts.leased} "
+                                             f"leased, {counts.waiting} waiting; it stays")
+    await door.durable(partial(door.kernel.groups.delete_queue, queue))
+    return Response(status=204)
+
+
+@declare("queues", needs=NEEDS, problems=("unknown_queue",), answers=(Answer(200, "All of them.", BINDINGS),))
+async def list_bindings(door: Door, call: Call) -> Answered:
+    """List what leads to a queue: filters of addresses.
+
+    Those `by` amqp are what other doors hear of AMQP's bindings; AMQP's clients see those of their own messages too.
+    """
+    principal = await door.principal(call)
+    call.query()
+    queue = readable_queue(door, principal, call.topic_name())
+    return json_answer({"bindings": [{"filter": filter_text, "by": "amqp" if chosen else "filter"}
+                                     for chosen, filter_text in sorted(door.kernel.groups.bindings(queue))]})
+
+
+@declare("queues", bodies=(Body(BINDING),), needs=BINDING_NEEDS, writes=True, audited="queue.bound",
+         problems=("unknown_queue", "invalid_filter"), answers=(Answer(204, "It is bound."),))
+async def bind_queue(door: Door, call: Call) -> Answered:
+    """Bind a queue to a filter: what is published to matching addresses enters it too, from now on.
+
+    Whatever door it comes by; it is stored once.
+    """
+    principal = await door.principal(call)
+    queue, filter_text = await _read_binding(door, call, principal)
+    door.admission.require(principal, Operation.CONSUME, filter_text)
+    await door.durable(lambda owner, token: door.kernel.groups.bind(filter_text, queue, owner=owner, token=token))
+    return Response(status=204)
+
+
+@declare("queues", bodies=(Body(BINDING),), needs=(Need(Operation.PUBLISH, "address"),), writes=True,
+         audited="queue.unbound", problems=("unknown_queue", "unknown_binding", "invalid_filter"),
+         answers=(Answer(204, "It is not bound so any more."),))
+async def unbind_queue(door: Door, call: Call) -> Answered:
+    """Undo a binding that was made here; what is in the queue stays."""
+    principal = await door.principal(call)
+    queue, filter_text = await _read_binding(door, call, principal)
+    if (False, filter_text) not in door.kernel.groups.bindings(queue):
+        raise Refusal("unknown_binding", f"{queue.name!r} is not bound to {filter_text!r} here")
+    await door.durable(lambda owner, token: door.kernel.groups.unbind(filter_text, queue, owner=owner, token=token))
+    return Response(status=204)
+
+
+async def _read_binding(door: Door, call: Call, principal: Principal) -> tuple[Queue, str]:
+    call.query()
+    document = await read_object(door, call, "a binding")
+    filter_text = document.get("filter")
+    if not isinstance(filter_text, str) or not filter_text or len(document) > 1:
+        raise Refusal("invalid_body", "a binding is {\"filter\": a text}")
+    return existing_queue(door, principal, Operation.PUBLISH, call.topic_name()), filter_text
+
+
 def readable_queue(door: Door, principal: Principal, name: str) -> Queue:
     """A queue that the principal may take from. Raises Denied, UnknownQueue."""
-    door.admission.require(principal, Operation.CONSUME, queue_address(name))
+    return existing_queue(door, principal, Operation.CONSUME, name)
+
+
+def existing_queue(door: Door, principal: Principal, operation: Operation, name: str) -> Queue:
+    """A queue that the principal may do this with. Raises Denied, UnknownQueue."""
+    door.admission.require(principal, operation, queue_address(name))
     queue = door.kernel.groups.queue(name, tenant=principal.tenant)
     if queue is None:
         raise UnknownQueue(f"there is no queue {name!r}")
     return queue
 
 
+def _read_settings(document: dict[str, Any]) -> QueueSettings:
+    """Refuses `invalid_body`; what is no setting of a queue raises InvalidQueue later."""
+    for name, value in document.items():
+        if name not in SETTINGS:
+            raise Refusal("invalid_body", f"a queue has no setting {name!r} here; there are: {', '.join(SETTINGS)}")
+        types, said = TYPES[SETTINGS[name]]
+        if type(value) not in types:
+            raise Refusal("invalid_body", f"{name!r} is {said}")
+        bounds = _BOUNDS.get(name, {})
+        if "maximum" in bounds and not bounds["minimum"] <= value <= bounds["maximum"]:
+            raise Refusal("invalid_body", f"{name!r} is {bounds['minimum']} to {bounds['maximum']}")
+        if "enum" in bounds and value not in bounds["enum"]:
+            raise Refusal("invalid_body", f"{name!r} is one of {', '.join(bounds['enum'])}")
+    return QueueSettings(**document)
+
+
 def _describe(queue: Queue) -> dict[str, Any]:
     return {"name": queue.name, **asdict(queue.settings), "created": queue.created_ms}
 
 
-ROUTES: Routes = (("GET", "/v1/queues", list_queues), ("GET", "/v1/queues/{queue}", get_queue))
+ROUTES: Routes = (
+    ("GET", "/v1/queues", list_queues), ("GET", "/v1/queues/{queue}", get_queue),
+    ("PUT", "/v1/queues/{queue}", put_queue), ("DELETE", "/v1/queues/{queue}", delete_queue),
+    ("GET", "/v1/queues/{queue}/bindings", list_bindings), ("PUT", "/v1/queues/{queue}/bindings", bind_queue),
+    ("DELETE", "/v1/queues/{queue}/bindings", unbind_queue))

@@ -1,0 +1,193 @@
+"""What waits in a queue: looked at where it is, purged, moved elsewhere.
+
+    GET  /v1/queues/{queue}/messages?max=&cursor=    {"messages": [{..., "leased"}], "cursor"}; nothing is taken
+    POST /v1/queues/{queue}/purge                    {"purged": 7}
+    POST /v1/queues/{queue}/move                     {"queue": "later", "max": 100}, or "address"
+
+What is moved is settled here and stored there in one frame. The answer counts what went (`moved`), names up to 1,000
+that did not (`left`; then it is 207), and says whether there is `more`: then ask again. What is leased stays.
+"""
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from gatehouse.gateways.addresses import queue_address
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter
+from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.routes.leases import take
+from gatehouse.gateways.http.routes.queues import NEEDS, readable_queue
+from gatehouse.gateways.http.routes.reading import fetch
+from gatehouse.gateways.http.schemas import ADDRESS, FLAG, TEXT, WHOLE, Named, list_of, nullable, object_of
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
+from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.records.batch import sound_records
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.message import Record
+
+MOVED_AT_ONCE: Final = 500
+"""Messages that go in one frame: a hub with a million of them goes on doing other things."""
+
+MOVED_AT_MOST: Final = 10_000
+"""In one call: it is answered in time."""
+
+HELD_MS: Final = 60_000
+"""How long messages are held while they are moved; what a crash cuts short comes again after this."""
+
+MAX_LEFT: Final = 1_000
+
+PLACE: Final = Parameter("cursor", "Go on where the page that gave it ended.",
+                         text={"type": "string", "pattern": "^[0-9]{1,3}-[0-9]{1,19}$"})
+WAITING: Final = Named("WaitingMessage", object_of({**MESSAGE_FIELDS, "leased": FLAG}, MESSAGE_OPTIONS))
+MOVE: Final = Named("Move", {**object_of({}, {
+    "queue": TEXT, "address": ADDRESS,
+    "max": {"type": "integer", "minimum": 1, "maximum": MOVED_AT_MOST}}, closed=True),
+    "oneOf": [{"required": ["queue"]}, {"required": ["address"]}]}, {"queue": "later", "max": 100})
+MOVED: Final = object_of({
+    "moved": WHOLE, "left": {**list_of(PROBLEM), "description": "Those that did not go, each with its `id`."},
+    "more": {**FLAG, "description": "There are more: ask again."}})
+
+
+@declare("queues", query=(MAX_MESSAGES, PLACE), needs=NEEDS, problems=("unknown_queue", "storage_failed"),
+         answers=(Answer(200, "A page: the highest priority first, oldest first.",
+                         object_of({"messages": list_of(WAITING), "cursor": nullable(TEXT)})),))
+async def peek(door: Door, call: Call) -> Answered:
+    """Look at what is in a queue, without taking anything.
+
+    A message that somebody holds is `leased`.
+    """
+    principal = await door.principal(call)
+    query = call.query()
+    queue = readable_queue(door, principal, call.topic_name())
+    count = MAX_MESSAGES.read(query, door.config)
+    priority, start = _read_place(query, queue)
+    messages: list[dict[str, Any]] = []
+    left_bytes = door.config.max_page_bytes
+    for at in range(priority, -1, -1):
+        async for records in _browse(door, queue, at, start if at == priority else 0):
+            for record in records:
+                if len(messages) == count or left_bytes < 0:
+                    return json_answer({"messages": messages, "cursor": f"{at}-{record[0]}"})
+                messages.append(_describe(door, queue, at, record))
+                left_bytes -= len(record[3] or b"")
+    return json_answer({"messages": messages, "cursor": None})
+
+
+@declare("queues", needs=NEEDS, writes=True, audited="queue.purged", problems=("unknown_queue",),
+         answers=(Answer(200, "How many messages that was.", object_of({"purged": WHOLE})),))
+async def purge(door: Door, call: Call) -> Answered:
+    """Take everything out of a queue that is ready.
+
+    What somebody holds stays his until he settles it.
+    """
+    principal = await door.principal(call)
+    call.query()
+    queue = readable_queue(door, principal, call.topic_name())
+    return json_answer({"purged": await door.durable(partial(door.kernel.groups.purge, queue))})
+
+
+@declare("queues", bodies=(Body(MOVE),), needs=(*NEEDS, Need(Operation.PUBLISH, "address")), writes=True,
+         audited="queue.moved", answers=(Answer(200, "All of them went.", MOVED), Answer(207, "Some are left.", MOVED)),
+         problems=("unknown_queue", "invalid_queue", "unknown_topic", "create_denied", "too_many_topics", "unroutable",
+                   "invalid_address", "invalid_topic", "storage_failed", "queue_full", "kept_full",
+                   "message_too_large"))
+async def move(door: Door, call: Call) -> Answered:
+    """Move messages of a queue to another queue, or publish them to an address.
+
+    They are behind what is there, under the same ids.
+    """
+    principal = await door.principal(call)
+    call.query()
+    to, count = _read_move(await read_object(door, call, "a move"))
+    queue = readable_queue(door, principal, call.topic_name())
+    door.admission.require(principal, Operation.PUBLISH, to)
+    require = partial(readable_queue, door, principal, queue.name)
+    group = door.kernel.groups.queue_group(queue)
+    moved = 0
+    left: list[dict[str, Any]] = []
+    count = min(count, group.ready)                  # not what comes while this goes on, perhaps for ever
+    while count > moved and not left:
+        leases = await take(door, principal, group, min(count - moved, MOVED_AT_ONCE), HELD_MS, 0, require)
+        if not leases:
+            break
+        try:
+            results = await door.durable(partial(
+                door.kernel.groups.move, queue, leases, to, may_create=door.admission.may_create(principal, to),
+                maker=principal.name))
+        except KernelError:
+            group.release([leased[:3] for leased in leases], 0)
+            raise
+        moved += results.count(None)
+        stays = [leased for leased, error in zip(leases, results, strict=True) if error is not None]
+        group.release([leased[:3] for leased in stays], 0)
+        left += [document_of(error.code, str(error), {"id": str(leased[3])})
+                 for leased, error in zip(leases, results, strict=True) if error is not None]
+    return json_answer({"moved": moved, "left": left[:MAX_LEFT], "more": bool(group.ready)}, 207 if left else 200)
+
+
+def _read_move(document: dict[str, Any]) -> tuple[str, int]:
+    """(address, how many). Refuses `invalid_body`."""
+    queue, address, count = document.get("queue"), document.get("address"), document.get("max", MOVED_AT_MOST)
+    to = address if queue is None else queue
+    if (queue is None) == (address is None) or not isinstance(to, str) or not to \
+            or document.keys() - {"queue", "address", "max"}:
+        raise Refusal("invalid_body", "a move has a 'queue' or an 'address', and perhaps a 'max'")
+    if type(count) is not int or not 1 <= count <= MOVED_AT_MOST:
+        raise Refusal("invalid_body", f"'max' is 1 to {MOVED_AT_MOST}")
+    return to if queue is None else queue_address(to), count
+
+
+def _read_place(query: dict[str, str], queue: Queue) -> tuple[int, int]:
+    """(priority, offset) where a page begins. Refuses `invalid_parameter`."""
+    highest = queue.settings.priorities - 1
+    if "cursor" not in query:
+        return highest, 0
+    priority, dash, offset = query["cursor"].partition("-")
+    if not dash or not (priority.isascii() and priority.isdigit() and offset.isascii() and offset.isdigit()) \
+            or len(query["cursor"]) > len("255-9223372036854775807") or int(offset) >= 1 << 63:
+        raise Refusal("invalid_parameter", "'cursor' was not given by this call", parameter="cursor")
+    return min(int(priority), highest), int(offset)
+
+
+async def _browse(door: Door, queue: Queue, priority: int, start: int) -> AsyncIterator[list[Record]]:
+    """What lies in one priority of a queue from an offset on, a piece of the log at a time."""
+    partition_id = queue.first_partition_id + priority
+    group = door.kernel.groups.queue_group(queue)
+    at = max(start, group.committed(partition_id))
+    while not group.gone and at < door.kernel.bounds(partition_id)[1]:
+        (fetched,) = await fetch(door, [(partition_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
+        if fetched.error is not None:
+            raise fetched.error
+        if not fetched.pieces:
+            return
+        for piece in fetched.pieces:
+            yield [record for record in sound_records(piece)
+                   if at <= record[0] and not group.is_settled(partition_id, record[0])]
+            at = max(at, piece.first_offset + piece.count)
+
+
+def _describe(door: Door, queue: Queue, priority: int, record: Record) -> dict[str, Any]:
+    address = (stated_in(record[4]) or b"").decode(errors="replace") or queue_address(queue.name)
+    came_by = door_of(record[5])
+    group = door.kernel.groups.queue_group(queue)
+    return {**record_to_json(record, QUEUE_PREFIX + queue.name, priority, address,
+                             door.door_names.get(came_by, str(came_by))),
+            "leased": group.is_leased(queue.first_partition_id + priority, record[0])}
+
+
+ROUTES: Routes = (("GET", "/v1/queues/{queue}/messages", peek), ("POST", "/v1/queues/{queue}/purge", purge),
+                  ("POST", "/v1/queues/{queue}/move", move))
