@@ -384,7 +384,7 @@ class MqttSession:
     def _open_session(self, connect: Connect, outbox: Outbox, welcome: Welcome) -> None:
         """What outlives the connection: the session, where there is one, and the will. `welcome` waits for the disk.
         Raises SessionRefused, TooManySessions, Stopping."""
-        assert self._guard is not None and self._inbox is not None and self._subscriptions is not None
+        assert self._guard is not None and self._inbox is not None
         sessions, name = self._kernel.sessions, (self._tenant, self._client_id)
         was_there = sessions.owner_of(*name) is not None
         if self._expiry_ms or was_there and not connect.clean_session:
@@ -393,9 +393,6 @@ class MqttSession:
                 self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
                 clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
             outbox.durable = self._inbox.durable = durable
-            for subscribed in durable.subscriptions():
-                self._subscriptions.resume(subscribed)
-            self._subscriptions.durable = durable
             self._inbox.received.update(dict.fromkeys(durable.received(), 0))
         elif was_there:
             sessions.clear(*name, self.user)
@@ -415,7 +412,10 @@ class MqttSession:
             connect, self._config, self._client_id, self._packet_bytes_max,
             session_present=durable is not None and durable.present,
             session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms)))
-        if durable is not None:
+        if durable is not None and self._subscriptions is not None:
+            for subscribed in durable.subscriptions():
+                self._subscriptions.resume(subscribed)
+            self._subscriptions.durable = durable
             durable.start()
         if self._pacer.is_held:
             self._pacer.release()
