@@ -35,7 +35,17 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+    from gatehouse.kernel.assigned.values import (
+        Assigned,
+        Beat,
+        Beaten,
+        ConsumerRules,
+        DescribedConsumers,
+        DescribedGroup,
+        GroupRules,
+        Joined,
+        Joining,
+    )
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
@@ -191,6 +201,16 @@ class KernelPort(Protocol):
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
 
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
+                     ) -> Topic:
+        """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+
+    def delete_topic(self, name: str, tenant: str, number: int) -> None:
+        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+
+    def delete_records(self, before: dict[int, int], number: int) -> None:
+        """By partition id, the offset before which readers are given nothing any more. Raises Stopping."""
+
     def new_producer_id(self, number: int) -> None:
         """A number that no producer had before, answered as [(producer id, 0, 0)]."""
 
@@ -272,7 +292,7 @@ class LeasedGroupPort(Protocol):
         """Messages that are on their way in, and not durable yet."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
@@ -366,7 +386,17 @@ class AssignedPort(Protocol):
     def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/"
               ) -> list[KernelError | None]: ...
 
-    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None: ...
+    def require_member(self, name: str, member_id: str, epoch: int = -1, tenant: str = "/") -> None: ...
+
+    def beat(self, name: str, beat: Beat, rules: ConsumerRules, may_read: Callable[[str], bool],
+             on_done: Callable[[Beaten | KernelError], None], tenant: str = "/") -> None: ...
+
+    def leave_consumers(self, name: str, beat: Beat, on_done: Callable[[Beaten | KernelError], None],
+                        tenant: str = "/") -> None: ...
+
+    def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 
     def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
                        token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,

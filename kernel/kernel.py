@@ -69,7 +69,7 @@ from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.views import Views, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
@@ -175,8 +175,8 @@ class Kernel:  # decision 138
             names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
         spill.ask(leasing.cursors)
         self.assigned = AssignedGroups(
-            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
-            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+            loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
+            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
@@ -514,6 +514,12 @@ class Kernel:  # decision 138
         topic = self._topics.require(name, tenant)
         self._topic_changes.delete(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
+
+    def delete_records(self, before: Mapping[int, int], owner: Owner | None = None, token: object = None) -> None:
+        """Readers of these partitions begin at these offsets from now on, or where the partition ends if that is
+        earlier. What a leased group still has to settle stays its own. Raises Stopping."""
+        pages = self._watermarks.pages_starting_at(dict(before))
+        self._committer.put_state([heads_record(number, page) for number, page in pages.items()], owner, token)
 
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
         return self._create(name, tenant, self.settings.default_partitions, TopicSettings(), None, None, maker)
