@@ -13,11 +13,6 @@ from gatehouse.gateways.mqtt.wills import publish_wills
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
 GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
-<<<<<<< HEAD
                       session=MqttSession, opened=publish_wills, columns=(MQTT3, MQTT5), spelling=SPELLING,
-                      websockets=(WebSocketRoute("/mqtt", ("mqtt", "mqttv3.1")),))
-=======
-                      session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
                       connection_settings=connection_settings,
                       websockets=(WebSocketRoute("/mqtt", SUBPROTOCOLS), WebSocketRoute("/", SUBPROTOCOLS)))
->>>>>>> main

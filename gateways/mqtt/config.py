@@ -2,21 +2,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
 
-<<<<<<< HEAD
-=======
-NOT_HONOURED: Final = {
-    "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
-"""What clients ask for without effect, and what happens instead."""
-
 LINGER_MS: Final = 1000
 """How long a client is read on, and not listened to, once it was told why its connection ends."""
 
->>>>>>> main
 
 @dataclass(frozen=True, slots=True)
 class MqttConfig:

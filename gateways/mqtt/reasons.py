@@ -69,13 +69,9 @@ OF_CODE: Final[dict[str, int]] = {
     "not_authenticated": NOT_AUTHORIZED,
     "not_authorized": NOT_AUTHORIZED,
     "queue_full": QUOTA,
-<<<<<<< HEAD
-    "reserved": NOT_AUTHORIZED,
+    "reserved": NO_MATCHING_SUBSCRIBERS,
     "session_deleted": ADMINISTRATIVE,
     "session_refused": BAD_CLIENT_ID,
-=======
-    "reserved": NO_MATCHING_SUBSCRIBERS,
->>>>>>> main
     "stopping": SHUTTING_DOWN,
     "storage_full": QUOTA,
     "storage_failed": IMPLEMENTATION,
