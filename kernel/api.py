@@ -35,6 +35,7 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.addresses.routes import RouteEntry
     from gatehouse.kernel.assigned.values import (
         Assigned,
         Beat,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.log.frame import StateRecord
+    from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
@@ -580,3 +583,57 @@ class HubPort(Ports, Protocol):
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+
+
+class LinkPort(Protocol):
+    """What links to other hubs ask of the kernel: the log as it is stored, and messages that are stored together with
+    how far they have arrived. See `Kernel` for what each call does and raises."""
+
+    @property
+    def hub(self) -> bytes: ...
+
+    @property
+    def settings(self) -> KernelSettings: ...
+
+    @property
+    def topics_version(self) -> int: ...
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]: ...
+
+    def topics(self, tenant: str = "/") -> list[Topic]: ...
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None: ...
+
+    def bounds(self, partition_id: int) -> tuple[int, int]: ...
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str: ...
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None: ...
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Cancellable: ...
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement: ...
+
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
+                 may_create: bool = True, maker: str = "") -> Placement: ...
+
+    def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None: ...
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None: ...
+
+    def retained_record(self, address: str, tenant: str) -> Record | None: ...
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]: ...
+
+    def keep_for(self, holder: Holder) -> None: ...
+
+    def forget_kept(self, partition_id: int) -> None: ...
+
+
+class Cancellable(Protocol):
+    """Something that will happen, unless it is cancelled."""
+
+    def cancel(self) -> None: ...

@@ -378,6 +378,27 @@ class Kernel:  # decision 138
         """
         self._batches.append_all(batches, owner, token, idempotency_key)
 
+    # decision 224: what has arrived over a link, and how far that is, in one frame
+    def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None:
+        """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
+        `append`; with neither, once everything before is durable. Raises what `append` does, with nothing taken."""
+        self._appending.append(messages, owner, token, False)
+        if records:
+            self._committer.put_state(records)
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None:
+        """A state record of a link, as far as it is durable."""
+        return self._state.get(kind, key)
+
+    def retained_record(self, address: str, tenant: str) -> Record | None:
+        """The record that an address retains, as far as that is durable. Raises InvalidAddress."""
+        return self._retained.record_of(address, tenant)
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """Every such record whose key begins so; in no order."""
+        return list(self._state.scan(kind, prefix))
+
     # ---- for later
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
@@ -424,6 +445,11 @@ class Kernel:  # decision 138
             on_done(answers)
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None:
+        """As `fetch`, for another hub: with what is kept, batches as they are, and private headers in place."""
+        self._reader.fetch(wants, max_bytes, on_done, kept=True, stored=True)
 
     def note_fault(self, fault: Exception) -> None:
         """A fault of our own that was contained, outside of the kernel."""
