@@ -101,10 +101,9 @@ def test_an_eta_over_several_levels_is_kept(workers: Workers, seconds: int) -> N
     assert time.monotonic() - began_s >= seconds - 0.5
 
 
+@pytest.mark.parametrize("workers", ["file"], indirect=True)          # Celery's rpc backend has no chords
 def test_a_chord(workers: Workers) -> None:
     from celery import chord
-    if workers.app.app.conf.result_backend == "rpc://":
-        pytest.skip("Celery's rpc backend has no chords")
     add, total = workers.app.add, workers.app.total
     assert result(chord([add.s(number, number) for number in range(10)], total.s())()) == 90
 
