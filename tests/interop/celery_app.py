@@ -35,10 +35,11 @@ def third_time(self):
 
 
 @app.task
-def noted(path, seconds):
-    """Leaves a line when it begins, and one when it is done."""
+def noted(path):
+    """Leaves a line when it begins, and one when it may be done: once there is another file beside it."""
     with Path(path).open("a") as file:
         file.write("begun\n")
-    time.sleep(seconds)
+    while not Path(path).with_suffix(".go").exists():
+        time.sleep(0.05)
     with Path(path).open("a") as file:
         file.write("done\n")

@@ -46,6 +46,7 @@ class Workers:
     def kill(self) -> None:
         """The worker that was started first, with its children."""
         os.killpg(self._processes[0].pid, signal.SIGKILL)
+        self._processes[0].wait()
 
     def end(self) -> None:
         for worker in self._processes:
@@ -110,9 +111,10 @@ def test_a_chord(workers: Workers) -> None:
 
 def test_what_a_killed_worker_was_doing_is_done_by_another(workers: Workers, tmp_path: Path) -> None:
     path = tmp_path / "noted"
-    done = workers.app.noted.delay(str(path), 3)
+    done = workers.app.noted.delay(str(path))
     workers.wait_for(path.exists)
     workers.kill()
+    path.with_suffix(".go").touch()
     workers.start()
     result(done)
     assert path.read_text().splitlines() == ["begun", "begun", "done"]
