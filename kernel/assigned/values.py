@@ -120,6 +120,13 @@ class ConsumerRules(NamedTuple):
     max_members: int = 1_000
 
 
+class ClassicSide(NamedTuple):
+    """What a member of a consumer group says that follows the classic protocol, for when all others do again."""
+
+    protocols: tuple[tuple[str, bytes], ...]
+    session_ms: int
+
+
 class Beat(NamedTuple):
     """A heartbeat of a member of a consumer group: what it says of itself, and what it has. None: as it said before."""
 
@@ -141,6 +148,9 @@ class Beat(NamedTuple):
     assignor: str | None = None
     owned: frozenset[int] | None = None
     """The partition ids that it has now."""
+
+    classic: ClassicSide | None = None
+    """What it said where it follows the classic protocol."""
 
     @property
     def said_bytes(self) -> int:
