@@ -259,7 +259,10 @@ def test_members_that_leave_by_the_classic_protocol() -> None:
 
 # ---- what members say to each other
 
-@given(st.lists(st.tuples(st.text("ab.", min_size=1, max_size=3), st.lists(st.integers(0, 99), max_size=4)), max_size=4))
+PARTS = st.tuples(st.text("ab.", min_size=1, max_size=3), st.lists(st.integers(0, 99), max_size=4))
+
+
+@given(st.lists(PARTS, max_size=4))
 def test_assignments_are_read_as_they_are_written(parts: list[tuple[str, list[int]]]) -> None:
     assert read_assignment(encode_assignment(parts)) == parts
 
