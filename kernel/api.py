@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ConsumerRules,
         DescribedConsumers,
         DescribedGroup,
+        GroupLook,
         GroupRules,
         Joined,
         Joining,
@@ -398,6 +399,8 @@ class AssignedPort(Protocol):
                         tenant: str = "/") -> None: ...
 
     def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def look(self, name: str, tenant: str = "/") -> GroupLook | None: ...
 
     def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 

@@ -19,6 +19,7 @@ from uuid import UUID
 from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupMember
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup
 from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten
+from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, read_assignment
 from gatehouse.kernel.assigned.converting import classic_of, consumers_of
 from gatehouse.kernel.assigned.due import DueHeap
 from gatehouse.kernel.assigned.group_names import GroupNames, PutState
@@ -28,9 +29,12 @@ from gatehouse.kernel.assigned.values import (
     ConsumerRules,
     DescribedConsumers,
     DescribedGroup,
+    GroupLook,
     GroupRules,
+    GroupState,
     Joined,
     Joining,
+    MemberLook,
 )
 from gatehouse.kernel.errors import (
     GroupFull,
@@ -331,6 +335,24 @@ class AssignedGroups:
         """None where the group has had no members for a while."""
         entry = self._entries.get((tenant, name))
         return None if entry is None else entry.group.describe()
+
+    def look(self, name: str, tenant: str = "/") -> GroupLook | None:
+        """A group of either protocol as people are shown it; None where it has had no members for a while."""
+        consumers = self._consumers.describe(tenant, name)
+        if consumers is not None:
+            return GroupLook(consumers.state, "consumer", consumers.assignor, consumers.epoch, tuple(
+                MemberLook(member.member_id, member.instance_id, member.client_id, member.client_host, member.epoch,
+                           member.assigned) for member in consumers.members))
+        entry = self._entries.get((tenant, name))
+        if entry is None:
+            return None
+        group = entry.group.describe()
+        is_read = group.protocol_type == PROTOCOL_TYPE and group.state is GroupState.STABLE
+        return GroupLook(group.state, "classic", group.protocol, entry.group.generation, tuple(
+            MemberLook(member.member_id, member.instance_id, member.client_id, member.client_host,
+                       entry.group.generation, self._consumers.partition_ids(
+                           tenant, read_assignment(member.assignment) if is_read else []))
+            for member in group.members))
 
     # ---- names
 

@@ -106,6 +106,28 @@ class DescribedGroup(NamedTuple):
     members: tuple[DescribedMember, ...]
 
 
+# ---- for people: groups of either protocol
+
+class MemberLook(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    generation: int
+    partition_ids: frozenset[int]
+    """That it may read, as far as the hub understands its assignment."""
+
+
+class GroupLook(NamedTuple):
+    state: GroupState
+    protocol: str
+    """`classic` or `consumer`."""
+
+    assignor: str
+    generation: int
+    members: tuple[MemberLook, ...]
+
+
 # ---- consumer groups: the hub assigns
 
 class ConsumerRules(NamedTuple):

@@ -62,6 +62,10 @@ def test_a_group_reads_commits_and_goes_on_from_there(hub: RunningHub) -> None:
     member, = described.members
     assert described.partition_assignor == "uniform" and member.client_id == "rdkafka" and member.host == "/127.0.0.1"
     assert len(member.assignment.topic_partitions) == PARTITIONS
+    shown = ask(hub, "GET", "/v1/groups/hour")[1]
+    assert (shown["state"], shown["protocol"], shown["assignor"]) == ("Stable", "consumer", "uniform")
+    assert [(row["client_id"], row["client_host"], row["partitions"]) for row in shown["members"]] \
+        == [("rdkafka", "127.0.0.1", [{"topic": "hour", "partitions": list(range(PARTITIONS))}])]
     status, document = ask(hub, "PUT", "/v1/groups/hour/offsets", {"topic": "hour", "to": "earliest"})
     assert (status, document["code"]) == (409, "group_has_members")
     consumer.close()
