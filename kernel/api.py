@@ -37,7 +37,7 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 if TYPE_CHECKING:
     from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
     from gatehouse.kernel.errors import KernelError
-    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.slices import Slices
 
@@ -270,6 +270,9 @@ class LeasedGroupPort(Protocol):
     def entering(self) -> int:
         """Messages that are on their way in, and not durable yet."""
 
+    def counts(self) -> Counts:
+        """What is ready, leased and waiting, and what has become of the rest."""
+
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
              lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
@@ -325,6 +328,8 @@ class GroupsPort(Protocol):
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
                       owner: Owner | None = None, token: object = None) -> Queue: ...
+
+    def change_queue(self, queue: Queue, settings: QueueSettings) -> Queue: ...
 
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None: ...
 

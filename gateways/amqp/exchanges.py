@@ -10,11 +10,14 @@ A destination is a queue or another exchange. A binding is what it is bound with
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
 from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.amqp.policies import Policy
 
 QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"
@@ -159,7 +162,8 @@ ROUTERS: Final[dict[str, type[Router]]] = {
 class Exchange:
     """One exchange with the bindings of which it is the source."""
 
-    __slots__ = ("name", "type", "durable", "auto_delete", "internal", "arguments", "alternate", "bindings", "router")
+    __slots__ = ("name", "type", "durable", "auto_delete", "internal", "arguments", "declared_alternate", "alternate",
+                 "policy", "bindings", "router")
 
     def __init__(self, name: str, kind: str, *, durable: bool, auto_delete: bool, internal: bool,
                  arguments: Table) -> None:
@@ -170,7 +174,9 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments
         alternate = arguments.get("alternate-exchange")
-        self.alternate = None if alternate is None else alternate.value.decode(errors="replace")
+        self.declared_alternate: str | None = None if alternate is None else alternate.value.decode(errors="replace")
+        self.alternate = self.declared_alternate       # or what its policy says
+        self.policy: Policy | None = None
         self.bindings: dict[Binding, Table] = {}
         self.router: Router = ROUTERS[kind]()
 
