@@ -30,7 +30,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_info": Declared(GAUGE, "Always 1; the labels say which hub and version this is.", ("hub", "version")),
     "gatehouse_clock_steps": Declared(COUNTER, "Times that the system's clock was set while the hub ran."),
     "gatehouse_epoch": Declared(GAUGE, "Number of this start of the hub on its data directory."),
-    "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops."),
+    "gatehouse_ready": Declared(GAUGE, "1 while the hub takes new work, 0 while it starts or stops, or the disk keeps "
+                                       "messages waiting for longer than `ready_flush_s`."),
     "gatehouse_reload_refused": Declared(GAUGE, "1 while the last reload was refused, whole or in part, and the hub "
                                                 "goes on as it was."),
     "gatehouse_start_time_seconds": Declared(GAUGE, "When this process became ready, in seconds since 1970."),
@@ -60,6 +61,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_reserve_held": Declared(
         GAUGE, "0 while the disk is full and the hub lives from its reserve: no messages are taken."),
     "gatehouse_backups": Declared(GAUGE, "Backups that are being read; retention deletes nothing meanwhile."),
+    "gatehouse_unflushed_seconds": Declared(
+        GAUGE, "For how long the oldest that is on its way to the disk has waited; 0 where nothing is."),
     "gatehouse_pending_bytes": Declared(GAUGE, "Bytes taken from publishers that are not in the log yet."),
     "gatehouse_unindexed_bytes": Declared(
         GAUGE, "Index and state in memory that no checkpoint holds yet, in bytes, about; a start replays it."),
@@ -94,6 +97,12 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_transaction_checks": Declared(COUNTER, "Times that the sender of half messages was to be asked."),
     "gatehouse_transaction_checks_unheard": Declared(COUNTER, "Those of them that reached nobody."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
+    "gatehouse_sessions": Declared(GAUGE, "Sessions that outlive their connections, connected ones included."),
+    "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),
+    "gatehouse_session_drops": Declared(
+        COUNTER, "Messages that such sessions were not given, by reason: limit (more waited than may), expired, "
+                 "denied, lost.", ("reason",)),
+    "gatehouse_wills": Declared(GAUGE, "Wills of clients that are connected, or broke off and wait for their delay."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
     "gatehouse_catalogue_failing": Declared(

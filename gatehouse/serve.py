@@ -276,7 +276,7 @@ class Hub:
         kernel = storage.kernel
         admission = self._open_accounts(kernel, hub_loop)
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
-                                 lambda: self._ready)
+                                 lambda: not self._unready())
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             wall_ms=hub_loop.wall_ms,
@@ -285,7 +285,7 @@ class Hub:
             transactions=storage.transactions,
             connections=OpenConnections(kernel.epoch, kernel.shard),
             unsent=UnsentBudget(self.config.hub.unsent_bytes, GivingBack(asyncio.get_running_loop()).soon),
-            render_metrics=self.metrics.render, ready=lambda: self._ready, status=self._status,
+            render_metrics=self.metrics.render, unready=self._unready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
@@ -355,6 +355,15 @@ class Hub:
         if self._status is not None:
             self._status.stop()
 
+    def _unready(self) -> str:
+        """See `Services.unready`."""
+        if not self._ready or self._storage is None:
+            return "the hub starts or stops"
+        waited_s = self._storage.kernel.unflushed_ms() / 1000
+        if waited_s < self.config.hub.ready_flush_s:
+            return ""
+        return f"the disk has kept messages waiting for {waited_s:.1f} s; they are neither lost nor refused"
+
     # --- what is shown -----------------------------------------------------------------------------------------------
 
     def _describe_doors(self) -> DoorCounts:
@@ -363,7 +372,9 @@ class Hub:
 
     def _hub_samples(self) -> Iterator[Sample]:
         yield "gatehouse_info", (self.config.hub.name, __version__), 1
-        yield "gatehouse_ready", (), int(self._ready)
+        yield "gatehouse_ready", (), int(not self._unready())
+        unflushed_ms = 0 if self._storage is None else self._storage.kernel.unflushed_ms()
+        yield "gatehouse_unflushed_seconds", (), unflushed_ms / 1000
         yield "gatehouse_reload_refused", (), int(self._reload_refused)
         yield "gatehouse_start_time_seconds", (), self._ready_s
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000

@@ -130,6 +130,8 @@ class Storage(Notices):
         """The kernel's counters for the metrics page."""
         for name, value in (self.kernel.statistics() | self.transactions.statistics()).items():
             yield "gatehouse_" + name.removesuffix("_total"), (), value
+        for reason, count in self.kernel.sessions.dropped.items():
+            yield "gatehouse_session_drops", (reason,), count
         yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
         age_ms = self.kernel.checkpoint_age_ms()
         if age_ms is not None:

@@ -195,7 +195,8 @@ class Services:
     render_metrics: Callable[[], bytes] = bytes
     """The Prometheus page."""
 
-    ready: Callable[[], bool] = bool
+    unready: Callable[[], str] = str
+    """Why the hub takes no new work now, for people; "" where it does."""
 
     backups: Backups | None = None
     """Copies of the log that are being read; None where there are no files behind the kernel."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -190,6 +191,16 @@ class KernelPort(Protocol):
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
 
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
+                     ) -> Topic:
+        """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+
+    def delete_topic(self, name: str, tenant: str, number: int) -> None:
+        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+
+    def delete_records(self, before: dict[int, int], number: int) -> None:
+        """By partition id, the offset before which readers are given nothing any more. Raises Stopping."""
+
     def new_producer_id(self, number: int) -> None:
         """A number that no producer had before, answered as [(producer id, 0, 0)]."""
 
@@ -274,7 +285,7 @@ class LeasedGroupPort(Protocol):
         """What is ready, leased and waiting, and what has become of the rest."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
@@ -382,6 +393,98 @@ class AssignedPort(Protocol):
     def describe(self, name: str, tenant: str = "/") -> DescribedGroup | None: ...
 
 
+class SessionPort(Protocol):
+    """A session in the hands of one connection. Once it is another connection's, calls do nothing.
+
+    It begins held. Once `hold(False)` was told, what waits comes by itself: first what was in flight before (`dup`), in
+    its order, then the rest, as long as fewer than `window` are unacknowledged and it is not held again.
+    """
+
+    @property
+    def present(self) -> bool:
+        """Whether it was there before."""
+
+    @property
+    def publisher(self) -> bytes:
+        """An encoded header (`record.add_header`) that says who publishes, for a message of a client that has a
+        filter with no-local; b"" where it has none."""
+
+    def subscriptions(self) -> list[Subscribed]:
+        """As they are."""
+
+    def subscribe(self, subscribed: Subscribed) -> bool:
+        """From here on messages with QoS 1 and 2 that match wait for the session; replaces a subscription with the
+        same filter. True where there was none. Messages of QoS 0, and those for filters of QoS 0, do not: a door hears
+        of them as ever. Raises InvalidFilter, TooManySubscriptions, Stopping."""
+
+    def unsubscribe(self, filter: str) -> bool:
+        """What came before is handed out still. False where there was no such subscription. Raises Stopping."""
+
+    def flush(self, owner: Owner, token: object) -> None:
+        """Answer once everything that was told is durable. Raises Stopping."""
+
+    def set_window(self, window: int) -> None:
+        """So many may be unacknowledged from now on."""
+
+    def hold(self, held: bool) -> None:
+        """Hand out nothing more, as the client does not read; False: go on."""
+
+    def acknowledge(self, packet_ids: Collection[int]) -> list[int]:
+        """These are done with (PUBACK, PUBCOMP, or a refusal). Durable soon; nobody waits for it. Those that are not in
+        flight."""
+
+    def receive(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
+        """PUBREC came for these; answered once that is durable, and then they may be released (PUBREL). Those that
+        are not in flight. Raises Stopping."""
+
+    def take_in(self, packet_id: int) -> bool:
+        """A PUBLISH with QoS 2 came with this id. True: it is new, and its message is to be appended in this same
+        turn, so that both are in one frame. False: it was taken before. Answer with PUBREC after `flush`. Raises
+        TooManyReceived, Stopping."""
+
+    def release(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
+        """PUBREL came for these; answered once that is durable, and then PUBCOMP may leave. Those that were not
+        taken in. Raises Stopping."""
+
+    def sleep(self, expiry_ms: int) -> None:
+        """The connection has ended: the session waits so long for its client. 0: it ends."""
+
+
+class SessionsPort(Protocol):
+    """Sessions that outlive their connection, and wills. A session belongs to a user of a tenant: another user is
+    refused (SessionRefused), whatever he wants with it."""
+
+    def attach(self, tenant: str, client_id: str, user: str, listener: SessionListener, *, clean: bool, expiry_ms: int,
+             window: int, owner: Owner, token: object) -> SessionPort:
+        """The session of a client, which is connected from now on; who had it is told that it is over. `clean`: what
+        was there is gone. Answered once it is durable, and then the client may be told of it. Raises SessionRefused,
+        TooManySessions, Stopping."""
+
+    def clear(self, tenant: str, client_id: str, user: str) -> bool:
+        """End the session that is there, connected or not. False where there is none. Raises SessionRefused,
+        Stopping."""
+
+    def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
+        """None where there is no such session."""
+
+    def page(self, tenant: str, after: str, limit: int) -> list[SessionDescription]:
+        """Those whose client ids come after this one, sorted."""
+
+    def keep_will(self, will: Will, owner: Owner, token: object) -> None:
+        """Publish this when the client's connection breaks, or the hub ends meanwhile; replaces the client's will of
+        before, also one that waits for its delay. Answered once it is durable. Raises Stopping."""
+
+    def forget_will(self, tenant: str, client_id: str) -> None:
+        """The client has said goodbye, or come back in time: nothing is published."""
+
+    def break_off(self, tenant: str, client_id: str) -> None:
+        """The client's connection broke: its will is due after its delay, or with the end of its session."""
+
+    def publish_wills(self, publish: Callable[[Will], bool]) -> None:
+        """Who publishes wills when they are due: it appends the message in this same turn, or drops it where its user
+        may not publish it. False: not now, as the hub takes no messages. Must not raise."""
+
+
 class HubPort(Ports, Protocol):
     """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
 
@@ -408,6 +511,10 @@ class HubPort(Ports, Protocol):
     @property
     def assigned(self) -> AssignedPort:
         """Groups whose members get whole partitions."""
+
+    @property
+    def sessions(self) -> SessionsPort:
+        """What clients are owed while they are away."""
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""

@@ -277,9 +277,10 @@ class QueueFull(KernelError):
 
     code = "queue_full"
 
-    def __init__(self, text: str, index: int = 0) -> None:
+    def __init__(self, text: str, index: int = 0, queue: str = "") -> None:
         super().__init__(text)
         self.index = index              # of the first message of a list that has no room; those before it have
+        self.queue = queue              # the name of the one that is full
 
 
 class ExpiredReceipt(KernelError):
@@ -292,6 +293,36 @@ class UnknownReceipt(KernelError):
     """A receipt handle that this hub never gave, or gave to another group."""
 
     code = "unknown_receipt"
+
+
+class SessionRefused(KernelError):
+    """The session of this client id belongs to another user: it is his to resume and to end."""
+
+    code = "session_refused"
+
+
+class TooManySessions(KernelError):
+    """As many sessions outlive their connections already as may, in the hub or of this user."""
+
+    code = "too_many_sessions"
+
+
+class TooManySubscriptions(KernelError):
+    """A session has as many subscriptions as it may."""
+
+    code = "too_many_subscriptions"
+
+
+class TooManyReceived(KernelError):
+    """As many QoS 2 messages of a client are not released yet as may be: it is to release some first."""
+
+    code = "too_many_received"
+
+
+class UnknownSession(KernelError):
+    """There is no session of this client id."""
+
+    code = "unknown_session"
 
 
 class InvalidDelay(KernelError):

@@ -61,6 +61,7 @@ from gatehouse.kernel.retention.retention import Retention
 from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.sessions.sessions import Sessions
 from gatehouse.kernel.settings import LIVE, KernelSettings
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
@@ -68,7 +69,7 @@ from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.views import Views, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
@@ -177,6 +178,9 @@ class Kernel:  # decision 138
             loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
             has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
+        self.sessions = Sessions(
+            loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
+            committer=committer, clock=clock, settings=settings, on_settled=spill.on_settled, on_error=on_error)
         self._topic_changes = TopicChanges(topics, subscriptions, committer)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
@@ -238,17 +242,19 @@ class Kernel:  # decision 138
             identity.epoch, identity.first_id,
             keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
-            participants=[self._producers, self._topic_changes, leasing],
+            participants=[self._producers, self._topic_changes, leasing, self.sessions.keeper, self.sessions.wills],
             noting=[self._retained, self._compaction],
-            followers=[self._watches, leasing], forgetters=[self._spill, self._checkpoints],
+            followers=[self._watches, leasing, self.sessions], forgetters=[self._spill, self._checkpoints],
             on_grown=self._checkpoints.note)
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()
         self.assigned.open()
+        self.sessions.open()
         self._spill.on_superseded(recovered.superseded)
         self._checkpoints.begin(recovered.kept_end)
         leasing.start()
+        self.sessions.start()
         self._retention.start()
         self._producer_expiry.start()
         self.scheduling.start()
@@ -265,6 +271,7 @@ class Kernel:  # decision 138
         self._compaction.stop()
         self.scheduling.stop()
         self.assigned.stop()
+        self.sessions.stop()
         self.leasing.stop()
         self._validating.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
@@ -508,6 +515,12 @@ class Kernel:  # decision 138
         self._topic_changes.delete(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
 
+    def delete_records(self, before: Mapping[int, int], owner: Owner | None = None, token: object = None) -> None:
+        """Readers of these partitions begin at these offsets from now on, or where the partition ends if that is
+        earlier. What a leased group still has to settle stays its own. Raises Stopping."""
+        pages = self._watermarks.pages_starting_at(dict(before))
+        self._committer.put_state([heads_record(number, page) for number, page in pages.items()], owner, token)
+
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
         return self._create(name, tenant, self.settings.default_partitions, TopicSettings(), None, None, maker)
 
@@ -591,6 +604,11 @@ class Kernel:  # decision 138
         taken_ms = self._checkpoints.taken_ms
         return self._loop.now_ms() - taken_ms if taken_ms else None
 
+    def unflushed_ms(self) -> int:
+        """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
+        flight = self._committer.flight
+        return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
         segments, kept, clock = self._log.segments(), self._log.kept_segments(), self._clock
@@ -614,5 +632,6 @@ class Kernel:  # decision 138
             "clock_steps_total": clock.steps,
             "subscriptions": self._subscriptions.count,
             **self.scheduling.statistics(),
+            **self.sessions.statistics(),
             "epoch": self.epoch,
         }

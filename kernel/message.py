@@ -104,8 +104,9 @@ class Placement:
 
     __slots__ = ("tenant", "address", "topic", "topic_id", "partition", "partition_id", "key", "key_part",
                  "address_header",
-                 "max_message_bytes", "compact", "fixed_topic", "fixed_partition", "targets", "also", "routed", "queue",
-                 "limited", "may_create", "maker", "first_level", "version", "topics_version", "shown")
+                 "max_message_bytes", "compact", "fixed_topic", "fixed_partition", "targets", "also", "fleeting",
+                 "routed", "queue", "limited", "may_create", "maker", "first_level", "version", "topics_version",
+                 "shown")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, partition: int, partition_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -125,6 +126,7 @@ class Placement:
         self.fixed_partition = False                     # the partition was asked for by number, not found by key
         self.targets: tuple[tuple[Subscriber, int], ...] = ()
         self.also: tuple[int, ...] = ()              # queues that its messages enter besides
+        self.fleeting: tuple[int, ...] = self.also   # those of them that take what is TRANSIENT, too
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
         self.queue: Any = None                       # the queue it is, where it leads to one alone
         self.may_create = False                      # whoever asked for it may have its topic made anew,

@@ -33,6 +33,11 @@ class KernelSettings:
     max_scheduled: int = 10_000_000
     """Messages that wait for their time."""
 
+    max_sessions: int = 1_000_000
+    max_session_messages: int = 100_000
+    """Sessions that outlive their connections, and messages that wait for each; beyond, the oldest of those give
+    way."""
+
     reserve_bytes: int = 64 << 20
     """Held on the disk for the day on which it is full, see `kernel.log.reserve`."""
 

@@ -75,6 +75,10 @@ class HubSettings:
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
                 "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
                 "slow connection may hold 128 KiB and a message."})
+    ready_flush_s: float = field(default=5.0, metadata={
+        "min": 0.1, "max": 3600.0,
+        "help": "Seconds for which messages may wait for the disk before `/readyz` says that the hub takes no new "
+                "work. Nothing that waits is lost or refused."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,12 @@ class KernelSection:
         "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
     max_scheduled: int = field(default=10_000_000, metadata={
         "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
+    max_sessions: int = field(default=1_000_000, metadata={
+        "min": 0, "max": 100_000_000,
+        "help": "Sessions that outlive their connections (MQTT); who wants one more is refused."})
+    max_session_messages: int = field(default=100_000, metadata={
+        "min": 1, "max": 1_000_000_000,
+        "help": "Messages that wait for one such session; beyond, the oldest give way, counted."})
     reserve_bytes: int = field(default=64 << 20, metadata={
         "min": 0, "max": 1 << 40,
         "help": "Size of the files `reserve` and `reserve-emergency` of the data directory, in bytes: room that is "

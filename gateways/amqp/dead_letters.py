@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 DEATHS: Final = "x-death"
-REASONS: Final = {"expired": "expired", "rejected": "rejected", "overflow": "maxlen", "attempts": "delivery_limit"}
+OVERFLOW: Final = "overflow"
+REASONS: Final = {"expired": "expired", "rejected": "rejected", OVERFLOW: "maxlen", "attempts": "delivery_limit"}
 """The kernel's reasons in RabbitMQ's words."""
 
 
@@ -43,7 +44,8 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
     deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
                          message_properties.get("expiration"), now_ms)
     keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
-    queues = vhost.route(exchange, keys, headers) if not exchange or exchange in vhost.exchanges else []
+    queues = vhost.route(exchange, keys, headers, message_properties) \
+        if not exchange or exchange in vhost.exchanges else []
     if death != "rejected":
         queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
     return DeadLetter(queues, mapping.names_of(exchange, key),

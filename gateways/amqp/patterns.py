@@ -20,34 +20,34 @@ REPEATS: Final = frozenset(("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"))
 REFERENCES: Final = frozenset(("GROUPREF", "GROUPREF_EXISTS"))
 
 
-class InvalidPattern(ValueError):
+class NoPattern(ValueError):
     """No regular expression, or one that could take for ever."""
 
 
 def compile_pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """Raises InvalidPattern."""
+    """Raises NoPattern."""
     if len(text) > PATTERN_CHARS_MAX:
-        raise InvalidPattern(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
+        raise NoPattern(f"a pattern has at most {PATTERN_CHARS_MAX} characters")
     try:
         parsed = parser.parse(text, flags)
         if _unbounded(parsed, False) > REPEATS_MAX:
-            raise InvalidPattern(f"a pattern repeats without bound at most {REPEATS_MAX} times")
+            raise NoPattern(f"a pattern repeats without bound at most {REPEATS_MAX} times")
         return re.compile(text, flags)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidPattern(str(error)) from None
+        raise NoPattern(str(error)) from None
 
 
 def _unbounded(items: Any, inside: bool) -> int:
-    """Repetitions without bound among the parts of a pattern. Raises InvalidPattern."""
+    """Repetitions without bound among the parts of a pattern. Raises NoPattern."""
     count = 0
     for operation, argument in items:
         name = str(operation)
         if name in REFERENCES:
-            raise InvalidPattern("a pattern does not refer back")
+            raise NoPattern("a pattern does not refer back")
         if name in REPEATS:
             _, highest, repeated = argument
             if inside and highest != 1:
-                raise InvalidPattern("a pattern does not repeat within a repetition")
+                raise NoPattern("a pattern does not repeat within a repetition")
             is_unbounded = highest is constants.MAXREPEAT or highest > BOUNDED_MAX
             count += is_unbounded + _unbounded(repeated, inside or highest != 1)
         else:

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, OVERFLOWS, QueueArguments
-from gatehouse.gateways.amqp.patterns import InvalidPattern, compile_pattern
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, OVERFLOWS, UNLIMITED, QueueArguments
+from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
 
 if TYPE_CHECKING:
     import re
@@ -69,7 +69,7 @@ def read_policy(name: str, document: dict[str, Any]) -> Policy:
         raise InvalidPolicy(f"apply-to should be one of {', '.join(APPLY_TO)}")
     try:
         compiled = compile_pattern(pattern)
-    except InvalidPattern as error:
+    except NoPattern as error:
         raise InvalidPolicy(f"pattern should be regular expression but is invalid: {error}") from None
     for key, value in definition.items():
         _check(key, value)
@@ -80,7 +80,7 @@ def _check(key: str, value: Any) -> None:
     """Raises InvalidPolicy for a setting that is none, or cannot be."""
     if key in NUMBERS:
         highest = MAX_EXPIRY_MS if key in TIMES else NUMBER_MAX
-        if type(value) is not int or not (key == "expires") <= value <= highest:
+        if type(value) is not int or not _lowest(key) <= value <= highest:
             raise InvalidPolicy(f"{value!r} is not a valid {NUMBERS[key]}")
     elif key in TEXTS:
         if not isinstance(value, str) or len(value.encode(errors="replace")) > NAME_BYTES_MAX:
@@ -90,6 +90,10 @@ def _check(key: str, value: Any) -> None:
             raise InvalidPolicy(f"{value!r} is not a valid overflow value")
     elif key not in WITHOUT_EFFECT:
         raise InvalidPolicy(f"[{{{key},{json.dumps(value)}}}] are not recognised policy settings")
+
+
+def _lowest(key: str) -> int:
+    return UNLIMITED if key == "delivery-limit" else int(key == "expires")
 
 
 class Policies:
@@ -159,9 +163,19 @@ def merged(declared: QueueArguments, arguments: Table, policy: Policy | None) ->
         max_bytes=_lower(declared.max_bytes, said.get("max-length-bytes")),
         message_ttl_ms=_lower(declared.message_ttl_ms, said.get("message-ttl")),
         expires_ms=_lower(declared.expires_ms, said.get("expires")),
-        delivery_limit=_lower(declared.delivery_limit, said.get("delivery-limit")),
+        delivery_limit=_delivery_limit(declared, arguments, said),
         overflow=declared.overflow if "x-overflow" in arguments else said.get("overflow", declared.overflow),
         dead_letter_exchange=exchange, dead_letter_key=key)
+
+
+def _delivery_limit(declared: QueueArguments, arguments: Table, said: dict[str, Any]) -> int | None:
+    """A policy goes before the limit of quorum queues that say nothing. -1 is no limit."""
+    given = said.get("delivery-limit")
+    if given is None or "x-delivery-limit" in arguments and (given == UNLIMITED or declared.delivery_limit is None):
+        return declared.delivery_limit
+    if "x-delivery-limit" not in arguments:
+        return None if given == UNLIMITED else int(given)
+    return _lower(declared.delivery_limit, given)
 
 
 def _lower(argument: int | None, said: int | None) -> int | None:

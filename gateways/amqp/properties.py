@@ -118,7 +118,7 @@ def replaced(raw: bytes, headers: Table | None, *, without: str = "") -> bytes:
 class Traits:
     """What the hub needs to know of a message's properties to route and keep it."""
 
-    __slots__ = ("persistent", "priority", "ttl_ms", "headers", "user_id")
+    __slots__ = ("persistent", "priority", "ttl_ms", "headers", "user_id", "said")
 
     def __init__(self, raw: bytes) -> None:
         properties = read(raw)
@@ -127,6 +127,7 @@ class Traits:
         self.ttl_ms: str | None = properties.get("expiration")  # as it was sent; the channel refuses what is no number
         self.headers: Table = properties.get("headers", {})
         self.user_id: str | None = properties.get("user_id")
+        self.said: dict[str, Any] = properties             # all of them, for exchanges that look at some
 
 
 @lru_cache(CACHED)

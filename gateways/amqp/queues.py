@@ -14,7 +14,7 @@ from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.dead_letters import encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
-from gatehouse.gateways.amqp.exchanges import Binding
+from gatehouse.gateways.amqp.routing import Binding
 from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
@@ -194,7 +194,7 @@ class KernelQueues:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
-                                         hold=consumer.hold_limit())
+                                         hold=consumer.hold_limit(), priority=consumer.priority)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:

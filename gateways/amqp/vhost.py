@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
-from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, refused
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
+from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, precondition, refused
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
 from gatehouse.gateways.amqp.policies import Policies
+from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
 from gatehouse.gateways.amqp.tables import Table
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ RESERVED: Final = "amq."
 PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"),
                       ("amq.headers", "headers"), ("amq.match", "headers"))
 NO_HEADERS: Final = Table()
+NO_PROPERTIES: Final[Properties] = {}
 
 
 class AmqpQueue:
@@ -172,6 +174,8 @@ class VirtualHost:
         if not generated:
             _not_reserved("queue", name)
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
+        if queue.settings.is_quorum:
+            _check_quorum(queue, generated)
         self.policies.apply_to_queue(queue)
         self.queues[name] = queue
         self.version += 1
@@ -273,14 +277,15 @@ class VirtualHost:
 
     # ---- routing
 
-    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS) -> list[AmqpQueue]:
+    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS,
+              properties: Properties = NO_PROPERTIES) -> list[AmqpQueue]:
         """The queues that a message enters, each once. The exchange is known to exist."""
         names: dict[str, None] = {}
         seen = {exchange}
         pending = [exchange]
         while pending:
             name = pending.pop()
-            for kind, to in self._destinations(name, keys, headers):
+            for kind, to in self._destinations(name, keys, headers, properties):
                 if kind == QUEUE:
                     names[to] = None
                 elif to not in seen:
@@ -302,17 +307,28 @@ class VirtualHost:
                         pending.append(to)
         return [self.exchanges[exchange_name] for exchange_name in names if exchange_name in self.exchanges]
 
-    def _destinations(self, name: str, keys: Iterable[str], headers: Table) -> list[Destination]:
+    def _destinations(self, name: str, keys: Iterable[str], headers: Table, properties: Properties
+                      ) -> list[Destination]:
         """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
         if name == "":
             return [Destination(QUEUE, key) for key in keys if self.find_queue(key) is not None]
         exchange = self.exchanges.get(name)
         if exchange is None:
             return []
-        destinations = [place for key in keys for place in exchange.router.route(key, headers)]
+        destinations = [place for key in keys for place in exchange.router.route(key, headers, properties)]
         if not destinations and exchange.alternate is not None:
             return [Destination(EXCHANGE, exchange.alternate)]
         return destinations
+
+
+def _check_quorum(queue: AmqpQueue, generated: bool) -> None:
+    """A quorum queue has a name of its own and outlives who declared it. Raises ChannelFault 406."""
+    if generated:
+        raise precondition("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    for name, wrong in (("auto-delete", queue.auto_delete), ("exclusive-owner", queue.owner is not None),
+                        ("non-durable", not queue.durable)):
+        if wrong:
+            raise precondition(f"invalid property '{name}' for {queue.where}")
 
 
 def _not_default(exchange: str) -> None:

@@ -1,4 +1,4 @@
-"""The MQTT door: 3.1.1, QoS 0 and 1. What it does not do is in README.md."""
+"""The MQTT door: 3.1, 3.1.1 and 5.0, QoS 0, 1 and 2. What it does not do is in README.md."""
 from __future__ import annotations
 
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, WebSocketRoute
@@ -9,4 +9,4 @@ from gatehouse.gateways.mqtt.session import MqttSession
 
 GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
                       session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
-                      websockets=(WebSocketRoute("/mqtt", ("mqtt",)),))
+                      websockets=(WebSocketRoute("/mqtt", ("mqtt", "mqttv3.1")),))

@@ -34,8 +34,8 @@ MESSAGE_BYTES: Final = 128             # of memory for each message that waits, 
 RANGE_BYTES: Final = 128               # and for each range
 LEAST_RANGES: Final = 250              # that a client may be owed where nothing is left of the budget
 
-Waiting = tuple["HeardAddress", "list[Message]", int, bool]
-"""(address, messages, index of the first that has not been sent, whether they are acknowledged: QoS 1)"""
+Waiting = tuple["HeardAddress", "list[Message]", int, int]
+"""(address, messages, index of the first that has not been sent, the highest QoS that they are sent with)"""
 
 
 # decision 56: a slow one has references into the log
@@ -45,19 +45,19 @@ class Range:
     The partition is noted, since an address moves when its topic gets more partitions.
     """
 
-    __slots__ = ("address", "partition_id", "first_offset", "count", "acknowledged")
+    __slots__ = ("address", "partition_id", "first_offset", "count", "qos")
 
-    def __init__(self, address: HeardAddress, first_offset: int, count: int, acknowledged: bool) -> None:
+    def __init__(self, address: HeardAddress, first_offset: int, count: int, qos: int) -> None:
         self.address = address
         self.partition_id = address.partition_id
         self.first_offset = first_offset
         self.count = count
-        self.acknowledged = acknowledged           # sent with QoS 1
+        self.qos = qos                             # the highest that they are sent with
 
-    def goes_on(self, address: HeardAddress, offset: int, acknowledged: bool) -> bool:
+    def goes_on(self, address: HeardAddress, offset: int, qos: int) -> bool:
         """Whether a message of this address at this offset is the next."""
         return (self.address is address and self.partition_id == address.partition_id
-                and self.first_offset + self.count == offset and self.acknowledged == acknowledged)
+                and self.first_offset + self.count == offset and self.qos == qos)
 
 
 class Backlog:
@@ -96,24 +96,24 @@ class Backlog:
         self._charged += by
         self._unsent.charge(by)
 
-    def keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int,
-             acknowledged: bool) -> None:
-        """Hold back `messages[start:stop]`, whose first is at `offset`."""
+    def keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int, qos: int
+             ) -> None:
+        """Hold back `messages[start:stop]`, whose first is at `offset`; `qos` is the highest they are sent with."""
         ranges = self._ranges
         count = stop - start
-        if not self._keep_in_memory(address, messages, start, stop, acknowledged):
-            if ranges and ranges[-1].goes_on(address, offset, acknowledged):
+        if not self._keep_in_memory(address, messages, start, stop, qos):
+            if ranges and ranges[-1].goes_on(address, offset, qos):
                 ranges[-1].count += count
             elif self._may_owe_another():
-                ranges.append(Range(address, offset, count, acknowledged))
+                ranges.append(Range(address, offset, count, qos))
                 self._charge(RANGE_BYTES)
-            elif acknowledged:
+            elif qos:
                 self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
                 return
             else:
                 self._outbox.trace.on_event("mqtt", "dropped_slow", count)
                 return
-        if not acknowledged:
+        if not qos:
             self.unacknowledged += count
 
     def _may_owe_another(self) -> bool:
@@ -121,7 +121,7 @@ class Backlog:
         return len(self._ranges) < (most if self._unsent.part() else min(most, LEAST_RANGES))
 
     def _keep_in_memory(self, address: HeardAddress, messages: list[Message], start: int, stop: int,
-                        acknowledged: bool) -> bool:
+                        qos: int) -> bool:
         if self._ranges:
             return False
         size = size_of(messages, start, stop)
@@ -130,11 +130,11 @@ class Backlog:
         if self._charged + size + MESSAGE_BYTES * (stop - start) > self._unsent.part():
             return False
         whole = stop - start == len(messages)      # then the list is shared with the others that it waits for
-        self._wait(address, messages if whole else messages[start:stop], size, acknowledged)
+        self._wait(address, messages if whole else messages[start:stop], size, qos)
         return True
 
-    def _wait(self, address: HeardAddress, messages: list[Message], size: int, acknowledged: bool) -> None:
-        self._waiting.append((address, messages, 0, acknowledged))
+    def _wait(self, address: HeardAddress, messages: list[Message], size: int, qos: int) -> None:
+        self._waiting.append((address, messages, 0, qos))
         self.waiting_bytes += size
         self._charge(size + MESSAGE_BYTES * len(messages))
 
@@ -151,25 +151,25 @@ class Backlog:
         self.pump()
 
     def _may_send(self) -> bool:
-        return len(self._waiting) > 0 and self._outbox.may_send(self._waiting[0][3])
+        return len(self._waiting) > 0 and self._outbox.may_send(self._waiting[0][3] > 0)
 
     def _may_read(self) -> bool:
         return (len(self._ranges) > 0 and not self._waiting and not self._fetching
-                and self._outbox.may_send(self._ranges[0].acknowledged))
+                and self._outbox.may_send(self._ranges[0].qos > 0))
 
     def _send_waiting(self) -> None:
         outbox, waiting = self._outbox, self._waiting
         outbox.begin()
         while waiting:
-            address, messages, start, acknowledged = waiting[0]
-            stop = outbox.send(address, messages, start, len(messages), acknowledged)
+            address, messages, start, qos = waiting[0]
+            stop = outbox.send(address, messages, start, len(messages), qos)
             size = size_of(messages, start, stop)
             self.waiting_bytes -= size
             self._charge(-size - MESSAGE_BYTES * (stop - start))
-            if not acknowledged:
+            if not qos:
                 self.unacknowledged -= stop - start
             if stop < len(messages):
-                waiting[0] = (address, messages, stop, acknowledged)
+                waiting[0] = (address, messages, stop, qos)
                 break
             waiting.popleft()
         outbox.flush()
@@ -212,7 +212,7 @@ class Backlog:
                 self._outbox.trace.on_event("mqtt", "lost_retention", lost)
                 owed.first_offset += lost
                 owed.count -= lost
-                if not owed.acknowledged:
+                if not owed.qos:
                     self.unacknowledged -= lost
             records = source.take(owed) if owed.count else []
             if records:
@@ -235,10 +235,10 @@ class Backlog:
         expired = self._outbox.guard.has_expired
         messages = [mapping.stored_message(record) for record in records if not expired(record, address.topic)]
         if messages:
-            self._wait(address, messages, size_of(messages, 0, len(messages)), owed.acknowledged)
+            self._wait(address, messages, size_of(messages, 0, len(messages)), owed.qos)
         if len(messages) < len(records):
             self._outbox.trace.on_event("mqtt", "expired", len(records) - len(messages))
-            if not owed.acknowledged:
+            if not owed.qos:
                 self.unacknowledged -= len(records) - len(messages)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.backlog import CatchingUp
-from gatehouse.gateways.mqtt.codec import encode_qos0
+from gatehouse.gateways.mqtt.codec import DOOR, encode_qos0
 from gatehouse.gateways.mqtt.mapping import topic_field
+from gatehouse.gateways.mqtt.publish_properties import is_timed, shown_properties
+from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form
 ENCODED_MAX: Final = 512           # runs of messages kept in encoded form while they are handed out: two portions
 ENCODED_BYTES_MAX: Final = 1 << 20
+PROPERTIES_MAX: Final = 1024       # different headers that are kept as properties
+PROPERTY_BYTES_MAX: Final = 1024   # of each
 
 
 SHOWN_CHARACTERS: Final = 80       # of a client id, in the log
@@ -33,6 +37,8 @@ class Clients:
         self._topics: dict[str, bytes] = {}
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
+        self._properties: dict[tuple[bytes, int], bytes] = {}
+        self.wall_ms = services.wall_ms
         self.unsent = services.unsent
         self.catching_up = CatchingUp(services.kernel.slices())
         self._assigned = 0
@@ -80,13 +86,30 @@ class Clients:
             topic = self._topics[address.address] = topic_field(address.address)
         return topic
 
-    def encode_shared(self, topic: bytes, messages: list[Message]) -> bytes:
-        """A whole run with QoS 0, encoded once for all who get it in this flush.
+    def properties_of(self, message: Message, now_ms: int) -> bytes | None:
+        """`shown_properties`, remembered where they do not change with the time of day (`now_ms`)."""
+        _, _, headers, attributes, timestamp_ms = message
+        if is_timed(headers):
+            return shown_properties(headers, attributes, timestamp_ms, now_ms)
+        key = (headers, 0 if attributes & DOOR_MASK == DOOR else timestamp_ms)
+        shown = self._properties.get(key)
+        if shown is None:
+            if len(self._properties) >= PROPERTIES_MAX:
+                self._properties.clear()
+            shown = shown_properties(headers, attributes, timestamp_ms, now_ms)
+            if shown is not None and len(headers) <= PROPERTY_BYTES_MAX:
+                self._properties[key] = shown
+        return shown
+
+    def encode_shared(self, topic: bytes, messages: list[Message], *, dressed: bool = False) -> bytes:
+        """A whole run with QoS 0, encoded once for all who get it in this flush; `dressed`: for MQTT 5, where `topic`
+        has the properties behind it, which are the same for all.
 
         The kernel hands the same list to every subscriber, so its identity is the key; the list is kept beside the
         bytes so that the identity stays true.
         """
-        cached = self._encoded.get(id(messages))
+        key = -id(messages) if dressed else id(messages)
+        cached = self._encoded.get(key)
         if cached is not None and cached[0] is messages:
             return cached[1]
         encoded = encode_qos0(topic, messages, 0, len(messages))
@@ -94,6 +117,6 @@ class Clients:
             self._encoded.clear()
             self._encoded_bytes = 0
         if len(encoded) <= ENCODED_BYTES_MAX:
-            self._encoded[id(messages)] = (messages, encoded)
+            self._encoded[key] = (messages, encoded)
             self._encoded_bytes += len(encoded)
         return encoded

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
-from gatehouse.gateways.mqtt.outbox import INFLIGHT_LIMIT
+from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
 
 NOT_HONOURED: Final = {
     "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
@@ -15,8 +15,38 @@ NOT_HONOURED: Final = {
 @dataclass(frozen=True, slots=True)
 class MqttConfig:
     max_inflight: int = field(default=32_768, metadata={
-        "help": "QoS 1 messages sent to one client and not acknowledged by it; more wait", "min": 1,
-        "max": INFLIGHT_LIMIT})
+        "help": "messages of QoS 1 and 2 sent to one client and not acknowledged by it; more wait. An MQTT 5 client "
+                "may ask for fewer (receive maximum)", "min": 1, "max": INFLIGHT_LIMIT})
+    receive_maximum: int = field(default=8_192, metadata={
+        "help": "PUBLISH packets of QoS 1 and 2 that an MQTT 5 client may have sent and not seen done; beyond, it is "
+                "disconnected with reason 0x93", "min": 1, "max": 65_535})
+    max_topic_aliases: int = field(default=64, metadata={
+        "help": "topic aliases that an MQTT 5 client may give; 0: none", "min": 0, "max": 65_535})
+    max_given_aliases: int = field(default=64, metadata={
+        "help": "topic aliases that the hub gives an MQTT 5 client which takes some; 0: none", "min": 0,
+        "max": 65_535})
+    max_packet_bytes: int = field(default=0, metadata={
+        "help": "the largest packet that is taken, told to MQTT 5 clients; 0: what `max_message_bytes` needs", "min": 0,
+        "max": 268_435_460})
+    max_qos: int = field(default=2, metadata={
+        "help": "the highest QoS; an MQTT 5 client that publishes with a higher one is disconnected with reason 0x9B",
+        "min": 0, "max": 2})
+    retain_available: bool = field(default=True, metadata={
+        "help": "whether RETAIN may be set; where not, an MQTT 5 client that does is disconnected with reason 0x9A"})
+    wildcards_available: bool = field(default=True, metadata={
+        "help": "whether filters may have wildcards; where not, they are refused with 0xA2"})
+    identifiers_available: bool = field(default=True, metadata={
+        "help": "whether MQTT 5 subscriptions may have identifiers; where not, they are refused with 0xA1"})
+    shared_available: bool = field(default=True, metadata={
+        "help": "whether there are shared subscriptions; where not, they are refused with 0x9E"})
+    max_keep_alive_s: int = field(default=0, metadata={
+        "help": "the longest keep alive of an MQTT 5 client; one that wants a longer one, or none, is told this one; "
+                "0: what clients want", "min": 0, "max": 65_535})
+    response_prefix: str = field(default="reply/{client_id}", metadata={
+        "help": "what an MQTT 5 client is told that asks where responses to it may go (response information), with its "
+                "client id for {client_id}; empty: nothing"})
+    check_payload_format: bool = field(default=False, metadata={
+        "help": "whether a payload that is said to be UTF-8 and is not is refused with reason 0x99"})
     keep_alive_factor: float = field(default=1.5, metadata={
         "help": "a client that is silent for this many times its keep alive is disconnected [MQTT-3.1.2-24]",
         "min": 1.0, "max": 10.0})
@@ -40,5 +70,5 @@ class MqttConfig:
         "help": "a member of a shared group that has not acknowledged a message after this time is disconnected, and "
                 "the message goes to another; 0: never", "min": 0, "max": 7 * 24 * 3_600_000})
     max_subscriptions: int = field(default=1_000, metadata={
-        "help": "filters of one client; further ones are refused with 0x80", "min": 1})
+        "help": "filters of one client; further ones are refused with 0x80, and with 0x97 in MQTT 5", "min": 1})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

@@ -1,19 +1,36 @@
-"""What one client publishes: where it may go, one append per burst, and the PUBACK packets when it is durable.
+"""What one client publishes: where it may go, one append per burst, and its PUBACKs and PUBRECs when it is durable.
 
-PUBACKs leave in the order of the PUBLISH packets [MQTT-4.6.0-2], those of publishes that were not allowed too: MQTT
-3.1.1 has no word for no, so they are acknowledged, dropped and counted (3.3.5), or where `on_denied` says so end the
-connection. What the hub itself cannot store is
-never acknowledged: the connection is closed, and the client sends it again.
+They leave in the order of the PUBLISH packets [MQTT-4.6.0-2], those of publishes that were not allowed too: MQTT 3.1.1
+has no word for no, so they are acknowledged, dropped and counted (3.3.5), or where `on_denied` says so end the
+connection; MQTT 5 tells the reason. What the hub itself cannot store is never acknowledged: the connection is closed,
+and the client sends it again.
+
+A PUBLISH with QoS 2 is stored once: its packet id is remembered until PUBREL comes, and a repetition is answered with
+PUBREC when the first is durable.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.checks import InvalidHalfName
-from gatehouse.gateways.mqtt import mapping
-from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, packet_id_of, publish_topic, value_of
+from gatehouse.gateways.mqtt import mapping, reasons
+from gatehouse.gateways.mqtt.codec import (
+    PUBACK_SIZE,
+    decode_publishes,
+    encode_pubacks,
+    encode_pubcomps,
+    encode_pubrecs,
+    packet_id_of,
+    plain_ids,
+    publish_topic,
+    value_of,
+)
+from gatehouse.gateways.mqtt.errors import InvalidPublish, ProtocolError
+from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.kernel.errors import (
     CreateDenied,
     IdempotencyConflict,
@@ -34,6 +51,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
+    from gatehouse.gateways.mqtt.incoming import Incoming, Publish
+    from gatehouse.gateways.mqtt.own_messages import OwnMessages
     from gatehouse.gateways.mqtt.packets import Will
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import Message
@@ -51,19 +70,36 @@ NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, Inva
 """Refusals of a publish to one of the hub's own topics (a delay, a half message, a decision): the same publish, sent
 again, would be refused again."""
 
+UNKNOWN: Final = -1                    # no packet id that is in use
+NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish)
+"""The same, and refusals that only MQTT 5 has."""
+
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 
 
 class Inbox:
-    """Made when CONNECT is accepted. The switchboard's `Submitter`. `end(reason)` closes the connection."""
+    """Made when CONNECT is accepted. The switchboard's `Submitter`. `end(reason)` closes the connection, `now_ms` is
+    wall time."""
 
-    def __init__(self, link: Link, guard: Guard, trace: Trace, end: Callable[[str], None], *,
-                 ends_on_denied: bool = False) -> None:
+    def __init__(self, link: Link, guard: Guard, trace: Trace, end: Callable[[str], None],
+                 now_ms: Callable[[], int], *, ends_on_denied: bool = False, incoming: Incoming | None = None) -> None:
         self.settled = True
         """Whether everything submitted has been answered."""
 
+        self.received: dict[bytes, int] = {}   # decision 174
+        """Packet ids of QoS 2 that are not released, and the number of the submission after which PUBREC leaves."""
+
+        self.own: OwnMessages | None = None
+        """Where the offsets of what this client publishes are noted, once it has a filter with no-local."""
+
+        self.incoming = incoming         # MQTT 5 alone
+        self._under_way: deque[bytes] = deque()                # acknowledgements of each submission
+        self._counts: deque[int] = deque()                     # acknowledgements of each submission, MQTT 5 alone
+        self._unacknowledged = 0                               # their sum
+
         self._link = link
         self.guard = guard
+        self._now_ms = now_ms
         self._trace = trace
         self._end = end
         self._ends_on_denied = ends_on_denied
@@ -79,7 +115,7 @@ class Inbox:
         """
         raw = publish_topic(data, pos)
         address = mapping.decode_topic(raw)
-        if address.startswith(mapping.RESERVED):
+        if address.startswith(mapping.RESERVED) and not address.startswith(mapping.QUEUE):
             self._count("publish_reserved")
             return False
         try:
@@ -113,54 +149,136 @@ class Inbox:
                 raise InvalidAddress(f"topics that begin with {mapping.RESERVED!r} are the hub's")
         except NOT_TAKEN as error:
             self._deny(error)
-            packet_id = packet_id_of(packet, 0)
-            self.acknowledge_in_turn(encode_pubacks([packet_id]) if packet_id else b"")
+            self.acknowledge_in_turn(self.acks_of(packet, late=True))
         except KernelError as error:
             self.refuse(error)
 
     def _schedule(self, packet: bytes, raw: bytes) -> None:
         messages: list[Message] = []
-        packet_ids: list[bytes] = []
         parts = mapping.split_delayed(mapping.decode_topic(raw))
         if parts is None:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
         delay_ms, address = parts
-        decode_publishes(packet, 0, len(packet), {raw: self.guard.place(address)}, messages, packet_ids)
-        acks = encode_pubacks(packet_ids) if packet_ids else b""
+        messages.append(self.message_of(packet, raw, self.guard.place(address)))
+        acks = self.acks_of(packet)
         self.guard.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks, len(packet))
         if acks:
             self.expect_answer()
 
-    def expect_answer(self) -> None:
-        """Something was submitted in this name, whose token is its acknowledgements, or what makes them."""
-        self._submitted += 1
-        self.settled = False
+    def message_of(self, packet: bytes, raw: bytes, place: int) -> Message:
+        """The message of a whole PUBLISH to the topic `raw`, to be stored at a place. Raises ProtocolError."""
+        incoming = self.incoming
+        if incoming is not None:
+            return incoming.read(packet).message(place)
+        messages: list[Message] = []
+        decode_publishes(bytes((packet[0] & ~8,)) + packet[1:], 0, len(packet), {raw: place}, messages, [], {}, 0, [])
+        return messages[0]
 
-    def skip(self, data: bytes, pos: int, packet_ids: list[bytes]) -> None:
+    def acks_of(self, packet: bytes, *, late: bool = False) -> bytes:
+        """What acknowledges a whole PUBLISH that is submitted next, by itself, or `late`: not at all; nothing with
+        QoS 0. Raises ProtocolError."""
+        packet_id = packet_id_of(packet, 0)
+        if not packet_id:
+            return b""
+        if packet[0] & 6 == 2:
+            return encode_pubacks([packet_id])
+        self.received[packet_id] = self._submitted if late else self.turn
+        return encode_pubrecs([packet_id])
+
+    @property
+    def turn(self) -> int:
+        """The number of the next submission."""
+        return self._submitted + 1
+
+    def expect_answer(self, count: int = 1, acks: bytes = b"") -> None:
+        """Something was submitted in this name, whose token is its acknowledgements, so many, or what makes them."""
+        self._submitted += 1
+        self._under_way.append(acks)
+        self.settled = False
+        if self.incoming is not None:
+            self._counts.append(count)
+            self._unacknowledged += count
+
+    def skip(self, data: bytes, pos: int, packet_ids: list[bytes], exact_ids: list[bytes]) -> None:
         """Acknowledge the PUBLISH at `pos`, which is dropped."""
         packet_id = packet_id_of(data, pos)
-        if packet_id:
+        if packet_id and data[pos] & 6 == 2:
             packet_ids.append(packet_id)
+        elif packet_id:
+            if packet_id not in self.received:
+                self.received[packet_id] = self.turn
+            exact_ids.append(packet_id)
 
-    def submit(self, messages: list[Message], packet_ids: list[bytes], size_bytes: int) -> int:
-        """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down."""
+    # --- a PUBLISH that was sent before ------------------------------------------------------------------------------
+
+    def repeat(self, packet_id: bytes) -> None:
+        """A PUBLISH with QoS 2 has come again [MQTT-4.3.3-2]: where the first is durable it is answered once more."""
+        if self.received[packet_id] <= self._answered:
+            self.acknowledge_in_turn(encode_pubrecs([packet_id]))
+
+    def is_under_way(self, packet_id: bytes) -> bool:
+        """Whether a PUBLISH with QoS 1 and this id waits for its PUBACK: one that repeats it is the same message; once
+        PUBACK was handed to the socket it would be another [MQTT-4.3.2-5]."""
+        ack = encode_pubacks([packet_id])
+        return any(_holds(acks, ack) for acks in self._under_way)
+
+    def release(self, data: bytes, pos: int, size: int) -> int:
+        """Take the PUBREL packets from `pos` on, the first of which has this size; returns the position behind them.
+        Raises ProtocolError."""
+        packet_ids = plain_ids(data, pos, PUBREL)
+        if not packet_ids:
+            return pos + size
+        pos += len(packet_ids) * PUBACK_SIZE
+        self.release_ids(packet_ids)
+        return pos
+
+    def release_ids(self, packet_ids: list[bytes]) -> None:
+        """The client will not send these again: their ids are free. Raises ProtocolError."""
+        received = self.received
+        parts: list[bytes] = []
+        for packet_id in packet_ids:
+            number = received.pop(packet_id, UNKNOWN)
+            if number > self._answered:
+                raise ProtocolError("[MQTT-4.3.3-1] a PUBREL before its PUBREC")
+            parts.append(encode_pubcomps([packet_id]) if number != UNKNOWN or self.incoming is None
+                         else encode_ack(PUBCOMP, packet_id, reasons.ID_NOT_FOUND))
+        self._link.write(b"".join(parts))
+
+    # --- storing -----------------------------------------------------------------------------------------------------
+
+    def submit(self, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes], size_bytes: int) -> int:
+        """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down. Raises
+        ProtocolError for more than the client may have under way."""
         acks = encode_pubacks(packet_ids) if packet_ids else b""
+        if exact_ids:
+            acks += encode_pubrecs(exact_ids)
+        incoming = self.incoming
+        if incoming is not None and acks:
+            under_way = self._unacknowledged + len(packet_ids) + len(self.received)
+            if under_way > incoming.receive_maximum:
+                raise ProtocolError(f"[MQTT5-3.3.4-9] {under_way} PUBLISH packets under way", reasons.RECEIVE_MAXIMUM)
         if not messages:
+            for packet_id in exact_ids:
+                self.received[packet_id] = self._submitted
             self.acknowledge_in_turn(acks)
             return 0
-        return self._append(messages, acks, size_bytes)
+        return self._append(messages, acks, size_bytes, len(packet_ids))
 
-    def _append(self, messages: list[Message], acks: bytes, size_bytes: int) -> int:
+    def _append(self, messages: list[Message], acks: bytes, size_bytes: int, count: int) -> int:
         try:
+            if self.own is not None:
+                wait_ms = self.guard.append(messages, self, partial(self._note_own, acks), size_bytes, positions=True)
+                self.expect_answer(count, acks)
+                return wait_ms
             wait_ms = self.guard.append(messages, self if acks else None, acks, size_bytes)
             if acks:
-                self.expect_answer()
+                self.expect_answer(count, acks)
             return wait_ms
         except MessageTooLarge as error:
             self._append_before_large(messages, size_bytes)
             self.refuse(error)
         except NO_TOPIC as refusal:
-            wait_ms = self._append_others(messages, acks, size_bytes, refusal)
+            wait_ms = self._append_others(messages, acks, size_bytes, count, refusal)
             self.guard.forget_places()
             return wait_ms
         except KernelError as error:
@@ -168,7 +286,13 @@ class Inbox:
             self.refuse(error)
         return 0
 
-    def _append_others(self, messages: list[Message], acks: bytes, size_bytes: int, refusal: KernelError) -> int:
+    def _note_own(self, acks: bytes, answer: Stored) -> bytes:
+        if self.own is not None:
+            self.own.note(answer.positions)
+        return acks
+
+    def _append_others(self, messages: list[Message], acks: bytes, size_bytes: int, count: int, refusal: KernelError
+                       ) -> int:
         """Topics were deleted since these messages were placed: those that nobody makes anew are denied."""
         can_be_stored = {place: self.guard.can_be_stored(place) for place in {message[0] for message in messages}}
         kept = [message for message in messages if can_be_stored[message[0]]]
@@ -179,9 +303,90 @@ class Inbox:
         if self._ends_on_denied:
             return 0
         if kept:
-            return self._append(kept, acks, size_bytes)
+            return self._append(kept, acks, size_bytes, count)
+        for packet_id, number in self.received.items():
+            if number > self._submitted:
+                self.received[packet_id] = self._submitted
         self.acknowledge_in_turn(acks)
         return 0
+
+    # --- MQTT 5 ------------------------------------------------------------------------------------------------------
+
+    def take(self, publish: Publish, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes]) -> bool:
+        """Add an MQTT 5 PUBLISH that was read by itself to a burst; False where it cannot be: it is to be submitted, or
+        refused, by itself (`take_alone`)."""
+        if publish.is_alone:
+            return False
+        address = publish.address
+        try:
+            place = self.guard.places.get(publish.raw)
+            if place is None:
+                place = self.guard.place_raw(publish.raw, address)
+        except (Denied, KernelError):
+            return False
+        if publish.packet_id and publish.qos == 2:
+            self.received[publish.packet_id] = self.turn
+            exact_ids.append(publish.packet_id)
+        elif publish.packet_id:
+            packet_ids.append(publish.packet_id)
+        messages.append(publish.message(place))
+        return True
+
+    def take_alone(self, publish: Publish, packet: bytes, transacting: Callable[[], Transacting]) -> None:
+        """Take an MQTT 5 PUBLISH to be delivered later, a half message, a decision, or one that is refused: everything
+        that came before it is submitted. Raises ProtocolError."""
+        try:
+            if publish.raw.startswith(mapping.HALF.encode()):
+                transacting().hold(packet, publish.raw)
+            elif publish.raw == mapping.DECIDE.encode():
+                transacting().decide(packet, publish.value)
+            elif publish.raw.startswith(mapping.DELAYED.encode()):
+                self._schedule(packet, publish.raw)
+            elif publish.when is not None:
+                self._schedule_when(publish, publish.when)
+            elif publish.refusal is not None:
+                raise publish.refusal
+            else:                                              # refused, as `take` has found
+                self.guard.place(publish.address)
+                raise InvalidAddress(f"{publish.address[:100]!r} could not be stored a moment ago")
+        except NOT_STORED as error:
+            self._deny(error)
+            self.answer_no(publish, error.code, str(error))
+        except KernelError as error:
+            self.refuse(error)
+
+    def _schedule_when(self, publish: Publish, when: When) -> None:
+        """PUBACK names the id by which the message can be recalled."""
+        place = self.guard.place(publish.address)
+        self.guard.schedule([publish.message(place)], [when], self, partial(self._scheduled, publish),
+                            len(publish.value))
+        if publish.qos == 2:
+            self.received[publish.packet_id] = self.turn
+        self.expect_answer()
+
+    def _scheduled(self, publish: Publish, answer: Stored) -> bytes:
+        if not publish.packet_id:
+            return b""
+        message_id = str(answer.positions[0][2]) if answer.positions else ""
+        return encode_ack(PUBACK if publish.qos == 1 else PUBREC, publish.packet_id, reasons.SUCCESS, "",
+                          [("id", message_id)] if message_id and self._tells else None)
+
+    def answer_no(self, publish: Publish, code: str, text: str) -> None:
+        """Say why an MQTT 5 PUBLISH is not stored, in its turn; nobody is told with QoS 0."""
+        if not publish.packet_id:
+            return
+        reason = reasons.reason_of(code)
+        if reason < reasons.FAILURE and publish.qos == 2:      # its sender goes on with PUBREL
+            self.received[publish.packet_id] = self._submitted
+        self.acknowledge_in_turn(encode_ack(PUBACK if publish.qos == 1 else PUBREC, publish.packet_id, reason,
+                                            text if self._tells else ""))
+
+    @property
+    def _tells(self) -> bool:
+        """Whether the client wants more than reason codes (3.1.2.11.7)."""
+        return self.incoming is not None and self.incoming.tells
+
+    # --- what became of it -------------------------------------------------------------------------------------------
 
     def on_stored(self, stored: list[Stored]) -> None:
         try:
@@ -195,6 +400,9 @@ class Inbox:
         late = self._late_acks
         for answer in stored:
             self._answered += 1
+            self._under_way.popleft()
+            if self._counts:
+                self._unacknowledged -= self._counts.popleft()
             if answer.error is not None:
                 self.refuse(answer.error)
                 return
@@ -215,7 +423,7 @@ class Inbox:
         """[MQTT-3.1.2-8]; rights and places are those of now. What is refused is counted: there is nobody to tell."""
         try:
             place = self.guard.place(mapping.decode_topic(will.topic))
-            self.guard.append([mapping.will_message(will, place)], None, None, len(will.payload))
+            self.guard.append([mapping.will_message(will, place, self._now_ms())], None, None, len(will.payload))
         except (Denied, KernelError) as error:
             self._count("will_" + error.code)
 
@@ -252,3 +460,11 @@ class Inbox:
 
     def _count(self, event: str) -> None:
         self._trace.on_event(DOOR_NAME, event)
+
+
+def _holds(acks: bytes, ack: bytes) -> bool:
+    """Whether `ack` is among these packets of four bytes each."""
+    at = acks.find(ack)
+    while at % PUBACK_SIZE and at > 0:
+        at = acks.find(ack, at + 1)
+    return at >= 0

@@ -1,7 +1,8 @@
 """MQTT topic names and filters against addresses, and messages against packets. Pure.
 
 A topic name is the address: the levels are the same, written the same way. What MQTT 3.1.1 cannot say of a message (its
-key apart from its topic, content type, headers, times) does not cross to its subscribers; the README lists it.
+key apart from its topic, content type, headers, times) does not cross to its subscribers; the README lists it. MQTT 5
+says it in properties (`publish_properties`).
 """
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ from typing import Final
 
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.errors import ProtocolError
-from gatehouse.gateways.mqtt.packets import Will, decode_text
+from gatehouse.gateways.mqtt.packets import Will
+from gatehouse.gateways.mqtt.publish_properties import stored_headers
+from gatehouse.gateways.mqtt.reading import decode_text
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Record
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.record import encode_headers
 
+QUEUE: Final = "$queue/"       # an address of a queue: where answers to AMQP's clients go
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
 DELAYED: Final = "$delayed/"   # `$delayed/SECONDS/ADDRESS`: to be delivered later
 HALF: Final = "$half/"         # `$half/GROUP/ADDRESS`: a half message, see `transacting`
@@ -66,11 +70,21 @@ def topic_field(address: str) -> bytes:
     return len(name).to_bytes(2, "big") + name
 
 
-def will_message(will: Will, place: int) -> Message:
+def will_message(will: Will, place: int, now_ms: int) -> Message:
+    """`now_ms`: wall time."""
     attributes = DOOR | QOS_ATTRIBUTES[will.qos] | (RETAIN if will.retain else 0)
-    return place, will.payload, NO_HEADERS, attributes, 0
+    headers, timestamp_ms = stored_headers(will.properties, now_ms)
+    return place, will.payload, headers, attributes, timestamp_ms
 
 
 def stored_message(record: Record) -> Message:
     """A record read back from the log, as if it had just been delivered."""
-    return 0, record[3], NO_HEADERS, record[5], record[1]
+    return 0, record[3], encode_headers(record[4]), record[5], record[1]
+
+
+
+def qos_of(attributes: int, granted: int) -> int:
+    """The lower of what a message was published with and what was granted."""
+    if attributes & TRANSIENT or not granted:
+        return 0
+    return 2 if granted == 2 and attributes & EXACTLY_ONCE else 1

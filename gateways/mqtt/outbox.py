@@ -1,7 +1,7 @@
 """What one client is sent: deliveries to the wire while it keeps up, else what its QoS allows.
 
     on_delivery -> [sent at once]       while the client keeps up
-                -> backlog              when its socket is full, or its window (QoS 1), or something older waits
+                -> backlog              when its socket is full, or its window (QoS 1, 2), or something older waits
                 -> dropped and counted  QoS 0, when the backlog is full too
 
 What waits is sent before anything newer of its QoS, so the order of each topic and QoS is kept [MQTT-4.6.0-6].
@@ -16,22 +16,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.backlog import Backlog
 from gatehouse.gateways.mqtt.codec import (
     PACKET_ID_BYTES,
-    PACKET_IDS,
     PUBACK_SIZE,
-    PUBACKS,
+    encode_publish,
+    encode_pubrels,
     encode_qos0,
     encode_qos1,
+    first_too_large,
     fitting,
     parts_qos1,
+    plain_ids,
     run_of,
 )
-from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
-from gatehouse.gateways.mqtt.packets import encode_retained
+from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
+from gatehouse.gateways.mqtt.packets import PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.window import Window
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
-from gatehouse.kernel.message import TRANSIENT, Retained
+from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -39,92 +43,15 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.outgoing import Outgoing
+    from gatehouse.gateways.mqtt.own_messages import OwnMessages
     from gatehouse.gateways.mqtt.shares import Shares
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.gateways.switchboard import Delivery, HeardAddress
     from gatehouse.kernel.api import Message
 
 LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on average are not joined: a buffer costs 1 us
-RUN_MAX: Final = 1024          # acknowledgements compared at once: a longer try costs too much when it fails
-LAST_ID: Final = PACKET_IDS - 1
-INFLIGHT_LIMIT: Final = LAST_ID - 1
-
-
-class Window:
-    """Which packet ids of our PUBLISH packets are in flight. `inflight_max`: 1 to `INFLIGHT_LIMIT`.
-
-    Ids are given in order, 1 after 65535, so that what is in flight is a span of the ring and acknowledgements in the
-    order of sending, as [MQTT-4.6.0-2] demands, are checked a run at a time by comparing bytes. Those that come out of
-    order are kept until what is before them has come: no id is given again while it is in flight. A client that never
-    acknowledges one message therefore gets no more than `inflight_max` after it.
-    """
-
-    def __init__(self, inflight_max: int) -> None:
-        self._inflight_max: int = inflight_max
-        self._oldest: int = 1                      # the id that was given longest ago and is not acknowledged
-        self._span: int = 0                        # ids given from there on, acknowledged out of order or not
-        self._early: set[int] = set()              # those of the span that are acknowledged already
-
-    def room(self) -> int:
-        """How many messages may be sent now."""
-        return self._inflight_max - self._span
-
-    def in_flight(self) -> int:
-        return self._span - len(self._early)
-
-    def take(self, count: int) -> int:
-        """Give out `count` ids, at most `room()`; returns the first, the others follow it on the ring."""
-        first = self._oldest + self._span
-        if first > LAST_ID:
-            first -= LAST_ID
-        self._span += count
-        return first
-
-    def acknowledge(self, data: bytes, pos: int) -> int:
-        """Take the whole PUBACK packets from `pos` on; returns the position of what is no whole PUBACK.
-
-        An id that is not in flight is ignored: it may be a late answer on a connection that began anew.
-        Raises ProtocolError.
-        """
-        end = len(data)
-        while end - pos >= PUBACK_SIZE and data[pos] == 0x40:
-            run = min((end - pos) // PUBACK_SIZE, RUN_MAX)
-            in_order = min(run, self._span, PACKET_IDS - self._oldest)
-            size = in_order * PUBACK_SIZE
-            at = self._oldest * PUBACK_SIZE
-            if in_order > 0 and not self._early and data[pos:pos + size] == PUBACKS[at:at + size]:
-                self._advance(in_order)
-                pos += size
-                continue
-            while run > 0 and data[pos] == 0x40:
-                if data[pos + 1] != 2:
-                    raise MalformedPacket("a PUBACK whose remaining length is not 2 (3.4.1)")
-                self._acknowledge_one(data[pos + 2] << 8 | data[pos + 3])
-                pos += PUBACK_SIZE
-                run -= 1
-        return pos
-
-    def _acknowledge_one(self, packet_id: int) -> None:
-        if packet_id == 0:
-            raise ProtocolError("[MQTT-2.3.1-1] a PUBACK with packet id 0")
-        distance = packet_id - self._oldest
-        if distance < 0:
-            distance += LAST_ID
-        if distance >= self._span:
-            return
-        if distance:
-            self._early.add(packet_id)
-            return
-        self._advance(1)
-        while self._oldest in self._early:
-            self._early.discard(self._oldest)
-            self._advance(1)
-
-    def _advance(self, count: int) -> None:
-        self._span -= count
-        self._oldest += count
-        if self._oldest > LAST_ID:
-            self._oldest -= LAST_ID
+NOT_RECEIVED: Final = 0x80             # and above: the client has not taken the message (2.4)
 
 
 class Outbox:
@@ -134,7 +61,7 @@ class Outbox:
     """
 
     def __init__(self, link: Link, guard: Guard, clients: Clients, config: MqttConfig, trace: Trace,
-                 give_up: Callable[[str], None]) -> None:
+                 give_up: Callable[[str], None], outgoing: Outgoing | None = None) -> None:
         self.link = link
         self.guard = guard
         self.clients = clients
@@ -142,7 +69,10 @@ class Outbox:
         self.trace = trace
         self.flow = trace.flow("mqtt")
         self.give_up = give_up
-        self.window = Window(config.max_inflight)
+        self.outgoing = outgoing                   # MQTT 5 alone
+        self.window = Window(config.max_inflight if outgoing is None
+                             else min(config.max_inflight, outgoing.receive_maximum))
+        self.own: OwnMessages | None = None        # where the client has a filter with no-local
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
         self._feed: RetainedFeed | None = None
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
@@ -170,7 +100,7 @@ class Outbox:
             self.transacting.end()
 
     def may_send(self, acknowledged: bool) -> bool:
-        """Whether socket, and for QoS 1 the window, have room."""
+        """Whether socket, and above QoS 0 the window, have room."""
         return (self.window.room() > 0 or not acknowledged) and self._room_now() > 0
 
     def _room_now(self) -> int:
@@ -185,6 +115,52 @@ class Outbox:
             self.shares.on_acknowledged(data, start, pos)
         self.pump()
         return pos
+
+    def acknowledge_one(self, packet_id: int, reason: int) -> None:
+        """An MQTT 5 PUBACK that says more than yes. Raises ProtocolError."""
+        self.window.acknowledge_one(packet_id)
+        if self.shares is not None:
+            self.shares.on_answered(packet_id, reason < NOT_RECEIVED)
+        self.pump()
+
+    def take_exact(self, data: bytes, pos: int, size: int) -> int:
+        """Take the PUBREC packets from `pos` on, or the PUBCOMP packets, that say yes and nothing else; the first has
+        this size. Returns the position behind them. Raises ProtocolError."""
+        first = data[pos]
+        packet_ids = plain_ids(data, pos, first)
+        if not packet_ids:
+            return pos + size
+        if first == PUBREC:
+            self.receive(packet_ids)
+        else:
+            for packet_id in packet_ids:
+                self.window.complete(int.from_bytes(packet_id, "big"))
+            self.pump()
+        return pos + len(packet_ids) * PUBACK_SIZE
+
+    def receive(self, packet_ids: list[bytes]) -> None:
+        """The client has these messages of QoS 2: they are released."""
+        released: list[bytes] = []
+        for raw in packet_ids:
+            packet_id = int.from_bytes(raw, "big")
+            if self.window.has_received(packet_id) or self.outgoing is None:
+                released.append(raw)
+                if self.shares is not None:
+                    self.shares.on_answered(packet_id, True)
+            else:
+                self.link.write(encode_ack(PUBREL, raw, reasons.ID_NOT_FOUND))
+        if released:
+            self.link.write(encode_pubrels(released))
+
+    def answer_exact(self, first: int, packet_id: int, reason: int) -> None:
+        """An MQTT 5 PUBREC or PUBCOMP that says more than yes."""
+        if first == PUBREC and reason < NOT_RECEIVED:
+            self.receive([packet_id.to_bytes(2, "big")])
+            return
+        self.window.complete(packet_id)
+        if first == PUBREC and self.shares is not None:
+            self.shares.on_answered(packet_id, False)
+        self.pump()
 
     def pump(self) -> None:
         """Send what waits, as far as window and socket allow."""
@@ -211,15 +187,35 @@ class Outbox:
 
     def _send_retained(self, topic_filter: str, granted: int, value: Retained) -> bool:
         """[MQTT-3.3.1-6], [MQTT-3.3.1-8] with RETAIN set."""
-        acknowledged = granted > 0 and not value.record[5] & TRANSIENT
-        if not self.may_send(acknowledged):
+        message = stored_message(value.record)
+        qos = qos_of(message[3], granted)
+        if not self.may_send(qos > 0):
             return False
-        packet_id = PACKET_ID_BYTES[self.window.take(1)] if acknowledged else b""
-        encoded = encode_retained(value.address, packet_id, value.record[3] or b"")
+        outgoing = self.outgoing
+        tail = b"" if outgoing is None else outgoing.retained_tail(message, topic_filter)
+        topic = topic_field(value.address)
+        fixed = len(topic) + 2 + (0 if tail is None else len(tail))
+        if tail is None:
+            self.trace.on_event("mqtt", "expired")
+        elif outgoing is not None and first_too_large([message], 0, 1, fixed, outgoing.packet_bytes_max) == 0:
+            self.trace.on_event("mqtt", "dropped_large")
+        else:
+            self._send_one(0x31 | qos << 1, topic, qos, tail, message[1] or b"")
+        return True
+
+    def send_document(self, topic: bytes, qos: int, document: bytes) -> bool:
+        """Something that the hub itself tells the client; False where socket or window have no room."""
+        if not self.may_send(qos > 0):
+            return False
+        self._send_one(0x30 | qos << 1, topic, qos, b"" if self.outgoing is None else b"\0", document)
+        return True
+
+    def _send_one(self, first: int, topic: bytes, qos: int, tail: bytes, value: bytes) -> None:
+        packet_id = PACKET_ID_BYTES[self.window.take(1, qos == 2)] if qos else b""
+        encoded = encode_publish(first, topic, packet_id, tail, value)
         self.link.write(encoded)
         self.flow.messages_out += 1
         self.flow.bytes_out += len(encoded)
-        return True
 
     def forget_filter(self, topic_filter: str) -> None:
         """The subscription is over."""
@@ -239,45 +235,119 @@ class Outbox:
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         self.begin()
-        for address, messages, offset, granted_qos in deliveries:
-            end = len(messages)
-            start = 0
-            while start < end:
-                stop = run_of(messages, start) if granted_qos else end
-                acknowledged = granted_qos > 0 and not messages[start][3] & TRANSIENT
-                backlog = self._backlog
-                sent = start
-                if backlog is None or not backlog.holds(acknowledged):
-                    sent = self.send(address, messages, start, stop, acknowledged)
-                if sent < stop:
-                    self._keep(address, messages, sent, stop, offset + sent, acknowledged)
-                    if self._ended:      # it was given up
-                        return
-                start = stop
+        for address, messages, offset, granted in deliveries:
+            if self.own is None:
+                self._deliver_run(address, messages, offset, granted, 0, len(messages))
+            else:
+                self._deliver_to_others(address, messages, offset, granted, self.own)
+            if self._ended:              # it was given up
+                return
         self.flush()
+
+    def _deliver_run(self, address: HeardAddress, messages: list[Message], offset: int, granted: int, start: int,
+                     end: int) -> None:
+        """`messages[start:end]`; the first of all of them is at `offset`."""
+        while start < end:
+            stop = min(end, run_of(messages, start)) if granted else end
+            qos = 0 if messages[start][3] & TRANSIENT else granted
+            backlog = self._backlog
+            sent = start
+            if backlog is None or not backlog.holds(qos > 0):
+                sent = self.send(address, messages, start, stop, qos)
+            if sent < stop:
+                self._keep(address, messages, sent, stop, offset + sent, qos)
+                if self._ended:          # it was given up
+                    return
+            start = stop
+
+    def _deliver_to_others(self, address: HeardAddress, messages: list[Message], offset: int, granted: int,
+                           own: OwnMessages) -> None:
+        """The client has a filter with no-local: what it has published itself is left out where no other filter asks
+        for it [MQTT5-3.8.3-3]."""
+        outgoing = self.outgoing
+        if outgoing is None or outgoing.wants_own(address.address):
+            self._deliver_run(address, messages, offset, granted, 0, len(messages))
+            return
+        start = 0
+        for at in range(len(messages) + 1):
+            if at == len(messages) or own.holds(address.partition_id, offset + at):
+                if start < at and not self._ended:
+                    self._deliver_run(address, messages, offset, granted, start, at)
+                start = at + 1
 
     def begin(self) -> None:
         """Look how much may be written; then `send`, any number of times, then `flush`."""
         self._room = self._room_now()
 
-    def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, acknowledged: bool) -> int:
-        """Send of `messages[start:stop]` what window and socket have room for; returns the first that was not sent."""
-        if acknowledged:
+    def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int) -> int:
+        """Send of `messages[start:stop]` what window and socket have room for; returns the first that was not sent.
+        `qos`: the highest they are sent with; with 0 all of them are."""
+        if qos:
             stop = min(stop, start + self.window.room())
         if start >= stop or self._room <= 0:
             return start
+        if self.outgoing is not None:
+            return self._send_dressed(address, messages, start, stop, qos, self.outgoing)
         topic = self.clients.topic_field(address)
-        stop, size = fitting(messages, start, stop, self._room, len(topic) + 2 if acknowledged else len(topic))
+        if qos < 2:
+            return self._send_run(address, topic, b"", messages, start, stop, qos, False)
+        while start < stop and self._room > 0:
+            end = min(stop, run_of(messages, start, EXACTLY_ONCE))
+            reached = self._send_run(address, topic, b"", messages, start, end, qos_of(messages[start][3], 2), False)
+            if reached < end:
+                return reached
+            start = end
+        return start
+
+    def _send_dressed(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int,
+                      outgoing: Outgoing) -> int:
+        """MQTT 5: runs of messages with the same properties."""
+        mask = EXACTLY_ONCE if qos == 2 else 0
+        as_published = outgoing.hands_on_retain(address.address)
+        if as_published:
+            mask |= RETAIN
+        while start < stop and self._room > 0:
+            end = min(stop, run_of(messages, start, mask, True))
+            message = messages[start]
+            shown = outgoing.properties_of(message)
+            if shown is None:
+                self.trace.on_event("mqtt", "expired", end - start)
+                start = end
+                continue
+            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown)
+            large = first_too_large(messages, start, end, len(topic) + len(tail) + 2, outgoing.packet_bytes_max)
+            if large == start:           # [MQTT5-3.1.2-25] as if it had been sent
+                self.trace.on_event("mqtt", "dropped_large")
+                start += 1
+                continue
+            end = min(end, large)
+            retain = as_published and message[3] & RETAIN != 0
+            reached = self._send_run(address, topic, tail, messages, start, end,
+                                     qos_of(message[3], qos) if qos else 0, retain)
+            if reached > start:
+                outgoing.has_named(address.address)
+            if reached < end:
+                return reached
+            start = end
+        return start
+
+    def _send_run(self, address: HeardAddress, topic: bytes, tail: bytes, messages: list[Message], start: int,
+                  stop: int, qos: int, retain: bool) -> int:
+        """Send of messages that differ in nothing but their values what the socket has room for."""
+        fixed = len(topic) + len(tail) + (2 if qos else 0)
+        stop, size = fitting(messages, start, stop, self._room, fixed)
         count = stop - start
-        if not acknowledged:
-            if count == len(messages) and len(address.sessions) > 1:
-                self._parts.append(self.clients.encode_shared(topic, messages))
+        first = 0x30 | qos << 1 | retain
+        if not qos:
+            if count == len(messages) and len(address.sessions) > 1 and not retain and (not tail or tail == b"\0"):
+                self._parts.append(self.clients.encode_shared(topic + tail, messages, dressed=len(tail) > 0))
             else:
-                self._parts.append(encode_qos0(topic, messages, start, stop))
+                self._parts.append(encode_qos0(topic + tail, messages, start, stop, first))
         elif size >= count * LARGE_BYTES:
-            self._parts += parts_qos1(topic, messages, start, stop, self.window.take(count))
+            self._parts += parts_qos1(topic, messages, start, stop, self.window.take(count, qos == 2), tail, first)
         else:
-            self._parts.append(encode_qos1(topic, messages, start, stop, self.window.take(count)))
+            self._parts.append(encode_qos1(topic, messages, start, stop, self.window.take(count, qos == 2), tail,
+                                           first))
         self.flow.messages_out += count
         self.flow.bytes_out += size
         self._room -= size
@@ -294,7 +364,7 @@ class Outbox:
                 self.link.write_many(parts)
 
     def _keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int,
-              acknowledged: bool) -> None:
+              qos: int) -> None:
         if self._backlog is None:
             self._backlog = Backlog(self)
-        self._backlog.keep(address, messages, start, stop, offset, acknowledged)
+        self._backlog.keep(address, messages, start, stop, offset, qos)

@@ -1,28 +1,40 @@
-"""One MQTT 3.1.1 client: CONNECT, subscriptions, keep alive, the end. Publishes are `inbox`, deliveries `outbox`.
+"""One MQTT client: CONNECT, keep alive, the end. Publishes are `inbox`, deliveries `outbox`, filters `subscriptions`.
 
 Rules kept here: packets take effect in the order they came, with one append per read; a client's fault ends in
-`Link.close` with a reason and never in an exception; whatever ends the connection but DISCONNECT publishes the will
-[MQTT-3.1.2-8].
+`Link.close` with a reason and never in an exception, and MQTT 5 is told the reason code in DISCONNECT; whatever ends
+the connection but DISCONNECT publishes the will [MQTT-3.1.2-8].
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
-from gatehouse.gateways.mqtt import mapping, packets
+from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
-from gatehouse.gateways.mqtt.codec import NEED_MORE, PUBACK_SIZE, UNKNOWN_TOPIC, body_at, decode_publishes, packet_size
+from gatehouse.gateways.mqtt.codec import (
+    NEED_MORE,
+    OTHER_PACKET,
+    PUBACK_SIZE,
+    REPEATED,
+    UNKNOWN_TOPIC,
+    body_at,
+    decode_publishes,
+    packet_id_of,
+    packet_size,
+)
 from gatehouse.gateways.mqtt.config import NOT_HONOURED
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
+from gatehouse.gateways.mqtt.incoming import Incoming
 from gatehouse.gateways.mqtt.outbox import Outbox
-from gatehouse.gateways.mqtt.shares import Shares
+from gatehouse.gateways.mqtt.outgoing import Outgoing
+from gatehouse.gateways.mqtt.own_messages import OwnMessages
+from gatehouse.gateways.mqtt.properties import Packet
+from gatehouse.gateways.mqtt.publish_properties import stored_headers
+from gatehouse.gateways.mqtt.subscriptions import Subscriptions
 from gatehouse.gateways.mqtt.transacting import Transacting
-from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.sharing import SHARE, parse_share
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -33,8 +45,10 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
 
 KEPT: Final = "clean_session_0"
-QOS_MAX: Final = 1                     # the highest that a subscription is granted
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
+PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
+EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
+ACKS: Final = frozenset((packets.PUBACK, *EXACT))
 DESCRIBED_FILTERS_MAX: Final = 100
 SLOW_STEPS_PER_TURN: Final = 1000      # new topics and packets other than PUBLISH and PUBACK, about 10 us each: what
                                        # one client may do before the others have their turn
@@ -58,7 +72,11 @@ class MqttSession:
         self._wanted_id = ""                               # the same, unless it was given one
         self.user = ""
         self._will: Will | None = None
-        self._filters: dict[str, int] = {}                 # granted QoS by filter
+        self._level = packets.MQTT311
+        self._tells = True                                 # whether the client wants reason strings
+        self._session_expiry_s = 0
+        self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
+        self._subscriptions: Subscriptions | None = None
         self._ended = False
         self._stopping = False
         self._received = ReceiveBuffer()
@@ -83,17 +101,20 @@ class MqttSession:
             elif data:
                 self._handle_first(data)
         except ProtocolError as error:
-            self._end(f"{error.code}: {error}")
+            self._end(f"{error.code}: {error}", error.reason_code)
 
     def _handle_packets(self, data: bytes, pos: int, inbox: Inbox, outbox: Outbox) -> None:
         messages: list[Message] = []
         packet_ids: list[bytes] = []
+        exact_ids: list[bytes] = []
         begin = pos
         slow_steps = 0
-        guard, bytes_max = inbox.guard, self._packet_bytes_max
+        guard, bytes_max, incoming = inbox.guard, self._packet_bytes_max, inbox.incoming
+        meanings = None if incoming is None else incoming.meanings
         try:
             while True:
-                pos, why, size = decode_publishes(data, pos, bytes_max, guard.places, messages, packet_ids)
+                pos, why, size = decode_publishes(data, pos, bytes_max, guard.places, messages, packet_ids,
+                                                  inbox.received, inbox.turn, exact_ids, meanings, self._refused_bits)
                 if why == NEED_MORE:
                     self._received.keep(data, pos, size)
                     return
@@ -103,45 +124,79 @@ class MqttSession:
                         self._received.keep(data, pos)
                         self._pacer.pause_until(self._silence.heard_ms)
                         return
-                if why == UNKNOWN_TOPIC:
-                    if inbox.is_carried_out(data, pos):
-                        if messages or packet_ids:
-                            self._submit(inbox, messages, packet_ids, pos - begin)
-                        inbox.carry_out(data[pos:pos + size], self._transact)
-                        pos += size
-                        messages, packet_ids, begin = [], [], pos
-                        if self._ended:
-                            return
-                        if self._pacer.is_held:
-                            self._received.keep(data, pos)
-                            return
-                    elif not inbox.place(data, pos):
-                        if self._ended:
-                            return
-                        inbox.skip(data, pos, packet_ids)
-                        pos += size
-                    continue
-                if data[pos] == packets.PUBACK:
-                    at = outbox.acknowledge(data, pos)
-                    if at == pos:
-                        self._received.keep(data, pos, PUBACK_SIZE)
+                if why == OTHER_PACKET:
+                    if data[pos] == packets.PUBACK:
+                        at = outbox.acknowledge(data, pos)
+                        if at > pos:
+                            pos = at
+                            continue
+                    size = packet_size(data, pos, bytes_max)
+                    if size == 0 or pos + size > len(data):
+                        self._received.keep(data, pos, size)
                         return
-                    pos = at
+                    if data[pos] in EXACT and size == PUBACK_SIZE:
+                        pos = self._handle_exact(data, pos, inbox, outbox)
+                        continue
+                elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
+                    pos += size
                     continue
-                size = packet_size(data, pos, self._packet_bytes_max)
-                if size == 0 or pos + size > len(data):
-                    self._received.keep(data, pos, size)
-                    return
-                if messages or packet_ids:
-                    self._submit(inbox, messages, packet_ids, pos - begin)
-                    messages, packet_ids, begin = [], [], pos
-                self._handle_control(data[pos], data[pos:pos + size])
+                elif why == REPEATED and incoming is None:     # what it repeats was not sent on this connection
+                    decode_publishes(bytes((data[pos] & ~8,)) + data[pos + 1:pos + size], 0, bytes_max, guard.places,
+                                     messages, packet_ids, inbox.received, inbox.turn, exact_ids, None,
+                                     self._refused_bits)
+                    pos += size
+                    continue
+                elif why == UNKNOWN_TOPIC and incoming is None and not inbox.is_carried_out(data, pos):
+                    if not inbox.place(data, pos):
+                        if self._ended:
+                            return
+                        inbox.skip(data, pos, packet_ids, exact_ids)
+                        pos += size
+                    continue
+                publish = None
+                if why != OTHER_PACKET and incoming is not None:
+                    publish = incoming.read(data[pos:pos + size])
+                    if inbox.take(publish, messages, packet_ids, exact_ids):
+                        pos += size
+                        continue
+                if messages or packet_ids or exact_ids:
+                    self._submit(inbox, messages, packet_ids, exact_ids, pos - begin)
+                    messages, packet_ids, exact_ids, begin = [], [], [], pos
+                    if self._ended:
+                        return
+                packet = data[pos:pos + size]
+                if publish is not None:
+                    inbox.take_alone(publish, packet, self._transact)
+                elif why != OTHER_PACKET:
+                    inbox.carry_out(packet, self._transact)
+                else:
+                    self._handle_control(data[pos], packet)
                 if self._ended:
                     return
                 pos += size
+                begin = pos
+                if self._pacer.is_held:
+                    self._received.keep(data, pos)
+                    return
         finally:                       # also before a packet that breaks the protocol: what came before it stands
-            if messages or packet_ids:
-                self._submit(inbox, messages, packet_ids, pos - begin)
+            if messages or packet_ids or exact_ids:
+                self._submit(inbox, messages, packet_ids, exact_ids, pos - begin)
+
+    def _is_repeated(self, data: bytes, pos: int, inbox: Inbox) -> bool:
+        """Whether the PUBLISH at `pos` was sent before and is not done; where it is, that is answered."""
+        packet_id = packet_id_of(data, pos)
+        if data[pos] & 4:
+            if packet_id not in inbox.received:
+                return False
+            inbox.repeat(packet_id)
+            return True
+        return inbox.is_under_way(packet_id)
+
+    def _handle_exact(self, data: bytes, pos: int, inbox: Inbox, outbox: Outbox) -> int:
+        """PUBREC, PUBREL or PUBCOMP packets that say yes and nothing else; returns the position behind them."""
+        if data[pos] == packets.PUBREL:
+            return inbox.release(data, pos, PUBACK_SIZE)
+        return outbox.take_exact(data, pos, PUBACK_SIZE)
 
     def _transact(self) -> Transacting:
         assert self._inbox is not None and self._outbox is not None
@@ -153,34 +208,60 @@ class MqttSession:
     def _take_rest(self) -> None:
         self.handle_data(b"")
 
-    def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], size_bytes: int) -> None:
-        wait_ms = inbox.submit(messages, packet_ids, size_bytes)
+    def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes],
+                size_bytes: int) -> None:
+        wait_ms = inbox.submit(messages, packet_ids, exact_ids, size_bytes)
         if wait_ms and not self._ended:
             self._pacer.pause_until(self._silence.heard_ms + wait_ms)
 
     def _handle_control(self, first: int, packet: bytes) -> None:
-        """A whole packet that is neither PUBLISH nor PUBACK."""
+        """A whole packet that is neither PUBLISH nor an acknowledgement of four bytes."""
+        level = self._level
+        if level == packets.MQTT31 and first >> 4 in (6, 8, 10):
+            first &= ~8                                        # MQTT 3.1 lets them be sent again with DUP
+        body = packet[body_at(packet, 0):]
         if first == packets.PINGREQ:
             _check_empty(packet)
             self._link.write(packets.PINGRESP)
         elif first == packets.SUBSCRIBE:
-            packet_id, wishes = packets.decode_subscribe(packet[body_at(packet, 0):])
-            granted = [self._grant(raw, qos) for raw, qos in wishes]
-            self._link.write(packets.encode_suback(packet_id, granted))
-            self._give_retained([raw for raw, _ in wishes], granted)
+            self._subscribe(body)
         elif first == packets.UNSUBSCRIBE:
-            packet_id, filters = packets.decode_unsubscribe(packet[body_at(packet, 0):])
-            for raw in filters:
-                self._unsubscribe(mapping.decode_filter(raw))
-            self._link.write(packets.encode_unsuback(packet_id))
+            self._unsubscribe(body)
         elif first == packets.DISCONNECT:
-            _check_empty(packet)
-            self._will = None                                  # [MQTT-3.14.4-3]
-            self._end("")
+            self._handle_disconnect(body)
+        elif first in ACKS and level == packets.MQTT5:
+            self._handle_ack(first, body)
+        elif first in ACKS:
+            raise MalformedPacket("an acknowledgement whose remaining length is not 2 (3.4.1)")
         elif first == packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-2] a second CONNECT")
+        elif first == packets.AUTH and level == packets.MQTT5:
+            raise ProtocolError("[MQTT5-4.12.0-6] AUTH without an authentication method")
         else:
             raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
+
+    def _handle_ack(self, first: int, body: bytes) -> None:
+        """An MQTT 5 acknowledgement that says more than yes."""
+        assert self._inbox is not None and self._outbox is not None
+        packet_id, reason = packets.decode_ack(body, Packet(first >> 4))
+        if first == packets.PUBACK:
+            self._outbox.acknowledge_one(packet_id, reason)
+        elif first == packets.PUBREL:
+            self._inbox.release_ids([packet_id.to_bytes(2, "big")])
+        else:
+            self._outbox.answer_exact(first, packet_id, reason)
+
+    def _handle_disconnect(self, body: bytes) -> None:
+        reason = 0
+        if self._level == packets.MQTT5:
+            reason, given = packets.decode_reason(body, Packet.DISCONNECT)
+            if given.number(properties.SESSION_EXPIRY) and not self._session_expiry_s:
+                raise ProtocolError("[MQTT5-3.1.2-23] a session that was to end with its connection and now is not")
+        elif body:
+            raise MalformedPacket("a DISCONNECT with a body (3.14)")
+        if reason != reasons.WITH_WILL:
+            self._will = None                                  # [MQTT-3.14.4-3]
+        self._end("", says=False)
 
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
@@ -192,21 +273,32 @@ class MqttSession:
             self._received.keep(data, 0, size)
             return
         packet = data[:size]
-        self._connect(packets.decode_connect(packet[body_at(packet, 0):]))
+        body = packet[body_at(packet, 0):]
+        try:
+            self._connect(packets.decode_connect(body))
+        except ProtocolError as error:
+            if connecting.level_of(body) == packets.MQTT5:
+                self._link.write(connecting.refused(packets.MQTT5, error.reason_code, str(error)))
+            raise
         if self._pacer.is_held:
             self._received.keep(data, size)
         elif self._inbox is not None and self._outbox is not None and size < len(data):
             self._handle_packets(data, size, self._inbox, self._outbox)
 
     def _connect(self, connect: Connect) -> None:
-        if connect.protocol_level != packets.PROTOCOL_LEVEL:
-            self._refuse(packets.CONNACK_BAD_PROTOCOL, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
+        if not connect.is_spoken:
+            self._refuse(reasons.BAD_VERSION, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
             return
-        if not connect.client_id and not connect.clean_session:
-            self._refuse(packets.CONNACK_BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
+        self._level = connect.protocol_level
+        if not connect.client_id and (connect.protocol_level == packets.MQTT31 or
+                                      not connect.clean_session and connect.protocol_level == packets.MQTT311):
+            self._refuse(reasons.BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
             return
-        if connect.will is not None:
-            mapping.decode_topic(connect.will.topic)
+        if properties.AUTH_METHOD in connect.properties.values:
+            self._refuse(reasons.BAD_METHOD, "there is no such authentication method [MQTT5-4.12.0-1]")
+            return
+        if connect.will is not None and not self._may_have_will(connect.will):
+            return
         self._pacer.hold()  # decision 91
 
         def told(answer: Principal | NotAuthenticated) -> None:
@@ -214,7 +306,7 @@ class MqttSession:
                 return
             self._pacer.release()
             if isinstance(answer, NotAuthenticated):
-                self._refuse(_code_of(answer, connect), str(answer))
+                self._refuse(connecting.reason_of_refusal(answer, connect), str(answer))
                 return
             self._accept(connect, answer)
             if self._received.held_bytes:
@@ -226,26 +318,69 @@ class MqttSession:
         self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
                                               lambda: self._ended or link.gone)
 
+    def _may_have_will(self, will: Will) -> bool:
+        """Raises ProtocolError for one that nobody may have."""
+        mapping.decode_topic(will.topic)
+        stored_headers(will.properties, 0)
+        if self._level < packets.MQTT5:
+            return True
+        if will.retain and not self._config.retain_available:
+            self._refuse(reasons.NO_RETAIN, "a will with RETAIN [MQTT5-3.2.2-13]")
+            return False
+        if will.qos > self._config.max_qos:
+            self._refuse(reasons.NO_QOS, "a will with more than the highest QoS [MQTT5-3.2.2-12]")
+            return False
+        return True
+
     def _accept(self, connect: Connect, principal: Principal) -> None:
         services, link = self._services, self._link
         clients = Clients.of(services)
         try:
             before = self._take_client_id(connect.client_id, principal)
         except ClientIdRefused as error:
-            self._refuse(packets.CONNACK_BAD_CLIENT_ID, str(error))
+            self._refuse(reasons.BAD_CLIENT_ID, str(error))
             return
         guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id)
         self._will = connect.will
-        self._packet_bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
+        config, trace = self._config, services.admission.trace
+        bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
+        if self._level == packets.MQTT5:
+            bytes_max += PROPERTY_BYTES
+            self._refused_bits = (0, 4, 6)[2 - config.max_qos] | (not config.retain_available)
+        self._packet_bytes_max = min(bytes_max, config.max_packet_bytes or bytes_max)
         if before is not None:
             before.handle_taken_over()
-        self._inbox = Inbox(link, guard, services.admission.trace, self._end,
-                            ends_on_denied=self._config.on_denied == "disconnect")
-        self._outbox = Outbox(link, guard, clients, self._config, services.admission.trace, self._end)
-        self._silence.expect(self._now_ms(), int(connect.keep_alive_s * 1000 * self._config.keep_alive_factor))
-        if not connect.clean_session:
+        incoming, outgoing = self._dress(connect)
+        self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms,
+                            ends_on_denied=config.on_denied == "disconnect", incoming=incoming)
+        outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
+        self._subscriptions = Subscriptions(guard, outbox, self._kernel, config, self._level, self._transact,
+                                            self._count)
+        if outgoing is not None:
+            outgoing.subscriptions = self._subscriptions
+        self._silence.expect(self._now_ms(),
+                             int(connecting.keep_alive_of(connect, config) * 1000 * config.keep_alive_factor))
+        keeps = connect.properties.number(properties.SESSION_EXPIRY) > 0 if outgoing else not connect.clean_session
+        if keeps:
             services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
-        link.write(packets.encode_connack(packets.CONNACK_ACCEPTED))
+        link.write(connecting.accepted(connect, config, self._client_id, self._packet_bytes_max,
+                                       session_expiry_s=0 if keeps else None))
+
+    def _dress(self, connect: Connect) -> tuple[Incoming | None, Outgoing | None]:
+        """What is MQTT 5's alone."""
+        if self._level < packets.MQTT5:
+            return None, None
+        config, given = self._config, connect.properties
+        self._tells = given.number(properties.PROBLEM_INFORMATION, 1) > 0
+        incoming = Incoming(self._services.wall_ms, config.receive_maximum, config.max_topic_aliases,
+                            tells=self._tells, checks_format=config.check_payload_format)
+        outgoing = Outgoing(Clients.of(self._services), given.number(properties.RECEIVE_MAXIMUM, 65_535),
+                            given.number(properties.MAXIMUM_PACKET),
+                            min(config.max_given_aliases, given.number(properties.ALIAS_MAXIMUM)))
+        return incoming, outgoing
+
+    def _count(self, event: str) -> None:
+        self._services.admission.trace.on_event(DOOR_NAME, event)
 
     def _take_client_id(self, wanted: str, principal: Principal) -> MqttSession | None:
         """Be known by the id that the client wants, or by one that it is given; returns who had it. Raises
@@ -257,15 +392,15 @@ class MqttSession:
         self._client_id = wanted or clients.assign_id(self._kernel.epoch)
         return clients.connect(self._tenant, self._client_id, self)
 
-    def _refuse(self, code: int, reason: str) -> None:
-        self._link.write(packets.encode_connack(code))         # and then the connection is closed [MQTT-3.2.2-5]
-        self._end(f"connect_refused: {reason}")
+    def _refuse(self, reason_code: int, reason: str) -> None:
+        self._link.write(connecting.refused(self._level, reason_code, reason))
+        self._end(f"connect_refused: {reason}", says=False)
 
     # --- admission's `RegisteredSession`
     # --------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """MQTT 3.1.1 has no words for it: the connection is closed. The will of a client whose token has run out is
+        """Only MQTT 5 has words for it; then the connection is closed. The will of a client whose token has run out is
         published, if it may be; that of a user who is gone is nobody's."""
         guard = self._guard
         if guard is None or not 0 < guard.logged_in.expires_ms <= self._services.wall_ms():
@@ -273,8 +408,8 @@ class MqttSession:
         self._end(f"principal_ended: {reason}")
 
     def on_rights_changed(self) -> None:
-        """Subscriptions that are no longer allowed end, and so does a client whose id is not; MQTT 3.1.1 cannot tell
-        the client."""
+        """Subscriptions that are no longer allowed end, and so does a client whose id is not; MQTT cannot tell the
+        client of the former."""
         guard, wanted = self._guard, self._wanted_id
         if guard is None or self._ended:
             return
@@ -282,10 +417,11 @@ class MqttSession:
             self.on_principal_ended("its client id is no longer allowed")
             return
         guard.forget_places()
-        for topic_filter in list(self._filters):
-            if not self._may_subscribe(guard, topic_filter):
-                self._unsubscribe(topic_filter)
-                self._services.admission.trace.on_event(DOOR_NAME, "subscription_ended")
+        subscriptions = self._subscriptions
+        for topic_filter in [] if subscriptions is None else list(subscriptions.by_filter):
+            if subscriptions is not None and not subscriptions.may_have(topic_filter):
+                subscriptions.end(topic_filter)
+                self._count("subscription_ended")
 
     def handle_taken_over(self) -> None:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""
@@ -293,65 +429,34 @@ class MqttSession:
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
-    def _grant(self, raw: bytes, qos: int) -> int:
-        """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
-        topic_filter = mapping.decode_filter(raw)
-        assert self._guard is not None and self._outbox is not None
-        shared, transacts = topic_filter.startswith(SHARE), topic_filter.startswith(mapping.TXN)
-        if topic_filter.startswith(mapping.RESERVED) and not shared and not transacts:
-            return self._refuse_filter("reserved")
-        if topic_filter not in self._filters and len(self._filters) >= self._config.max_subscriptions:
-            return self._refuse_filter("too_many")
-        granted = min(qos, QOS_MAX)
-        try:
-            if not self._may_subscribe(self._guard, topic_filter):
-                return self._refuse_filter("denied")
-            if shared:
-                self._shares(self._outbox).subscribe(topic_filter, granted)
-            elif transacts:
-                self._transact().subscribe(topic_filter, granted)
-            else:
-                self._guard.subscribe(topic_filter, self._outbox, granted)
-        except KernelError as error:
-            return self._refuse_filter(error.code)
-        self._filters[topic_filter] = granted
-        return granted
-
-    def _may_subscribe(self, guard: Guard, topic_filter: str) -> bool:
-        """Raises InvalidFilter."""
-        if topic_filter.startswith(mapping.TXN):
-            return self._transact().may_subscribe(topic_filter)
-        if not topic_filter.startswith(SHARE):
-            return guard.may(Operation.CONSUME, topic_filter)
-        group, wanted = parse_share(topic_filter)
-        return guard.may_group(Operation.CONSUME, group) and guard.may(Operation.CONSUME, wanted)
-
-    def _give_retained(self, filters: list[bytes], granted: list[int]) -> None:
-        """A shared subscription is given none, as in MQTT 5 (4.8.2), and there are none about transactions."""
-        assert self._outbox is not None
-        for raw, qos in zip(filters, granted, strict=True):
-            if qos != packets.SUBACK_REFUSED and not raw.startswith(b"$"):
-                self._outbox.give_retained(mapping.decode_filter(raw), qos)
-
-    def _shares(self, outbox: Outbox) -> Shares:
-        if outbox.shares is None:
-            outbox.shares = Shares(self._kernel, outbox, self._tenant)
-        return outbox.shares
-
-    def _refuse_filter(self, why: str) -> int:
-        self._services.admission.trace.on_event(DOOR_NAME, "subscribe_" + why)
-        return packets.SUBACK_REFUSED
-
-    def _unsubscribe(self, topic_filter: str) -> None:
-        if self._filters.pop(topic_filter, None) is None or self._outbox is None:
+    def _subscribe(self, body: bytes) -> None:
+        subscriptions, outbox = self._subscriptions, self._outbox
+        assert subscriptions is not None and outbox is not None
+        packet_id, wishes, given = packets.decode_subscribe(body, self._level)
+        identifier = given.number(properties.SUBSCRIPTION_ID)
+        before = set(subscriptions.by_filter)
+        granted = [subscriptions.grant(raw, options, identifier) for raw, options in wishes]
+        if self._ended:
             return
-        if topic_filter.startswith(SHARE):
-            self._shares(self._outbox).unsubscribe(topic_filter)
-        elif topic_filter.startswith(mapping.TXN):
-            self._transact().unsubscribe(topic_filter)
-        elif self._guard is not None:
-            self._guard.unsubscribe(topic_filter, self._outbox)
-            self._outbox.forget_filter(topic_filter)
+        if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
+            outbox.own = self._inbox.own = OwnMessages()
+        self._link.write(packets.encode_suback(packet_id, granted, self._level))
+        for (raw, options), qos in zip(wishes, granted, strict=True):
+            handling = options & packets.RETAIN_HANDLING
+            # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.
+            if qos >= packets.SUBACK_REFUSED or raw.startswith(b"$") or handling == packets.SEND_NOT:
+                continue
+            topic_filter = mapping.decode_filter(raw)
+            if handling != packets.SEND_IF_NEW or topic_filter not in before:
+                outbox.give_retained(topic_filter, qos)
+
+    def _unsubscribe(self, body: bytes) -> None:
+        subscriptions = self._subscriptions
+        assert subscriptions is not None
+        packet_id, filters = packets.decode_unsubscribe(body, self._level)
+        codes = [reasons.SUCCESS if subscriptions.end(mapping.decode_filter(raw)) else reasons.NO_SUBSCRIPTION
+                 for raw in filters]
+        self._link.write(packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None))
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 
@@ -374,7 +479,7 @@ class MqttSession:
             self._outbox.pump()
 
     def handle_stopping(self) -> None:
-        """MQTT 3.1.1 has no goodbye: what was published is acknowledged, then the connection is closed."""
+        """What was published is acknowledged, then the connection is closed; only MQTT 5 has a goodbye."""
         self._will = None                                      # the client is well, it is we who go
         if self._inbox is None or self._inbox.settled:
             self._end("stopping")
@@ -388,10 +493,16 @@ class MqttSession:
         if will is not None and self._inbox is not None:
             self._inbox.publish_will(will)
 
-    def _end(self, reason: str) -> None:
-        if not self._ended:
-            self._finish()
-            self._link.close(reason)
+    def _end(self, reason: str, reason_code: int = 0, *, says: bool = True) -> None:
+        """`reason`: `code: text`. MQTT 5 is told, where it was let in and `says` is true."""
+        if self._ended:
+            return
+        if says and self._level == packets.MQTT5 and self._inbox is not None:
+            code, _, text = reason.partition(": ")
+            self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
+                                                       (text or code) if self._tells else ""))
+        self._finish()
+        self._link.close(reason)
 
     def _finish(self) -> None:
         """Take nothing more and owe nothing more; idempotent."""
@@ -404,14 +515,15 @@ class MqttSession:
         if outbox is None:
             return
         outbox.end()
-        for topic_filter in list(self._filters):
-            self._unsubscribe(topic_filter)
+        if self._subscriptions is not None:
+            self._subscriptions.end_all()
         Clients.of(self._services).leave(self._tenant, self._client_id, self)
 
     def describe(self) -> dict[str, Any]:
+        filters = [] if self._subscriptions is None else sorted(self._subscriptions.by_filter)
         described: dict[str, Any] = {"client_id": self._client_id, "user": self.user,
-                                     "subscriptions": len(self._filters),
-                                     "filters": sorted(self._filters)[:DESCRIBED_FILTERS_MAX]}
+                                     "protocol_level": self._level, "subscriptions": len(filters),
+                                     "filters": filters[:DESCRIBED_FILTERS_MAX]}
         if self._outbox is not None:
             described.update(self._outbox.describe())
         return described
@@ -419,11 +531,5 @@ class MqttSession:
 
 def _check_empty(packet: bytes) -> None:
     if len(packet) != 2:
-        raise MalformedPacket("a PINGREQ or DISCONNECT with a body (3.12, 3.14)")
+        raise MalformedPacket("a PINGREQ with a body (3.12)")
 
-
-def _code_of(refusal: NotAuthenticated, connect: Connect) -> int:
-    """CONNACK's word for it: with the last two a client has no reason to try again as it did."""
-    if isinstance(refusal, LoginsFull):
-        return packets.CONNACK_UNAVAILABLE
-    return packets.CONNACK_NOT_AUTHORIZED if connect.user is None else packets.CONNACK_BAD_LOGIN

@@ -1,17 +1,20 @@
 """Shared subscriptions, `$share/GROUP/FILTER`: the client is a member of a leased group and gets what is leased to it.
 
 A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one, or it does not
-come in time, which ends the connection, the message goes to another member. With QoS 0 it counts as done when it is
-sent. The group is the same that HTTP pops from and AMQP consumes.
+come in time, which ends the connection, the message goes to another member. One that is sent with QoS 2 is done when
+its PUBREC comes; without one it becomes a dead letter, for the client may have it (4.8.2). With QoS 0 it counts as done
+when it is sent. The group is the same that HTTP pops from and AMQP consumes. A client that refuses a message (MQTT 5,
+reason codes from 0x80 on) makes it a dead letter.
 """
 from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1
+from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
+from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
 from gatehouse.kernel.groups.group import HoldLimit
-from gatehouse.kernel.message import TRANSIENT, Handle, Leased
+from gatehouse.kernel.message import Handle, Leased
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox
@@ -23,14 +26,15 @@ CREDIT: Final = 100                    # messages of one shared filter that are 
 class Share:
     """One shared filter of one client: the kernel's `Member`."""
 
-    def __init__(self, shares: Shares, kernel: HubPort, outbox: Outbox, topic_filter: str, tenant: str, qos: int
-                 ) -> None:
+    def __init__(self, shares: Shares, kernel: HubPort, outbox: Outbox, topic_filter: str, tenant: str, qos: int,
+                 identifier: int) -> None:
         self._shares = shares
         self._kernel = kernel
         self._outbox = outbox
         self._filter = topic_filter
         self._waiting: list[Leased] = []
         self._qos = qos
+        self._identifier = identifier
         timeout_ms = outbox.config.ack_timeout_ms
         hold = HoldLimit(timeout_ms, self._on_overdue) if timeout_ms else None
         self.place: SharedPort = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant,
@@ -59,21 +63,40 @@ class Share:
                 self._send(address, list(run))
 
     def _send(self, address: str, messages: list[Leased]) -> None:
-        name = address.encode()
-        topic = len(name).to_bytes(2, "big") + name
-        for transient, run in groupby(messages, key=lambda message: bool(message[8] & TRANSIENT)):
-            together = list(run)
-            sent: list[Message] = [_as_message(message) for message in together]
-            if self._qos and not transient:
-                first = self._outbox.window.take(len(sent))
-                self._shares.note(self, first, [message[:3] for message in together])
-                self._write(len(sent), encode_qos1(topic, sent, 0, len(sent), first))
-                continue
-            self._write(len(sent), encode_qos0(topic, sent, 0, len(sent)))
-            if self._qos:
-                self.settle([message[:3] for message in together])
+        topic = topic_field(address)
+        outgoing = self._outbox.outgoing
+        if outgoing is None:
+            for qos, run in groupby(messages, key=self._qos_of):
+                together = list(run)
+                self._send_run(topic, b"", [_as_message(message) for message in together], together, qos)
+            return
+        for leased in messages:
+            message = _as_message(leased)
+            tail = outgoing.shared_tail(message, self._identifier)
+            if tail is None:
+                self._outbox.trace.on_event("mqtt", "expired")
+                self.settle([leased[:3]])
+            elif not first_too_large([message], 0, 1, len(topic) + len(tail) + 2, outgoing.packet_bytes_max):
+                self._outbox.trace.on_event("mqtt", "dropped_large")
+                self.reject([leased[:3]])
             else:
-                self.place.add_credit(len(together))
+                self._send_run(topic, tail, [message], [leased], self._qos_of(leased))
+
+    def _qos_of(self, message: Leased) -> int:
+        return qos_of(message[8], self._qos)
+
+    def _send_run(self, topic: bytes, tail: bytes, sent: list[Message], leased: list[Leased], qos: int) -> None:
+        handles = [message[:3] for message in leased]
+        if qos:
+            first = self._outbox.window.take(len(sent), qos == 2)
+            self._shares.note(self, first, handles, qos)
+            self._write(len(sent), encode_qos1(topic, sent, 0, len(sent), first, tail, 0x30 | qos << 1))
+            return
+        self._write(len(sent), encode_qos0(topic + tail, sent, 0, len(sent)))
+        if self._qos:
+            self.settle(handles)
+        else:
+            self.place.add_credit(len(handles))
 
     def _write(self, count: int, packets: bytes) -> None:
         self._outbox.link.write(packets)
@@ -86,6 +109,12 @@ class Share:
             self.place.group.ack(handles)
         self.place.add_credit(len(handles))
 
+    def reject(self, handles: list[Handle]) -> None:
+        """The client does not want these messages, or may have had them: dead letters."""
+        if self.place.group is not None:
+            self.place.group.reject(handles)
+        self.place.add_credit(len(handles))
+
 
 class Shares:
     """The shared filters of one client, and which packet id stands for which lease."""
@@ -95,24 +124,28 @@ class Shares:
         self._outbox = outbox
         self._tenant = tenant
         self._by_filter: dict[str, Share] = {}
-        self._leased: dict[int, tuple[Share, Handle]] = {}          # by packet id
+        self._leased: dict[int, tuple[Share, Handle, int]] = {}     # by packet id, with the QoS
 
-    def subscribe(self, topic_filter: str, qos: int) -> None:
+    def subscribe(self, topic_filter: str, qos: int, identifier: int = 0) -> None:
         """Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping."""
         self.unsubscribe(topic_filter)
-        self._by_filter[topic_filter] = Share(self, self._kernel, self._outbox, topic_filter, self._tenant, qos)
+        self._by_filter[topic_filter] = Share(self, self._kernel, self._outbox, topic_filter, self._tenant, qos,
+                                              identifier)
 
     def unsubscribe(self, topic_filter: str) -> None:
         """What was sent and not acknowledged goes to another member, when the group's retry says."""
         share = self._by_filter.pop(topic_filter, None)
         if share is not None:
+            unsure = [lease[1] for lease in self._leased.values() if lease[0] is share and lease[2] == 2]
             self._leased = {packet_id: lease for packet_id, lease in self._leased.items() if lease[0] is not share}
+            if unsure:
+                share.reject(unsure)
             share.place.leave(None)
 
-    def note(self, share: Share, first_id: int, handles: list[Handle]) -> None:
+    def note(self, share: Share, first_id: int, handles: list[Handle], qos: int) -> None:
         """Remember which leases (`handles`) were sent with packet ids from `first_id` on, 1 following 65535."""
         for n, handle in enumerate(handles):
-            self._leased[(first_id - 1 + n) % 65_535 + 1] = (share, handle)
+            self._leased[(first_id - 1 + n) % 65_535 + 1] = (share, handle, qos)
 
     def on_acknowledged(self, data: bytes, start: int, stop: int) -> None:
         """The client has sent these PUBACKs."""
@@ -123,6 +156,14 @@ class Shares:
                 done.setdefault(lease[0], []).append(lease[1])
         for share, handles in done.items():
             share.settle(handles)
+
+    def on_answered(self, packet_id: int, taken: bool) -> None:
+        """The client has this message, or says that it does not want it."""
+        lease = self._leased.pop(packet_id, None)
+        if lease is not None and taken:
+            lease[0].settle([lease[1]])
+        elif lease is not None:
+            lease[0].reject([lease[1]])
 
     def pump(self) -> None:
         for share in self._by_filter.values():

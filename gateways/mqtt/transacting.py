@@ -23,7 +23,7 @@ import orjson
 from gatehouse.gateways.checks import read_half_name
 from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.mqtt import mapping
-from gatehouse.gateways.mqtt.codec import decode_publishes, encode_pubacks, encode_qos0, encode_qos1, packet_id_of
+from gatehouse.gateways.mqtt.codec import packet_id_of
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import InvalidCheckBack, InvalidDelay, InvalidFilter, InvalidGroup
 
@@ -60,7 +60,6 @@ class Transacting:
         and `_read_half` raise."""
         group, _, written = mapping.decode_topic(raw).removeprefix(mapping.HALF).partition("/")
         packet_id = packet_id_of(packet, 0)
-        acks = encode_pubacks([packet_id]) if packet_id else b""
         about: Document = {"group": group, "name": None, "address": written,
                            "packet_id": int.from_bytes(packet_id, "big")}
 
@@ -70,34 +69,34 @@ class Transacting:
             return HalfWish([HalfMessage(self._message(packet, raw, half.address), None, half.delay_ms)], half.name,
                             half.check, len(packet))
 
+        acks: list[bytes] = []
+
         def held(answer: Stored) -> bytes:
             self._client.tell_held(group, about, answer)
-            return acks
+            return acks[0]
 
         self._client.hold(group, read, about, self._inbox, held)
+        acks.append(self._inbox.acks_of(packet))
         self._inbox.expect_answer()
 
     def _message(self, packet: bytes, raw: bytes, address: str) -> Message:
         """Raises Denied, what `Guard.place` raises."""
-        places = {raw: self._inbox.guard.place(address)}
-        messages: list[Message] = []
-        decode_publishes(packet, 0, len(packet), places, messages, [])
-        return messages[0]
+        return self._inbox.message_of(packet, raw, self._inbox.guard.place(address))
 
     def decide(self, packet: bytes, value: bytes) -> None:
         """Take a PUBLISH to `$txn/decide`, whose payload this is."""
-        packet_id = packet_id_of(packet, 0)
-        if packet_id:
+        waits = bool(packet_id_of(packet, 0))
+        if waits:
             self._pacer.hold()
-        self._client.decide(value, partial(self._on_decided, encode_pubacks([packet_id]) if packet_id else b""))
+        self._client.decide(value, partial(self._on_decided, packet if waits else b""))
 
-    def _on_decided(self, acks: bytes, error: Exception | None) -> None:
+    def _on_decided(self, packet: bytes, error: Exception | None) -> None:
         """What the hub itself cannot do ends the connection: the client comes again."""
         if error is not None and not isinstance(error, REFUSALS):
             self._inbox.refuse(error)
             return
-        self._inbox.acknowledge_in_turn(acks)
-        if acks:
+        if packet:
+            self._inbox.acknowledge_in_turn(self._inbox.acks_of(packet, late=True))
             self._pacer.go_on(self._services.now_ms())
 
     def may_subscribe(self, topic_filter: str) -> bool:
@@ -133,15 +132,7 @@ class Transacting:
         return listener is None or listener.send(document)
 
     def _send(self, field: bytes, qos: int, document: Document) -> bool:
-        outbox = self._outbox
-        if not outbox.may_send(qos > 0):
-            return False
-        messages: list[Message] = [(0, orjson.dumps(document), b"\0", 0, 0)]
-        if qos:
-            outbox.link.write(encode_qos1(field, messages, 0, 1, outbox.window.take(1)))
-        else:
-            outbox.link.write(encode_qos0(field, messages, 0, 1))
-        return True
+        return self._outbox.send_document(field, qos, orjson.dumps(document))
 
     def end(self) -> None:
         """The connection is over; what it was asked is asked of others in time."""

@@ -111,7 +111,7 @@ class Places:
         copy = Placement(placement.tenant, placement.address, topic.name, topic.id, placement.partition, first,
                          placement.key, placement.key_part, encode_header(ADDRESS_HEADER, placement.address.encode()),
                          1 << 62, placement.first_level)
-        copy.also = tuple(others)
+        copy.also = copy.fleeting = tuple(others)
         copy.limited = placement.limited
         copy.fixed_partition = True
         copy.version, copy.topics_version = placement.first_level.version, self._topics.version

@@ -29,6 +29,19 @@ class QueueTarget:
         """Never called: what matches is in the partition already."""
 
 
+class Lasting:
+    """Something with a partition of its own among the subscribers: what matches enters it, but for what its sender
+    asked no durability of (TRANSIENT)."""
+
+    __slots__ = ("partition_id",)
+
+    def __init__(self, partition_id: int) -> None:
+        self.partition_id = partition_id
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """Never called: what matches is in the partition already."""
+
+
 class Subscriptions:
     """Every subscription and binding of the hub. A filter hears of its own tenant's messages alone."""
 
@@ -38,6 +51,7 @@ class Subscriptions:
         self.limited: set[int] = set()               # queues that refuse messages when they are full
         self.version = 0
         self.count = 0                               # subscriptions and bindings, of all tenants
+        self._lasting = 0                            # of them, those of `Lasting`
 
     def _audience(self, tenant: str) -> Audience[Subscriber]:  # decision 90
         audience = self._audiences.get(tenant)
@@ -68,16 +82,22 @@ class Subscriptions:
         """Find the placement's targets again: each subscriber once, with its highest options."""
         best: dict[Subscriber, int] = {}
         also: dict[int, None] = dict.fromkeys(placement.routed or ())
+        lasting: dict[int, None] = {}
         audience = self._audiences.get(placement.tenant)
         if audience and placement.queue is None:
             for subscriber, options in audience.match(placement.address):
                 if isinstance(subscriber, QueueTarget):
                     if placement.routed is None or not subscriber.chosen:
                         also[subscriber.partition_id] = None
+                elif isinstance(subscriber, Lasting):
+                    lasting[subscriber.partition_id] = None
                 elif options >= best.get(subscriber, options):
                     best[subscriber] = options
         placement.targets = tuple(best.items())
-        placement.also = tuple(also)
+        placement.also = placement.fleeting = tuple(also)
+        if lasting:
+            also.update(lasting)
+            placement.also = tuple(also)
         placement.limited = bool(self.limited) and (placement.partition_id in self.limited
                                                     or not self.limited.isdisjoint(also))
         if also and not placement.address_header:      # a queue knows no topic: the record says its address
@@ -122,5 +142,18 @@ class Subscriptions:
 
     @property
     def binds(self) -> bool:
-        """Whether any queue is bound."""
-        return bool(self._queue_targets)
+        """Whether anything is bound that messages enter besides their topic."""
+        return bool(self._queue_targets) or self._lasting > 0
+
+    # ---- sessions
+
+    def bind_lasting(self, filter_text: str, target: Lasting, tenant: str) -> None:
+        """What matches, and is not TRANSIENT, enters the target's partition. Raises InvalidFilter."""
+        before = self.count
+        self.subscribe(filter_text, target, 0, tenant)
+        self._lasting += self.count - before
+
+    def unbind_lasting(self, filter_text: str, target: Lasting, tenant: str) -> None:
+        """Undo `bind_lasting`, where it was done."""
+        if self.unsubscribe(filter_text, target, tenant):
+            self._lasting -= 1

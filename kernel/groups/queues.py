@@ -146,7 +146,7 @@ class Queues:
         self.max_lengths.forget(queue)
         group = self._groups.get(queue.first_partition_id)
         if group is not None:
-            group.queue = queue
+            group.redefine(queue)
             kept = [policy for policy in group.policies if not isinstance(policy, MaxLength)]
             group.follow([*kept, *self._policies.limits_of(group, queue)])
             group.configure(self._group_settings(queue, shared_name(queue)))

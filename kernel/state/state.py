@@ -52,6 +52,11 @@ class Kind(IntEnum):
     CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.state.clock`
     SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
     MEMBERS = 24          # members, generation and assignment of an assigned group, by tenant and name
+    SESSION = 25          # whose a session is, and until when it waits, by tenant and client id
+    SUBSCRIPTION = 26     # a session's filter with its options, by partition id of the session, number and filter
+    FLIGHT = 27           # how far a session has been handed messages and which are in flight, by partition id
+    RECEIVED = 28         # packet ids with QoS 2 that came in and are not released, by partition id
+    WILL = 29             # what is published when a client's connection breaks, by tenant and client id
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))

@@ -18,7 +18,7 @@ from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
-from gatehouse.kernel.message import RETAIN, Message, NumberedMessage, Owner, Placement, Record, Stored
+from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, NumberedMessage, Owner, Placement, Record, Stored
 from gatehouse.kernel.records.batch import BatchHeader, placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 
@@ -148,7 +148,8 @@ class BatchBuilder:
         run: Run | None = None
         heard: list[NumberedMessage] | None = None
         stretch: Stretch | None = None
-        compact = False
+        compact = picky = False
+        passing = 0
         key_part = address_header = b""
         for message in messages:
             where, value, headers, attributes, timestamp_ms = message
@@ -165,8 +166,21 @@ class BatchBuilder:
                 if placement.targets:
                     heard = []
                     self.heard.append((placement, heard, run, run.count))
-                if placement.also:
+                picky = placement.also is not placement.fleeting
+                if picky:
+                    passing = -1
+                elif placement.also:
                     stretch = Stretch(placement.also, run, run.count)
+                    self.stretches.append(stretch)
+            if picky and attributes & TRANSIENT != passing:      # some of what it enters takes no such messages
+                assert placement is not None
+                passing = attributes & TRANSIENT
+                if stretch is not None:
+                    stretch.stop = run.count
+                    stretch = None
+                also = placement.fleeting if passing else placement.also
+                if also:
+                    stretch = Stretch(also, run, run.count)
                     self.stretches.append(stretch)
             if heard is not None:
                 heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))

@@ -75,7 +75,7 @@ class Client:
 
 def test_a_message_crosses_with_both_levels_of_qos(hub: RunningHub) -> None:
     with Client(hub) as sender, Client(hub) as receiver:
-        assert receiver.subscribe(("plant/+/temp", 1), ("other/#", 2)) == [1, 1]
+        assert receiver.subscribe(("plant/+/temp", 1), ("other/#", 2)) == [1, 2]
         for topic, qos in (("plant/1/temp", 0), ("plant/2/temp", 1), ("plant/2/temp/x", 1), ("other", 1)):
             sender.paho.publish(topic, topic.encode(), qos).wait_for_publish(WAIT_S)
         assert receiver.receive(3) == [("plant/1/temp", b"plant/1/temp", 0), ("plant/2/temp", b"plant/2/temp", 1),

@@ -92,6 +92,17 @@ def test_nothing_is_visible_or_answered_before_it_is_durable(rig: Rig) -> None:
     assert rig.kernel.bounds(placement.partition_id) == (0, 1)
 
 
+def test_how_long_the_disk_keeps_messages_waiting_is_known(rig: Rig) -> None:
+    assert rig.kernel.unflushed_ms() == 0
+    rig.kernel.append([(rig.kernel.place("orders"), b"a", b"\0", 2, 0)], rig.witness, "a")
+    while rig.world.loop.step():                       # and not the log's thread: the disk takes nothing
+        pass
+    rig.world.loop.advance(7_000)
+    assert rig.kernel.unflushed_ms() == 7_000 and not rig.witness.stored
+    rig.run()
+    assert rig.kernel.unflushed_ms() == 0 and rig.witness.stored[0].error is None
+
+
 def test_answers_come_in_order_once_per_flush(rig: Rig) -> None:
     calls: list[list[object]] = []
 

@@ -79,11 +79,11 @@ def _table() -> dict[tuple[str, int], list[tuple[tuple[str, ...], dict[str, Hand
     for method, path, handler in CALLS:
         levels = tuple(path.split("/"))
         patterns = table.setdefault((levels[0], len(levels)), [])
-        found = next((handlers for pattern, handlers in patterns if pattern == levels), None)
-        if found is None:
-            found = {}
-            patterns.append((levels, found))
-        found[method] = handler
+        handlers_there = next((handlers for pattern, handlers in patterns if pattern == levels), None)
+        if handlers_there is None:
+            handlers_there = {}
+            patterns.append((levels, handlers_there))
+        handlers_there[method] = handler
     return table
 
 

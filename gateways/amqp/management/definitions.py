@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp.errors import NAMES, AmqpError
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
 from gatehouse.gateways.amqp.management.asking import (
     Asking,
     Host,
@@ -26,6 +26,7 @@ from gatehouse.gateways.amqp.management.policies import put as put_policy
 from gatehouse.gateways.amqp.management.policies import rows_of as policies_of
 from gatehouse.gateways.amqp.management.seeing import queues_of
 from gatehouse.gateways.amqp.management.shown import Row, arguments_of
+from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.kernel.errors import KernelError

@@ -74,7 +74,7 @@ async def overview(asking: Asking) -> HttpAnswer:
 
 
 def _node(asking: Asking) -> Row:
-    return {"name": node_name(asking), "type": "disc", "running": asking.services.ready(), "partitions": [],
+    return {"name": node_name(asking), "type": "disc", "running": not asking.services.unready(), "partitions": [],
             "mem_alarm": False, "disk_free_alarm": False, "rates_mode": "none", "fd_used": 0, "fd_total": 0,
             "sockets_used": len(asking.services.connections), "sockets_total": 0, "mem_used": 0, "mem_limit": 0,
             "disk_free": 0, "disk_free_limit": 0, "proc_used": 0, "proc_total": 0, "uptime": 0, "run_queue": 0,
@@ -110,9 +110,10 @@ async def feature_flags(asking: Asking) -> HttpAnswer:
 # ---- health
 
 def _healthy(asking: Asking) -> HttpAnswer:
-    if asking.services.ready():
+    unready = asking.services.unready()
+    if not unready:
         return HttpAnswer(200, {"status": "ok"})
-    return HttpAnswer(503, {"status": "failed", "reason": "the hub is not ready"})
+    return HttpAnswer(503, {"status": "failed", "reason": unready})
 
 
 async def health(asking: Asking, *path: str) -> HttpAnswer:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gatehouse.gateways.amqp.management.asking import bad_request
-from gatehouse.gateways.amqp.patterns import InvalidPattern, compile_pattern
+from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
 
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500
@@ -51,7 +51,7 @@ def _named(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
     if query.get("use_regex") == "true":
         try:
             pattern = compile_pattern(wanted, re.IGNORECASE)
-        except InvalidPattern as error:
+        except NoPattern as error:
             raise bad_request(f"name is no pattern: {error}") from None
         return [row for row in rows if pattern.search(str(row.get("name", "")))]
     return [row for row in rows if wanted.casefold() in str(row.get("name", "")).casefold()]

@@ -24,6 +24,7 @@ from gatehouse.gateways.amqp.rights import READ
 from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.kernel.errors import QueueFull
+from gatehouse.kernel.message import When
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.vhost import AmqpQueue
@@ -63,7 +64,10 @@ async def send(asking: Asking, host: Host, exchange: str, key: str, raw: bytes, 
         message = sent.message
         if message is not None:
             try:
-                await asking.ask.stored(lambda owner, token: guard.append([message], owner, token, len(body)))
+                wait = When(delay_ms=sent.delay_ms)
+                await asking.ask.stored(
+                    (lambda owner, token: guard.schedule([message], [wait], owner, token, len(body))) if sent.delay_ms
+                    else lambda owner, token: guard.append([message], owner, token, len(body)))
             except QueueFull:
                 return False
         return sent.routed
@@ -87,21 +91,21 @@ def _properties(given: Any) -> dict[str, Any]:
         return {}
     if not isinstance(given, dict):
         raise bad_request("{not_a_table,properties}")
-    found: dict[str, Any] = {}
+    read: dict[str, Any] = {}
     for name, value in given.items():
         if name not in properties.NAMES:
             raise bad_request(f"{{unknown_property,{name}}}")
         if name == "headers":
-            found[name] = table_of(value, name)
+            read[name] = table_of(value, name)
         elif name in NUMBERS:
             if type(value) is not int or not 0 <= value <= NUMBERS[name]:
                 raise bad_request(f"{{not_a_number,{name}}}")
-            found[name] = value
+            read[name] = value
         elif isinstance(value, str):
-            found[name] = value
+            read[name] = value
         else:
             raise bad_request(f"{{not_a_string,{name}}}")
-    return found
+    return read
 
 
 # ---- out
@@ -154,8 +158,8 @@ def _count(given: Any) -> int:
 def _show(asking: Asking, queue: AmqpQueue, leased: Leased, left: int, document: dict[str, Any]) -> Row:
     side, body = asking.broker.side_of(queue, leased), leased[6] or b""
     exchange, key = mapping.read_names(side)
-    found = properties.read(side[codec.names_end(side):])
-    shown = {name: shown_table(value) if name == "headers" else value for name, value in found.items()}
+    read = properties.read(side[codec.names_end(side):])
+    shown = {name: shown_table(value) if name == "headers" else value for name, value in read.items()}
     cut = document.get("truncate")
     payload = body[:cut] if type(cut) is int and cut >= 0 else body
     return {"payload_bytes": len(body), "redelivered": leased[2] > 1, "exchange": exchange, "routing_key": key,

@@ -20,10 +20,10 @@ async def policies(asking: Asking, vhost: str | None = None) -> HttpAnswer:
 
 
 async def policy(asking: Asking, vhost: str, name: str) -> HttpAnswer:
-    found = asking.host(vhost).vhost.policies.get(name)
-    if found is None:
+    existing = asking.host(vhost).vhost.policies.get(name)
+    if existing is None:
         raise nothing_there()
-    return HttpAnswer(200, {"vhost": vhost, **found.document()})
+    return HttpAnswer(200, {"vhost": vhost, **existing.document()})
 
 
 async def put_policy(asking: Asking, vhost: str, name: str) -> HttpAnswer:

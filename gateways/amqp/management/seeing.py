@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.errors import ChannelFault
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
 from gatehouse.gateways.amqp.management.asking import Asking, Host, ManagementError, nothing_there
 from gatehouse.gateways.amqp.management.listing import listed, one
 from gatehouse.gateways.amqp.management.shown import (
@@ -27,10 +27,12 @@ from gatehouse.gateways.amqp.management.shown import (
     show_queue,
 )
 from gatehouse.gateways.amqp.rights import READ
+from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.gateways.contract import HttpAnswer
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.exchanges import Binding, Exchange
+    from gatehouse.gateways.amqp.exchanges import Exchange
+    from gatehouse.gateways.amqp.routing import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue
 
 KINDS: Final = {"q": QUEUE, "e": EXCHANGE}
@@ -113,16 +115,16 @@ async def queues(asking: Asking, vhost: str | None = None) -> HttpAnswer:
 
 
 async def queue(asking: Asking, vhost: str, name: str) -> HttpAnswer:
-    found = queue_of(asking.host(vhost), name)
-    row = {**show_queue(asking, found), "deliveries": [], "incoming": [],
-           "consumer_details": [show_consumer(asking, consumer) for consumer in found.consumers]}
+    asked_for = queue_of(asking.host(vhost), name)
+    row = {**show_queue(asking, asked_for), "deliveries": [], "incoming": [],
+           "consumer_details": [show_consumer(asking, consumer) for consumer in asked_for.consumers]}
     return HttpAnswer(200, one(row, asking.query))
 
 
 async def bindings_of_queue(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     host = asking.host(vhost)
-    found = queue_of(host, name)
-    return HttpAnswer(200, listed([show_default_binding(found), *_shown(host, host.vhost.bindings_to(found))],
+    asked_for = queue_of(host, name)
+    return HttpAnswer(200, listed([show_default_binding(asked_for), *_shown(host, host.vhost.bindings_to(asked_for))],
                                   asking.query))
 
 
@@ -139,8 +141,8 @@ async def bindings(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     return HttpAnswer(200, listed(rows, asking.query))
 
 
-def _shown(host: Host, found: list[Binding]) -> list[Row]:
-    return [show_binding(binding, arguments_of(host.vhost, binding), host.vhost.name) for binding in found]
+def _shown(host: Host, candidates: list[Binding]) -> list[Row]:
+    return [show_binding(binding, arguments_of(host.vhost, binding), host.vhost.name) for binding in candidates]
 
 
 def between(asking: Asking, vhost: str, source: str, kind: str, name: str) -> tuple[Host, Destination, list[Binding]]:
@@ -160,24 +162,24 @@ def between(asking: Asking, vhost: str, source: str, kind: str, name: str) -> tu
 
 
 async def bindings_between(asking: Asking, vhost: str, source: str, kind: str, name: str) -> HttpAnswer:
-    host, _, found = between(asking, vhost, source, kind, name)
-    rows = _shown(host, found)
+    host, _, candidates = between(asking, vhost, source, kind, name)
+    rows = _shown(host, candidates)
     if source == DEFAULT_NAME and kind == "q":
         rows = [show_default_binding(queue_of(host, name))]
     return HttpAnswer(200, listed(rows, asking.query))
 
 
-def found_binding(found: list[Binding], key: str) -> Binding:
+def found_binding(candidates: list[Binding], key: str) -> Binding:
     """The one with this properties key. Raises ManagementError 404."""
-    for binding in found:
+    for binding in candidates:
         if key in (properties_key(binding), binding.routing_key or "~"):
             return binding
     raise nothing_there()
 
 
 async def binding(asking: Asking, vhost: str, source: str, kind: str, name: str, key: str) -> HttpAnswer:
-    host, _, found = between(asking, vhost, source, kind, name)
-    return HttpAnswer(200, _shown(host, [found_binding(found, key)])[0])
+    host, _, candidates = between(asking, vhost, source, kind, name)
+    return HttpAnswer(200, _shown(host, [found_binding(candidates, key)])[0])
 
 
 # ---- who is connected
@@ -245,7 +247,7 @@ async def close_connection(asking: Asking, name: str) -> HttpAnswer:
     described = _connection(asking, name)
     if not asking.may_administer:
         raise ManagementError(401, "not_authorised", "User not administrator user")
-    found = asking.services.connections.find(described["id"])
-    if found is not None:
-        found.end("Closed via management plugin")
+    open_connection = asking.services.connections.find(described["id"])
+    if open_connection is not None:
+        open_connection.end("Closed via management plugin")
     return HttpAnswer(204)

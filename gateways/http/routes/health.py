@@ -28,13 +28,15 @@ async def healthz(door: Door, call: Call) -> Answered:
 async def readyz(door: Door, call: Call) -> Answered:
     """Does the hub take new work?
 
-    It does on a full disk, too: what is read and acknowledged there makes room. `GET /v1/status` says `full` then.
+    It does on a full disk, too: what is read and acknowledged there makes room. `GET /v1/status` says `full` then. It
+    does not while the disk keeps messages waiting for longer than `ready_flush_s`.
     """
     call.query()
     if door.stopping:
         raise Refusal("stopping", "the hub is shutting down", headers={"Retry-After": "1"})
-    if not door.services.ready():
-        raise Refusal("busy", "the hub is starting", headers={"Retry-After": "1"})
+    why = door.services.unready()
+    if why:
+        raise Refusal("busy", why, headers={"Retry-After": "1"})
     return json_answer({"status": "ready"})
 
 

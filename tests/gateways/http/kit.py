@@ -104,7 +104,7 @@ async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
     fake = cast(Any, kernel)
     admitted = admission(fake) if admission is not None else AuditedAdmission(fake, lambda: NOW_MS)
     given = Services(**{"hub_name": "test", "kernel": fake, "admission": admitted, "now_ms": hub_ms,
-                        "wall_ms": services.get("now_ms", lambda: NOW_MS), "specs": (GATEWAY,), "ready": lambda: True,
+                        "wall_ms": services.get("now_ms", lambda: NOW_MS), "specs": (GATEWAY,),
                         **services})
     given.settings = {**given.settings, "http": config}
     listener = await open_listener(given, Listen("127.0.0.1", 0))

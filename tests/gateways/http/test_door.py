@@ -25,17 +25,17 @@ from tests.gateways.http.kit import Answer, Client, hub_ms, open_listener, run_d
 
 
 def test_health() -> None:
-    ready = [False]
+    why = ["the hub is starting"]
 
     async def test(client: Client) -> None:
         assert (await client.ask("GET", "/healthz")).json == {"status": "ok", "hub": "test"}
         starting = await client.ask("GET", "/readyz")
-        assert (starting.status, starting.code) == (503, "busy")
-        ready[0] = True
+        assert (starting.status, starting.code, starting.json["detail"]) == (503, "busy", "the hub is starting")
+        why[0] = ""
         assert (await client.ask("GET", "/readyz")).status == 200
         metrics = await client.ask("GET", "/metrics")
         assert (metrics.body, metrics.headers["Content-Type"]) == (b"a 1\n", "text/plain; version=0.0.4; charset=utf-8")
-    run_door(test, services={"ready": lambda: ready[0], "render_metrics": lambda: b"a 1\n"})
+    run_door(test, services={"unready": lambda: why[0], "render_metrics": lambda: b"a 1\n"})
 
 
 @pytest.mark.parametrize(("method", "pattern", "what"), NOT_BUILT)

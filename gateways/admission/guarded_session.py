@@ -1,0 +1,129 @@
+"""A session that outlives its connection, as a door has it: with the rights of whoever is connected.
+
+Rights are judged when a filter is subscribed, when a session is resumed, and for each message as it is handed out, also
+for one that was in flight before: a session sleeps with no rights of its own (decision 166).
+"""
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Protocol
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.kernel.groups.sharing import SHARE, parse_share
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.kernel.api import SessionPort, SessionsPort
+    from gatehouse.kernel.message import Owner
+    from gatehouse.kernel.sessions.values import Outgoing, Released, Subscribed
+
+
+class SessionConnection(Protocol):
+    """The connection, as its session knows it. Must not block or raise."""
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        """To be sent now, in this order."""
+
+    def on_session_ended(self, reason: str) -> None:
+        """Nothing that is told from now on counts: close."""
+
+
+class GuardedSession:
+    """See the module's text; each call is `api.SessionPort`'s, and most of them are it."""
+
+    def __init__(self, guard: Guard, sessions: SessionsPort, connection: SessionConnection, client_id: str, *,
+                 clean: bool, expiry_ms: int, window: int, owner: Owner, token: object) -> None:
+        """The session of a client id, held until `hold(False)`. Answered once it is durable. Raises SessionRefused,
+        TooManySessions, Stopping."""
+        self._guard = guard
+        self._connection = connection
+        self._version: object = None
+        self._allowed: dict[str, bool] = {}          # by address, under the rights of now
+        self._port: SessionPort = sessions.attach(
+            guard.tenant, client_id, guard.logged_in.name, self, clean=clean, expiry_ms=expiry_ms, window=window,
+            owner=owner, token=token)
+        if self._port.present:
+            self.look_again()
+
+    # ---- what the kernel calls
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        self._connection.on_messages(messages)
+
+    def on_session_ended(self, reason: str) -> None:
+        self._connection.on_session_ended(reason)
+
+    def may_have(self, address: str) -> bool:
+        if self._version is not self._guard.version:
+            self._version = self._guard.version
+            self._allowed.clear()
+        allowed = self._allowed.get(address)
+        if allowed is None:
+            if len(self._allowed) >= 1_024:
+                self._allowed.clear()
+            allowed = self._allowed[address] = self._guard.may(Operation.CONSUME, address)
+        return allowed
+
+    # ---- filters, with the right to them
+
+    def may_subscribe(self, filter_text: str) -> bool:
+        """Whether the client may have this filter now. Raises InvalidFilter."""
+        if not filter_text.startswith(SHARE):
+            return self._guard.may(Operation.CONSUME, filter_text)
+        group, wanted = parse_share(filter_text)
+        return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
+
+    def subscribe(self, subscribed: Subscribed) -> bool:
+        """Raises Denied besides."""
+        if not self.may_subscribe(subscribed.filter):
+            raise Denied(f"{self._guard.logged_in.name} may not consume {subscribed.filter!r}")
+        return self._port.subscribe(subscribed)
+
+    def look_again(self) -> list[str]:
+        """Rights have changed, or the client was away: end the filters that are no longer allowed. Which those are."""
+        ended = [subscribed.filter for subscribed in self._port.subscriptions()
+                 if not self.may_subscribe(subscribed.filter)]
+        for filter_text in ended:
+            self._port.unsubscribe(filter_text)
+        return ended
+
+    # ---- the rest
+
+    @property
+    def present(self) -> bool:
+        return self._port.present
+
+    @property
+    def publisher(self) -> bytes:
+        return self._port.publisher
+
+    def subscriptions(self) -> list[Subscribed]:
+        return self._port.subscriptions()
+
+    def unsubscribe(self, filter: str) -> bool:
+        return self._port.unsubscribe(filter)
+
+    def flush(self, owner: Owner, token: object) -> None:
+        self._port.flush(owner, token)
+
+    def set_window(self, window: int) -> None:
+        self._port.set_window(window)
+
+    def hold(self, held: bool) -> None:
+        self._port.hold(held)
+
+    def acknowledge(self, packet_ids: Collection[int]) -> list[int]:
+        return self._port.acknowledge(packet_ids)
+
+    def receive(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
+        return self._port.receive(packet_ids, owner, token)
+
+    def take_in(self, packet_id: int) -> bool:
+        return self._port.take_in(packet_id)
+
+    def release(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
+        return self._port.release(packet_ids, owner, token)
+
+    def sleep(self, expiry_ms: int) -> None:
+        self._port.sleep(expiry_ms)

@@ -1,0 +1,39 @@
+"""Wills are published with the rights that their user has at that time, though he is not connected."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
+from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.kernel.api import HubPort
+    from gatehouse.kernel.sessions.values import Will
+
+LATER: Final = (StorageFull, KeptFull, Stopping)
+"""Refusals that are about the hub, not about the will: it is tried again."""
+
+
+class WillPublisher:
+    """For `SessionsPort.publish_wills`. What cannot be published is counted, as there is nobody to tell."""
+
+    def __init__(self, kernel: HubPort, admission: Admission, door: str) -> None:
+        self._kernel = kernel
+        self._admission = admission
+        self._door = door
+
+    def publish(self, will: Will) -> bool:
+        """Append it in this turn. False: not now."""
+        admission = self._admission
+        principal = admission.known_by_client(
+            Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS), will.client_id)
+        try:
+            placement = admission.place(principal, will.address)
+            self._kernel.append([(placement, will.value, will.headers, will.attributes, 0)], None)
+        except LATER:
+            return False
+        except (Denied, KernelError) as error:
+            admission.trace.on_event(self._door, "will_" + error.code)
+        return True

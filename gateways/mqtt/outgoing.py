@@ -1,0 +1,84 @@
+"""What the PUBLISH packets to one MQTT 5 client say beyond topic and payload: properties, subscription identifiers,
+topic aliases, and what the client has said of itself in CONNECT.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.mqtt import properties
+from gatehouse.gateways.mqtt.properties import encode_property, with_length
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.mqtt.clients import Clients
+    from gatehouse.gateways.mqtt.subscriptions import Subscriptions
+    from gatehouse.kernel.api import Message
+
+NO_TOPIC: Final = b"\0\0"
+NO_PROPERTIES: Final = b"\0"
+ALIAS_WORTH_BYTES: Final = 8           # topic names that are shorter are written out: an alias takes three bytes
+
+
+class Outgoing:
+    """One MQTT 5 client's. The limits are the client's own; 0 for no limit of a packet's size."""
+
+    def __init__(self, clients: Clients, receive_maximum: int, packet_bytes_max: int, alias_maximum: int) -> None:
+        self.receive_maximum = receive_maximum
+        self.packet_bytes_max = packet_bytes_max or 1 << 30
+        self.subscriptions: Subscriptions | None = None
+        self._clients = clients
+        self._alias_maximum = alias_maximum
+        self._aliases: dict[str, int] = {}             # of addresses that the client was sent under their alias
+        self._naming: tuple[str, int] = ("", 0)        # the one that the next packet gives an alias
+
+    def properties_of(self, message: Message) -> bytes | None:
+        """Those of a message; None where it is worth nothing any more."""
+        headers = message[2]
+        if headers == b"\0" and not message[4]:
+            return b""
+        return self._clients.properties_of(message, self._clients.wall_ms())
+
+    def hands_on_retain(self, address: str) -> bool:
+        """Whether a filter asks for RETAIN as it was published."""
+        subscriptions = self.subscriptions
+        return subscriptions is not None and not subscriptions.is_plain and subscriptions.heard(address).as_published
+
+    def wants_own(self, address: str) -> bool:
+        """Whether a filter without no-local matches."""
+        subscriptions = self.subscriptions
+        return subscriptions is None or subscriptions.heard(address).own
+
+    def topic_and_tail(self, topic: bytes, address: str, shown: bytes) -> tuple[bytes, bytes]:
+        """How the topic is written, whose field is `topic`, and all properties with their length. `has_named` is to be
+        called when a packet with them was sent."""
+        subscriptions = self.subscriptions
+        if subscriptions is not None and not subscriptions.is_plain:
+            shown += subscriptions.heard(address).identifiers
+        if self._alias_maximum and len(topic) >= ALIAS_WORTH_BYTES:
+            alias = self._aliases.get(address, 0)
+            if alias:
+                self._naming = ("", 0)
+                return NO_TOPIC, with_length(shown + encode_property(properties.ALIAS, alias))
+            if len(self._aliases) < self._alias_maximum:
+                self._naming = (address, len(self._aliases) + 1)
+                return topic, with_length(shown + encode_property(properties.ALIAS, self._naming[1]))
+        return topic, with_length(shown) if shown else NO_PROPERTIES
+
+    def has_named(self, address: str) -> None:
+        """The client was sent the packet that gives this address its alias, if it has got one."""
+        name, alias = self._naming
+        if alias and name == address:
+            self._aliases[address] = alias
+        self._naming = ("", 0)
+
+    def retained_tail(self, message: Message, topic_filter: str) -> bytes | None:
+        """The properties of a retained value, which is given for one filter; None where it has expired."""
+        subscriptions = self.subscriptions
+        subscription = None if subscriptions is None else subscriptions.by_filter.get(topic_filter)
+        return self.shared_tail(message, 0 if subscription is None else subscription.identifier)
+
+    def shared_tail(self, message: Message, identifier: int) -> bytes | None:
+        """The properties of a message that comes for one filter, with its identifier; None where it has expired."""
+        shown = self.properties_of(message)
+        if shown is None:
+            return None
+        return with_length(shown + encode_property(properties.SUBSCRIPTION_ID, identifier) if identifier else shown)

@@ -1,0 +1,189 @@
+"""The filters of one client: which it may have, what it has, and what MQTT 5 says of each.
+
+Overlapping filters give one copy, with the highest QoS and all their subscription identifiers (3.3.4). What they say
+together of an address is found once for each, and forgotten when a filter comes or goes.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
+from gatehouse.gateways.mqtt.errors import ProtocolError
+from gatehouse.gateways.mqtt.properties import encode_property
+from gatehouse.gateways.mqtt.shares import Shares
+from gatehouse.kernel.addresses.audience import Audience
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.sharing import SHARE, parse_share
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.gateways.mqtt.transacting import Transacting
+    from gatehouse.kernel.api import HubPort
+
+HEARD_MAX: Final = 4096                # addresses of which it is remembered what the filters say
+
+
+class GrantedFilter(NamedTuple):
+    """One filter."""
+
+    qos: int
+    """Granted."""
+
+    options: int
+    """As they came, without QoS."""
+
+    identifier: int
+    """0: none."""
+
+
+class Heard(NamedTuple):
+    """What the filters say of one address."""
+
+    identifiers: bytes
+    """Properties, encoded."""
+
+    as_published: bool
+    """Whether RETAIN is handed on."""
+
+    own: bool
+    """Whether the client wants what it has published itself."""
+
+
+class Subscriptions:
+    """One client's. `transact` gives what is about transactions, `count` counts an event."""
+
+    def __init__(self, guard: Guard, outbox: Outbox, kernel: HubPort, config: MqttConfig, level: int,
+                 transact: Callable[[], Transacting], count: Callable[[str], None]) -> None:
+        self.by_filter: dict[str, GrantedFilter] = {}
+        self.is_plain = True
+        """Whether no filter has an identifier, no-local, or RETAIN as published."""
+
+        self.has_no_local = False
+        self._guard = guard
+        self._outbox = outbox
+        self._kernel = kernel
+        self._config = config
+        self._level = level
+        self._transact = transact
+        self._count = count
+        self._heard: dict[str, Heard] = {}
+        self._audience: Audience[str] = Audience()
+
+    # --- SUBSCRIBE ---------------------------------------------------------------------------------------------------
+
+    def grant(self, raw: bytes, options: int, identifier: int) -> int:
+        """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
+        topic_filter = mapping.decode_filter(raw)
+        refused = self._why_not(topic_filter, options, identifier)
+        if refused is not None:
+            return self._refuse(*refused)
+        granted = min(options & 3, self._config.max_qos)
+        try:
+            if not self.may_have(topic_filter):
+                return self._refuse("denied", reasons.NOT_AUTHORIZED)
+            if topic_filter.startswith(SHARE):
+                self._shares().subscribe(topic_filter, granted, identifier)
+            elif topic_filter.startswith(mapping.TXN):
+                self._transact().subscribe(topic_filter, granted)
+            else:
+                self._guard.subscribe(topic_filter, self._outbox, granted)
+        except KernelError as error:
+            return self._refuse(error.code, reasons.reason_of(error.code))
+        self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
+        return granted
+
+    def _why_not(self, topic_filter: str, options: int, identifier: int) -> tuple[str, int] | None:
+        """Why a filter cannot be had, whoever asks: an event to count, and a reason code. Raises ProtocolError."""
+        config = self._config
+        shared = topic_filter.startswith(SHARE)
+        if shared and options & packets.NO_LOCAL:
+            raise ProtocolError("[MQTT5-3.8.3-4] no-local on a shared subscription")
+        if topic_filter.startswith(mapping.RESERVED) and not shared and not topic_filter.startswith(mapping.TXN):
+            return "reserved", reasons.NOT_AUTHORIZED
+        if topic_filter not in self.by_filter and len(self.by_filter) >= config.max_subscriptions:
+            return "too_many", reasons.QUOTA
+        if shared and not config.shared_available:
+            return "no_shared", reasons.NO_SHARED
+        if not config.wildcards_available and ("+" in topic_filter or "#" in topic_filter):
+            return "no_wildcards", reasons.NO_WILDCARDS
+        if identifier and not config.identifiers_available:
+            return "no_identifiers", reasons.NO_IDS
+        return None
+
+    def _refuse(self, why: str, reason: int) -> int:
+        self._count("subscribe_" + why)
+        return reason if self._level == packets.MQTT5 else packets.SUBACK_REFUSED
+
+    def may_have(self, topic_filter: str) -> bool:
+        """Whether the client has the right to a filter, as rights are now. Raises InvalidFilter."""
+        if topic_filter.startswith(mapping.TXN):
+            return self._transact().may_subscribe(topic_filter)
+        if not topic_filter.startswith(SHARE):
+            return self._guard.may(Operation.CONSUME, topic_filter)
+        group, wanted = parse_share(topic_filter)
+        return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
+
+    def _shares(self) -> Shares:
+        if self._outbox.shares is None:
+            self._outbox.shares = Shares(self._kernel, self._outbox, self._guard.tenant)
+        return self._outbox.shares
+
+    def _note(self, topic_filter: str, subscription: GrantedFilter) -> None:
+        self.by_filter[topic_filter] = subscription
+        if not topic_filter.startswith(mapping.RESERVED) and self._level == packets.MQTT5:
+            self._audience.add(parse_filter(topic_filter), topic_filter, subscription.qos)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        self._heard.clear()
+        own = [each for name, each in self.by_filter.items() if not name.startswith(mapping.RESERVED)]
+        self.is_plain = not any(each.identifier or each.options & (packets.NO_LOCAL | packets.RETAIN_AS_PUBLISHED)
+                                for each in own)
+        self.has_no_local = any(each.options & packets.NO_LOCAL for each in own)
+
+    # --- UNSUBSCRIBE -------------------------------------------------------------------------------------------------
+
+    def end(self, topic_filter: str) -> bool:
+        """False where the client has no such filter."""
+        if self.by_filter.pop(topic_filter, None) is None:
+            return False
+        if topic_filter.startswith(SHARE):
+            self._shares().unsubscribe(topic_filter)
+        elif topic_filter.startswith(mapping.TXN):
+            self._transact().unsubscribe(topic_filter)
+        else:
+            self._guard.unsubscribe(topic_filter, self._outbox)
+            self._outbox.forget_filter(topic_filter)
+            if self._level == packets.MQTT5:
+                self._audience.remove(parse_filter(topic_filter), topic_filter)
+        self._look_again()
+        return True
+
+    def end_all(self) -> None:
+        """The session is over."""
+        self.is_plain = True
+        for topic_filter in list(self.by_filter):
+            self.end(topic_filter)
+
+    # --- deliveries --------------------------------------------------------------------------------------------------
+
+    def heard(self, address: str) -> Heard:  # decision 175
+        """What the filters that match an address say of it."""
+        heard = self._heard.get(address)
+        if heard is None:
+            if len(self._heard) >= HEARD_MAX:
+                self._heard.clear()
+            heard = self._heard[address] = self._judge(address)
+        return heard
+
+    def _judge(self, address: str) -> Heard:
+        matching = [self.by_filter[name] for name, _ in self._audience.match(address)]
+        return Heard(b"".join([encode_property(properties.SUBSCRIPTION_ID, each.identifier)
+                               for each in matching if each.identifier]),
+                     any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching),
+                     any(not each.options & packets.NO_LOCAL for each in matching))

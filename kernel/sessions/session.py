@@ -1,0 +1,227 @@
+"""One session: its filters, what is in flight, what came in and is not released. Pure: no clock, no log.
+
+    offset < following          handed out: in flight under a packet id, or done with
+    offset >= following         waits, in the session's own partition
+
+Everything of a session is in here but its messages, which are entries of its partition that point into the log
+(decision 162). A session that sleeps is this object and its filters in the trie, nothing more.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from gatehouse.kernel.addresses.address import levels_of
+from gatehouse.kernel.addresses.filters import matches, parse_filter
+from gatehouse.kernel.addresses.subscriptions import Lasting
+from gatehouse.kernel.errors import TooManyReceived
+from gatehouse.kernel.sessions.records import DROPPED, OPEN, RELEASED_2, SENT_1, SENT_2, Flight, Stint
+from gatehouse.kernel.sessions.values import IDS_MAX, NEVER, Subscribed
+
+CONNECTED: Final = 0
+RECEIVED_MAX: Final = 65_535         # packet ids there are
+NO_STINTS: Final[tuple[Stint, ...]] = ()
+
+OF_SESSION: Final = 1        # what of a session is to be written: its own record,
+OF_FLIGHT: Final = 2         # how far it was handed messages, and what is in flight,
+OF_RECEIVED: Final = 4       # what came in and is not released
+
+
+class Session(Lasting):
+    """See the module's text."""
+
+    __slots__ = ("attached", "client_id", "created_ms", "dropped", "expiry_ms", "flight", "following", "gone",
+                 "last_id", "received", "stints", "tenant", "until_ms", "user")
+
+    def __init__(self, tenant: str, client_id: str, user: str, partition_id: int, created_ms: int, expiry_ms: int,
+                 until_ms: int) -> None:
+        super().__init__(partition_id)
+        self.tenant = tenant
+        self.client_id = client_id
+        self.user = user
+        self.created_ms = created_ms
+        self.expiry_ms = expiry_ms
+        self.until_ms = until_ms                     # hub time; CONNECTED, or NEVER
+        self.following = 0                           # the first offset that was not handed out
+        self.last_id = 0                             # the packet id that was given last
+        self.stints: tuple[Stint, ...] = NO_STINTS   # filters, each for the offsets it was there for
+        self.flight: Flight | None = None            # None: nothing
+        self.received: dict[int, None] | None = None
+        self.dropped: list[int] | None = None        # counted by reason, as in `records.DROPPED`
+        self.attached: Any = None                    # the connection that has it
+        self.gone = False
+
+    # ---- as the state says
+
+    def load_stints(self, stints: list[Stint]) -> None:
+        self.stints = tuple(sorted(stints, key=lambda stint: stint.since))
+
+    def load_flight(self, following: int, dropped: list[int], flight: Flight) -> None:
+        self.following = following
+        self.dropped = dropped if any(dropped) else None
+        self.flight = flight or None
+        self.last_id = next(reversed(flight), 0)
+
+    def load_received(self, received: dict[int, None]) -> None:
+        self.received = received or None
+
+    # ---- coming and going
+
+    def connect(self, expiry_ms: int) -> None:
+        """A client is there; when it goes the session waits so long."""
+        self.until_ms, self.expiry_ms = CONNECTED, expiry_ms
+
+    def attach(self, attached: Any) -> None:
+        """This connection has it; None: no connection has."""
+        self.attached = attached
+
+    def fall_asleep(self, now_ms: int, expiry_ms: int) -> None:
+        """It waits so long from now on."""
+        self.expiry_ms = expiry_ms
+        self.until_ms = NEVER if expiry_ms == NEVER else now_ms + expiry_ms
+
+    def end(self) -> None:
+        """It is not there any more."""
+        self.gone = True
+
+    # ---- filters
+
+    def subscribe(self, subscribed: Subscribed, since: int) -> bool:
+        """From this offset on; False where the filter was there, which ends here."""
+        is_new = not self.unsubscribe(subscribed.filter, since)
+        self.stints += (Stint(subscribed.filter, since, OPEN, *subscribed[1:]),)
+        return is_new
+
+    def unsubscribe(self, filter_text: str, until: int) -> bool:
+        """From this offset on the filter hears nothing. False where there is none."""
+        was_there = False
+        stints: list[Stint] = []
+        for stint in self.stints:
+            if stint.filter == filter_text and stint.until == OPEN:
+                was_there = True
+                stint = stint._replace(until=until)
+            stints.append(stint)
+        self.stints = tuple(stints)
+        return was_there
+
+    def forget_stints(self) -> list[str]:
+        """Filters that ended before everything that is not done with are of no more use; which of them had some."""
+        first = self.committed
+        over = [stint.filter for stint in self.stints if OPEN != stint.until <= first]
+        if over:
+            self.stints = tuple([stint for stint in self.stints if not OPEN != stint.until <= first])
+        return over
+
+    def stints_of(self, filter_text: str) -> list[Stint]:
+        return [stint for stint in self.stints if stint.filter == filter_text]
+
+    def subscriptions(self) -> list[Subscribed]:
+        """As they are now."""
+        return [stint.subscribed for stint in self.stints if stint.until == OPEN]
+
+    def bound_filters(self) -> list[str]:
+        """The filters whose messages wait for the session."""
+        return [stint.filter for stint in self.stints if stint.until == OPEN and waits_for(stint.filter, stint.qos)]
+
+    @property
+    def has_no_local(self) -> bool:
+        return any(stint.no_local for stint in self.stints)
+
+    def matching(self, address: str) -> list[Stint]:
+        """The filters that match an address, whenever they did."""
+        levels = levels_of(address)
+        return [stint for stint in self.stints
+                if waits_for(stint.filter, stint.qos) and matches(parse_filter(stint.filter), levels)]
+
+    # ---- what is handed out
+
+    @property
+    def committed(self) -> int:
+        """Everything before this offset is done with."""
+        return min([self.following, *[offset for offset, _ in self.flight.values()]]) if self.flight \
+            else self.following
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.flight) if self.flight else 0
+
+    def give_id(self, offset: int, qos: int) -> int:
+        """A packet id for the message at this offset; fewer than `IDS_MAX` are in flight."""
+        flight = self.flight
+        if flight is None:
+            flight = self.flight = {}
+        assert len(flight) < IDS_MAX, "a window is smaller than the packet ids there are"
+        packet_id = self.last_id
+        while True:
+            packet_id = packet_id + 1 if packet_id < IDS_MAX else 1
+            if packet_id not in flight:
+                break
+        self.last_id = packet_id
+        flight[packet_id] = offset, SENT_2 if qos == 2 else SENT_1
+        return packet_id
+
+    def pass_to(self, offset: int) -> None:
+        """Everything before this offset was handed out, or dropped."""
+        assert offset >= self.following, "what was handed out stays so"
+        self.following = offset
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """The session is not given so many messages."""
+        if self.dropped is None:
+            self.dropped = [0] * len(DROPPED)
+        self.dropped[DROPPED.index(reason)] += count
+
+    def acknowledge(self, packet_ids: Collection[int]) -> list[int]:
+        """These are done with. Those that were not in flight."""
+        flight = self.flight or {}
+        unknown = [packet_id for packet_id in packet_ids if flight.pop(packet_id, None) is None]
+        if not flight:
+            self.flight = None
+        return unknown
+
+    def receive(self, packet_ids: Collection[int]) -> list[int]:
+        """PUBREC came for these. Those that are not in flight with QoS 2."""
+        flight = self.flight or {}
+        unknown: list[int] = []
+        for packet_id in packet_ids:
+            offset, step = flight.get(packet_id, (0, 0))
+            if step in (SENT_2, RELEASED_2):
+                flight[packet_id] = offset, RELEASED_2
+            else:
+                unknown.append(packet_id)
+        return unknown
+
+    # ---- what comes in
+
+    def take_in(self, packet_id: int) -> bool:
+        """False where it is there already. Raises TooManyReceived."""
+        if self.received is None:
+            self.received = {}
+        if packet_id in self.received:
+            return False
+        if len(self.received) >= RECEIVED_MAX:
+            raise TooManyReceived("every packet id is taken by a message that is not released")
+        self.received[packet_id] = None
+        return True
+
+    def release(self, packet_ids: Collection[int]) -> list[int]:
+        """Those that were not there."""
+        received = self.received or {}
+        unknown = [packet_id for packet_id in packet_ids if packet_id not in received]
+        for packet_id in packet_ids:
+            received.pop(packet_id, None)
+        if not received:
+            self.received = None
+        return unknown
+
+    # ---- time
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it has waited long enough."""
+        return self.until_ms not in (CONNECTED, NEVER) and self.until_ms <= now_ms
+
+
+def waits_for(filter_text: str, qos: int) -> bool:
+    """Whether messages that match wait for the session: QoS 0 waits for nobody, what a shared filter takes is its
+    group's, and other filters that begin with `$` are the door's own."""
+    return qos > 0 and not filter_text.startswith("$")

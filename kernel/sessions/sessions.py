@@ -1,0 +1,424 @@
+"""Sessions that outlive connection and hub; see `api.SessionsPort`.
+
+A session has a partition of its own. What matches its filters enters it by reference, in the frame that stores the
+message, as messages enter queues (decision 24); so a message that ten thousand sessions wait for is stored once, and
+waking up costs what waits, not what has passed.
+
+    sleeps     the session's object, and its filters in the trie
+    attached   a connection has it: `attached` hands out what waits
+
+What waits is bounded: beyond `max_session_messages` the oldest give way, counted.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from collections.abc import Set as AbstractSet
+from functools import partial
+from heapq import heappop, heappush, nsmallest
+from typing import Final
+
+from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.addresses.subscriptions import Subscriptions
+from gatehouse.kernel.errors import SessionRefused, Stopping, TooManySessions, TooManySubscriptions, UnknownSession
+from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Fetched, Owner
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.sessions.attached import Attached
+from gatehouse.kernel.sessions.keeper import Keeper, Named
+from gatehouse.kernel.sessions.records import (
+    DROPPED,
+    SessionRecord,
+    Stint,
+    decode_flight,
+    decode_received,
+    decode_session,
+    decode_stints,
+    filter_of,
+    named_key,
+    partition_key,
+    partition_of,
+    split_named,
+)
+from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, Session
+from gatehouse.kernel.sessions.values import NEVER, SessionDescription, SessionListener, Subscribed, Will
+from gatehouse.kernel.sessions.wills import Wills
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.slices import Slices
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.committer import Committer
+
+SUBSCRIPTIONS_MAX: Final = 10_000      # of one session
+STEP_ENDED: Final = 16                 # sessions that end, before the clock is read
+STEP_SERVED: Final = 1                 # connections that are handed a piece, likewise
+
+TAKEN_OVER: Final = "taken_over: another connection came with the same client id"
+DELETED: Final = "session_deleted: the session was ended"
+REFUSED: Final = "storage_full: the disk did not take what was told of the session"
+
+
+class Sessions:  # decision 162
+    """See the module's text."""
+
+    def __init__(self, *, loop: Loop, state: StateTable, subscriptions: Subscriptions, topics: Topics,
+                 watermarks: Watermarks, reader: Reader, committer: Committer, clock: Clock, settings: KernelSettings,
+                 on_settled: Callable[[int], None], on_error: Callable[[Exception], None]) -> None:
+        self.loop = loop
+        self.wills = Wills(loop, state, committer, on_error)
+        self.keeper = Keeper(loop, committer, watermarks, on_settled, self._read_back)
+        self._state = state
+        self._subscriptions = subscriptions
+        self._topics = topics
+        self._watermarks = watermarks
+        self._reader = reader
+        self._committer = committer
+        self._clock = clock
+        self._settings = settings
+        self._by_name: dict[Named, Session] = {}
+        self._by_partition: dict[int, Session] = {}
+        self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
+        self._armed_ms = 0
+        self._ready: dict[Attached, None] = {}
+        self._serving = Slices(loop, on_error)
+        self._ending = Slices(loop, on_error)
+        self._connected = 0
+        self.dropped = dict.fromkeys(DROPPED, 0)
+        """Messages that sessions were not given since the start, by reason."""
+
+        self._stopped = False
+
+    # ---- opening and closing
+
+    def open(self) -> None:
+        """After recovery: every session, asleep."""
+        of_partition: dict[int, list[Stint]] = {}
+        for key, value in self._state.scan(Kind.SUBSCRIPTION):
+            of_partition.setdefault(partition_of(key), []).extend(decode_stints(filter_of(key), value))
+        for key, value in self._state.scan(Kind.SESSION):
+            record = decode_session(value)
+            self._add(self._made(split_named(key), record, of_partition.get(record.partition_id, [])))
+        for key, value in self._state.scan(Kind.FLIGHT):
+            session = self._by_partition.get(partition_of(key))
+            if session is not None:
+                session.load_flight(*decode_flight(value))
+        for key, value in self._state.scan(Kind.RECEIVED):
+            session = self._by_partition.get(partition_of(key))
+            if session is not None:
+                session.load_received(decode_received(value))
+        self.wills.open()
+
+    def start(self) -> None:
+        """Sessions whose connections the last end of the hub has cut sleep from now on."""
+        for session in self._by_name.values():
+            if session.until_ms == CONNECTED:
+                self.keeper.touch(session, OF_SESSION)
+                session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
+            self._wait(session)
+        self.wills.start()
+
+    def stop(self) -> None:
+        """Hand out nothing more."""
+        self._stopped = True
+        self.wills.stop()
+        try:
+            self.keeper.stop()
+        except Stopping:
+            pass
+
+    def _made(self, name: Named, record: SessionRecord, stints: list[Stint]) -> Session:
+        session = Session(*name, record.user, record.partition_id, record.created_ms, record.expiry_ms,
+                          record.until_ms)
+        session.load_stints(stints)
+        return session
+
+    def _add(self, session: Session) -> None:
+        self._by_name[session.tenant, session.client_id] = session
+        self._by_partition[session.partition_id] = session
+        for filter_text in dict.fromkeys(session.bound_filters()):
+            self._subscriptions.bind_lasting(filter_text, session, session.tenant)
+
+    def _remove(self, session: Session) -> None:
+        """It is not known any more."""
+        session.end()
+        for filter_text in dict.fromkeys(session.bound_filters()):
+            self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
+        del self._by_partition[session.partition_id]
+        del self._by_name[session.tenant, session.client_id]
+
+    # ---- a client comes and goes
+
+    def attach(self, tenant: str, client_id: str, user: str, listener: SessionListener, *, clean: bool,
+                     expiry_ms: int, window: int, owner: Owner, token: object) -> Attached:
+        """See `api.SessionsPort`."""
+        session = self._of_user(tenant, client_id, user)
+        if session is not None and clean:
+            self._end(session, TAKEN_OVER)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self._new(tenant, client_id, user, expiry_ms)
+        elif session.attached is not None:
+            self._detach(session, TAKEN_OVER)
+        self.keeper.touch(session, OF_SESSION).answer(owner, token)
+        session.connect(expiry_ms)
+        attached = Attached(self, session, listener, window, present)
+        session.attach(attached)
+        self._connected += 1
+        return attached
+
+    def _new(self, tenant: str, client_id: str, user: str, expiry_ms: int) -> Session:
+        if len(self._by_name) >= self._settings.max_sessions:
+            raise TooManySessions(f"there are as many sessions as may be (kernel.max_sessions, "
+                                  f"{self._settings.max_sessions})")
+        frame = self._committer.open_frame()
+        session = Session(tenant, client_id, user, self._topics.new_partition_ids(1), frame.builder.now_ms, expiry_ms,
+                          CONNECTED)
+        frame.state.append(StateRecord(Kind.COUNTERS, b"", self._topics.counters()))
+        self._add(session)
+        return session
+
+    def _of_user(self, tenant: str, client_id: str, user: str) -> Session | None:
+        session = self._by_name.get((tenant, client_id))
+        if session is not None and session.user != user:
+            raise SessionRefused("the session of this client id belongs to another user")  # decision 166
+        return session
+
+    def _detach(self, session: Session, reason: str) -> None:
+        attached = session.attached
+        session.attach(None)
+        if attached is not None:
+            self._connected -= 1
+            self._ready.pop(attached, None)
+            attached.end(reason)
+
+    def let_go(self, session: Session, expiry_ms: int) -> None:
+        """Its connection has ended. After `stop` it is found connected by the next start, which lets it sleep."""
+        if session.attached is not None:
+            self._ready.pop(session.attached, None)
+            session.attach(None)
+            self._connected -= 1
+        try:
+            if expiry_ms == 0:
+                self._end(session, DELETED)
+                return
+            self.keeper.touch(session, OF_SESSION)
+        except Stopping:
+            return
+        session.fall_asleep(self.loop.now_ms(), expiry_ms)
+        self._wait(session)
+
+    def _end(self, session: Session, reason: str) -> None:
+        """Raises Stopping."""
+        self.keeper.delete(session)
+        self._remove(session)
+        self._detach(session, reason)
+        self.wills.end_session(session.tenant, session.client_id)
+
+    def clear(self, tenant: str, client_id: str, user: str) -> bool:
+        """See `api.SessionsPort`."""
+        session = self._of_user(tenant, client_id, user)
+        if session is None:
+            return False
+        self._end(session, DELETED)
+        return True
+
+    def delete(self, tenant: str, client_id: str) -> None:
+        """End a session, whoever it belongs to. Raises UnknownSession, Stopping."""
+        session = self._by_name.get((tenant, client_id))
+        if session is None:
+            raise UnknownSession(f"there is no session of the client id {client_id[:80]!r}")
+        self._end(session, DELETED)
+
+    # ---- filters
+
+    def subscribe(self, session: Session, subscribed: Subscribed) -> bool:
+        """See `api.SessionPort.subscribe`."""
+        parse_filter(subscribed.filter)
+        if len(session.stints) >= SUBSCRIPTIONS_MAX:
+            raise TooManySubscriptions(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
+        return self._change(session, subscribed.filter, partial(session.subscribe, subscribed))
+
+    def unsubscribe(self, session: Session, filter_text: str) -> bool:
+        """See `api.SessionPort.unsubscribe`."""
+        if not session.stints_of(filter_text):
+            return False
+        return self._change(session, filter_text, partial(session.unsubscribe, filter_text))
+
+    def _change(self, session: Session, filter_text: str, change: Callable[[int], bool]) -> bool:
+        # decision 164: which filters a message is for is told by its offset
+        self.keeper.touch(session, 0)
+        was_bound = filter_text in session.bound_filters()
+        answer = change(self.keeper.since(session.partition_id))
+        is_bound = filter_text in session.bound_filters()
+        if is_bound and not was_bound:
+            self._subscriptions.bind_lasting(filter_text, session, session.tenant)
+        elif was_bound and not is_bound:
+            self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
+        self.keeper.write_filter(session, filter_text)
+        return answer
+
+    # ---- frames
+
+    def _read_back(self, names: set[Named]) -> None:
+        """A frame was refused: these sessions are as the state says, and their connections are over."""
+        for name in names:
+            session = self._by_name.get(name)
+            if session is not None:
+                self._remove(session)
+                self._detach(session, REFUSED)
+            value = self._state.get(Kind.SESSION, named_key(*name))
+            if value is None:
+                continue
+            record = decode_session(value)
+            key = partition_key(record.partition_id)
+            stints = [stint for filter_key, encoded in self._state.scan(Kind.SUBSCRIPTION, key)
+                      for stint in decode_stints(filter_of(filter_key), encoded)]
+            session = self._made(name, record, stints)
+            flight = self._state.get(Kind.FLIGHT, key)
+            if flight is not None:
+                session.load_flight(*decode_flight(flight))
+            received = self._state.get(Kind.RECEIVED, key)
+            if received is not None:
+                session.load_received(decode_received(received))
+            self._add(session)
+            if session.until_ms == CONNECTED:            # it is asleep, and a later frame may say so
+                session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
+                self.keeper.touch_lazily(session, OF_SESSION)
+            self._wait(session)
+
+    @property
+    def waiting(self) -> Collection[int]:
+        """Partitions of sessions; see `kernel.write.pending_frame.Follower`."""
+        return self._by_partition
+
+    def follow(self, entered: AbstractSet[int]) -> None:
+        """Messages entered these partitions."""
+        by_partition = self._by_partition
+        few, many = (entered, by_partition) if len(entered) < len(by_partition) else (by_partition, entered)
+        for partition_id in [partition_id for partition_id in few if partition_id in many]:
+            session = by_partition[partition_id]
+            self._hold_to_limit(session)
+            if session.attached is not None:
+                self.soon(session.attached)
+
+    def _hold_to_limit(self, session: Session) -> None:  # decision 165
+        """The oldest give way where more wait than may."""
+        first = self._watermarks.next_offset(session.partition_id) - self._settings.max_session_messages
+        if first > session.following:
+            self.drop(session, "limit", first - session.following)
+            session.pass_to(first)
+            self.keeper.touch_lazily(session, OF_FLIGHT)
+
+    # ---- handing out
+
+    def drop(self, session: Session, reason: str, count: int = 1) -> None:
+        session.drop(reason, count)
+        self.dropped[reason] += count
+
+    def end_of(self, partition_id: int) -> int:
+        return self._watermarks.next_offset(partition_id)
+
+    def read(self, partition_id: int, offset: int, max_bytes: int, on_done: Callable[[Fetched], None]) -> None:
+        self._reader.fetch([(partition_id, offset, max_bytes)], max_bytes, lambda answers: on_done(answers[0]),
+                           kept=True)
+
+    def soon(self, attached: Attached) -> None:
+        if attached.session.attached is not attached or self._stopped:
+            return
+        if not self._ready:
+            self.loop.call_soon(self._serve)
+        self._ready[attached] = None
+
+    def _serve(self) -> None:
+        if self._ready and not self._serving.busy:
+            self._serving.run(self._pump_all(), self._served)
+
+    def _served(self) -> None:
+        if self._ready:
+            self.loop.call_soon(self._serve)
+
+    def _pump_all(self) -> Iterator[None]:
+        ready, self._ready = self._ready, {}
+        for attached in ready:
+            if attached.session.attached is attached and not self._stopped:
+                attached.pump()
+            yield
+
+    # ---- time
+
+    def _wait(self, session: Session) -> None:
+        if session.until_ms in (CONNECTED, NEVER):
+            return
+        heappush(self._waiting, (session.until_ms, session.partition_id))
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._waiting and (not self._armed_ms or self._waiting[0][0] < self._armed_ms):
+            self._armed_ms = self._waiting[0][0]
+            self.loop.call_at(self._armed_ms, self._look)
+
+    def _look(self) -> None:
+        self._armed_ms = 0
+        if not self._stopped and not self._ending.busy:
+            self._ending.run(self._end_due(), self._arm)
+
+    def _end_due(self) -> Iterator[None]:
+        count = 0
+        while self._waiting and self._waiting[0][0] <= self.loop.now_ms() and not self._stopped:
+            _, partition_id = heappop(self._waiting)
+            session = self._by_partition.get(partition_id)
+            if session is not None and session.is_over(self.loop.now_ms()):
+                try:
+                    self._end(session, DELETED)
+                except Stopping:
+                    return
+            count += 1
+            if not count % STEP_ENDED:
+                yield
+
+    # ---- wills
+
+    def keep_will(self, will: Will, owner: Owner, token: object) -> None:
+        self.wills.keep(will, owner, token)
+
+    def forget_will(self, tenant: str, client_id: str) -> None:
+        self._unless_stopping(partial(self.wills.forget, tenant, client_id))
+
+    def break_off(self, tenant: str, client_id: str) -> None:
+        self._unless_stopping(partial(self.wills.break_off, tenant, client_id))
+
+    def publish_wills(self, publish: Callable[[Will], bool]) -> None:
+        self.wills.publish_by(publish)
+
+    @staticmethod
+    def _unless_stopping(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Stopping:                     # the next start finds what the state says
+            pass
+
+    # ---- what people see
+
+    def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
+        session = self._by_name.get((tenant, client_id))
+        return None if session is None else self._described(session)
+
+    def page(self, tenant: str, after: str, limit: int) -> list[SessionDescription]:
+        """See `api.SessionsPort`."""
+        names = nsmallest(limit, (name for name in self._by_name if name[0] == tenant and name[1] > after))
+        return [self._described(self._by_name[name]) for name in names]
+
+    def _described(self, session: Session) -> SessionDescription:
+        waits = session.until_ms not in (CONNECTED, NEVER)
+        return SessionDescription(
+            session.tenant, session.client_id, session.user, session.until_ms == CONNECTED, session.created_ms,
+            self._clock.wall_of(session.until_ms) if waits else 0, session.expiry_ms, session.subscriptions(),
+            max(0, self.end_of(session.partition_id) - session.following), session.in_flight,
+            len(session.received or ()), dict(zip(DROPPED, session.dropped or [0] * len(DROPPED), strict=True)))
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without its prefix."""
+        return {"sessions": len(self._by_name), "sessions_connected": self._connected, "wills": len(self.wills)}

@@ -1,0 +1,89 @@
+"""The plain values of sessions that cross between doors and kernel."""
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+from gatehouse.kernel.message import Headers
+
+IDS_MAX: Final = 0x7FFF
+"""A session gives out packet ids from 1 to this. The ids above are for what a door sends beside it: retained values,
+shared messages. None of those outlives the connection."""
+
+NEVER: Final = -1
+"""Of an expiry: the session waits for its client for ever."""
+
+
+class Subscribed(NamedTuple):
+    """One subscription of a session, as its client asked for it."""
+
+    filter: str                      # may be `$share/GROUP/FILTER`: kept, and of no effect on what waits
+    qos: int
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+    identifier: int = 0              # 0: none
+
+
+class Outgoing(NamedTuple):
+    """One message that a session hands to its client: durable under its packet id."""
+
+    packet_id: int
+    qos: int                         # 1 or 2
+    dup: bool                        # it was handed out before, on this connection's forerunner
+    retain: bool                     # what its RETAIN flag is to be
+    address: str
+    value: bytes | None
+    headers: Headers
+    attributes: int
+    timestamp_ms: int
+    identifiers: tuple[int, ...]     # of the subscriptions that match
+
+
+class Released(NamedTuple):
+    """A QoS 2 message whose receipt the client has confirmed (PUBREC): it is to be told again to release it."""
+
+    packet_id: int
+
+
+class SessionListener(Protocol):
+    """A connection that has a session, as the kernel knows it. Must not block or raise."""
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        """To be sent now, in this order: their packet ids are durable."""
+
+    def may_have(self, address: str) -> bool:
+        """Whether its user may have messages of this address now: others are dropped, counted."""
+
+    def on_session_ended(self, reason: str) -> None:
+        """The session is another connection's, or deleted, or a full disk did not take what was told: nothing that is
+        told from now on counts. The connection is to be closed."""
+
+
+class Will(NamedTuple):
+    """What is published when a client's connection breaks."""
+
+    tenant: str
+    client_id: str
+    user: str                        # with whose rights, as they are when it is published
+    address: str
+    value: bytes
+    headers: bytes                   # as `record.encode_headers` made them
+    attributes: int                  # door, RETAIN, TRANSIENT
+    delay_ms: int                    # after the connection broke
+
+
+class SessionDescription(NamedTuple):
+    """A session as people see it."""
+
+    tenant: str
+    client_id: str
+    user: str
+    connected: bool
+    created_ms: int                  # wall time
+    expires_ms: int                  # wall time; 0: while connected, or never
+    expiry_ms: int                   # how long it may sleep; NEVER
+    subscriptions: list[Subscribed]
+    waiting: int                     # messages that nobody has handed to it yet
+    in_flight: int
+    received: int                    # QoS 2 ids that came in and are not released
+    dropped: dict[str, int]          # by reason: limit, expired, denied, lost

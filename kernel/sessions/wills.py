@@ -1,0 +1,198 @@
+"""Wills: what is published when a client's connection breaks, or the hub ends under it.
+
+    keep ──► break_off ──► [delay] ──► due ──► published, some in a turn, each with the end of its record in one frame
+      └────► forget
+
+After a start of the hub every will whose client was connected is broken off: the connection is no more.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from heapq import heappop, heappush
+from typing import Final
+
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Owner
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.sessions.records import decode_will, encode_will, named_key, split_named
+from gatehouse.kernel.sessions.values import Will
+from gatehouse.kernel.slices import Slices
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame
+
+NOT_BROKEN: Final = 0          # of a due time: the client is connected
+TRY_AGAIN_MS: Final = 1_000    # where the hub takes no messages just now
+STEP_WILLS: Final = 16         # published, or read at a start, before the clock is read
+
+Named = tuple[str, str]
+"""Tenant and client id."""
+
+
+class Wills:  # decision 167
+    """See the module's text. A `Participant` of each frame that changes wills."""
+
+    def __init__(self, loop: Loop, state: StateTable, committer: Committer, on_error: Callable[[Exception], None]
+                 ) -> None:
+        self._loop = loop
+        self._state = state
+        self._committer = committer
+        self._slices = Slices(loop, on_error)
+        self._wills: dict[Named, tuple[Will, int]] = {}            # and when it is due
+        self._waiting: list[tuple[int, Named]] = []                # a heap; some are out of date
+        self._due: deque[Named] = deque()
+        self._publish: Callable[[Will], bool] | None = None
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._wills)
+
+    def open(self) -> None:
+        """After recovery."""
+        for key, value in self._state.scan(Kind.WILL):
+            self._wills[split_named(key)] = decode_will(key, value)
+
+    def start(self) -> None:
+        """Connections of before are no more."""
+        names = list(self._wills)
+        self._slices.run(self._break_off_all(names), self._go_on)
+
+    def stop(self) -> None:
+        """Publish nothing more."""
+        self._stopped = True
+
+    def publish_by(self, publish: Callable[[Will], bool]) -> None:
+        """See `api.SessionsPort.publish_wills`."""
+        self._publish = publish
+        self._go_on()
+
+    # ---- what doors tell
+
+    def keep(self, will: Will, owner: Owner, token: object) -> None:
+        """Raises Stopping."""
+        name = will.tenant, will.client_id
+        self._put(name, will, NOT_BROKEN).answer(owner, token)
+        self._wills[name] = will, NOT_BROKEN
+
+    def forget(self, tenant: str, client_id: str) -> None:
+        """Raises Stopping."""
+        name = tenant, client_id
+        if name in self._wills:
+            self._put(name, None, NOT_BROKEN)
+            del self._wills[name]
+
+    def break_off(self, tenant: str, client_id: str) -> None:
+        """Raises Stopping."""
+        name = tenant, client_id
+        will, due_ms = self._wills.get(name, (None, NOT_BROKEN))
+        if will is not None and due_ms == NOT_BROKEN:
+            self._break_off(name, will)
+            self._go_on()
+
+    def end_session(self, tenant: str, client_id: str) -> None:
+        """The session is no more: a will that waits for its delay is due [MQTT-3.1.3-9]."""
+        name = tenant, client_id
+        _, due_ms = self._wills.get(name, (None, NOT_BROKEN))
+        if due_ms != NOT_BROKEN:
+            self._due.append(name)
+            self._go_on()
+
+    # ---- time
+
+    def _break_off_all(self, names: list[Named]) -> Iterator[None]:
+        for count, name in enumerate(names, 1):
+            will, due_ms = self._wills.get(name, (None, NOT_BROKEN))
+            if will is not None and due_ms == NOT_BROKEN:
+                self._break_off(name, will)
+            elif will is not None:
+                self._wait(name, due_ms)
+            if not count % STEP_WILLS:
+                yield
+
+    def _break_off(self, name: Named, will: Will) -> None:
+        if not will.delay_ms:
+            self._due.append(name)
+            return
+        due_ms = self._loop.now_ms() + will.delay_ms
+        self._put(name, will, due_ms)
+        self._wills[name] = will, due_ms
+        self._wait(name, due_ms)
+
+    def _wait(self, name: Named, due_ms: int) -> None:
+        first = self._waiting[0][0] if self._waiting else None
+        heappush(self._waiting, (due_ms, name))
+        if first is None or due_ms < first:
+            self._loop.call_at(due_ms, self._look)
+
+    def _look(self) -> None:
+        now_ms = self._loop.now_ms()
+        while self._waiting and self._waiting[0][0] <= now_ms:
+            due_ms, name = heappop(self._waiting)
+            if self._wills.get(name, (None, NOT_BROKEN))[1] == due_ms:
+                self._due.append(name)
+        if self._waiting:
+            self._loop.call_at(self._waiting[0][0], self._look)
+        self._go_on()
+
+    # ---- publishing
+
+    def _go_on(self) -> None:
+        if self._due and self._publish is not None and not self._slices.busy and not self._stopped:
+            self._slices.run(self._publish_due(), self._go_on)
+
+    def _publish_due(self) -> Iterator[None]:
+        count = 0
+        while self._due and not self._stopped:
+            name = self._due.popleft()
+            will, _ = self._wills.get(name, (None, NOT_BROKEN))
+            if will is None:
+                continue
+            try:
+                if self._publish is None or not self._publish(will):
+                    self._loop.call_at(self._loop.now_ms() + TRY_AGAIN_MS, partial(self._try_again, name))
+                    continue
+                self._put(name, None, NOT_BROKEN)
+            except Stopping:                         # it is in the state still: the next start publishes it
+                self._stopped = True
+                return
+            del self._wills[name]
+            count += 1
+            if not count % STEP_WILLS:
+                yield
+
+    def _try_again(self, name: Named) -> None:
+        self._due.append(name)
+        self._go_on()
+
+    # ---- frames
+
+    def _put(self, name: Named, will: Will | None, due_ms: int) -> PendingFrame:
+        value = None if will is None else encode_will(will, due_ms)
+        frame = self._committer.put_state([StateRecord(Kind.WILL, named_key(*name), value)])
+        frame.join(self)
+        return frame
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """The records are in it already."""
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """Memory knows it already."""
+
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """Wills are as the state says; what was due is due again."""
+        for record in (record for frame in frames for record in frame.state if record.kind == Kind.WILL):
+            name = split_named(record.key)
+            value = self._state.get(Kind.WILL, record.key)
+            was_known = name in self._wills
+            if value is None:
+                self._wills.pop(name, None)
+                continue
+            will, due_ms = decode_will(record.key, value)
+            self._wills[name] = will, due_ms
+            if due_ms != NOT_BROKEN or not was_known:
+                self._loop.call_at(max(due_ms, self._loop.now_ms() + TRY_AGAIN_MS),
+                                   partial(self._try_again, name))

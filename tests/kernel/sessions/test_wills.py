@@ -1,0 +1,129 @@
+"""Wills: published when a connection breaks, over the end of the hub, and only then."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from gatehouse.kernel.sessions.values import Will
+from tests.kernel.rig import Rig
+from tests.kernel.sessions.client import Client
+
+
+class Door:
+    """Publishes wills; `refuses`: the hub takes nothing just now."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.refuses = False
+        rig.kernel.sessions.publish_wills(self.publish)
+
+    def publish(self, will: Will) -> bool:
+        if self.refuses:
+            return False
+        self.rig.kernel.append([(self.rig.kernel.place(will.address), will.value, will.headers, will.attributes, 0)],
+                               None)
+        return True
+
+    def published(self) -> list[bytes | None]:
+        return [record[3] for record in sorted(self.rig.read("wills"), key=lambda record: record[6])]
+
+
+def keep(rig: Rig, client_id: str = "c1", delay_ms: int = 0, value: bytes = b"gone") -> None:
+    client = Client(rig, client_id)
+    rig.kernel.sessions.keep_will(Will("/", client_id, "ann", "wills/" + client_id, value, b"\0", 2, delay_ms), client,
+                                  "kept")
+    rig.run()
+    assert client.answers == ["kept"]
+
+
+def test_a_will_is_published_when_the_connection_breaks() -> None:
+    rig = Rig()
+    door = Door(rig)
+    keep(rig)
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.run()
+    assert door.published() == [b"gone"]
+    rig.restart()
+    door = Door(rig)
+    rig.run()
+    assert door.published() == [b"gone"]
+
+
+def test_a_will_that_is_forgotten_is_published_by_nobody() -> None:
+    rig = Rig()
+    door = Door(rig)
+    keep(rig)
+    rig.kernel.sessions.forget_will("/", "c1")
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.run()
+    keep(rig, delay_ms=5_000)
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.kernel.sessions.forget_will("/", "c1")
+    rig.world.advance(10_000)
+    rig.publish("wills/x", b"last")
+    assert door.published() == [b"last"]
+
+
+def test_the_end_of_the_hub_breaks_connections(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    keep(rig)
+    keep(rig, "c2", 5_000, b"later")
+    rig.restart()
+    door = Door(rig)
+    rig.run()
+    assert door.published() == [b"gone"]
+    rig.world.advance(3_000)
+    rig.restart()                                    # the delay goes on: a second has passed
+    door = Door(rig)
+    rig.world.advance(500)
+    assert door.published() == [b"gone"]
+    rig.world.advance(1_000)
+    assert door.published() == [b"gone", b"later"]
+    rig.restart()
+    Door(rig)
+    rig.world.advance(60_000)
+    assert door.published() == [b"gone", b"later"]
+
+
+def test_a_will_is_due_with_the_end_of_its_session() -> None:
+    rig = Rig()
+    door = Door(rig)
+    client = Client(rig)
+    client.connect(expiry_ms=60_000)
+    keep(rig, delay_ms=50_000)
+    client.sleep(60_000)
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.run()
+    client.connect(clean=True)
+    assert door.published() == [b"gone"]
+
+
+def test_a_will_waits_while_the_hub_takes_nothing() -> None:
+    rig = Rig()
+    door = Door(rig)
+    door.refuses = True
+    keep(rig)
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.run()
+    door.refuses = False
+    rig.world.advance(2_000)
+    assert door.published() == [b"gone"]
+
+
+def test_ten_thousand_wills_leave_others_their_turn() -> None:
+    rig = Rig()
+    door = Door(rig)
+    for at in range(2_000):
+        rig.kernel.sessions.keep_will(Will("/", f"c{at}", "ann", "wills/all", b"%d" % at, b"\0", 2, 1_000), Client(rig),
+                                       0)
+    rig.run()
+    rig.kernel.sessions.wills._slices.slice_ms = 0
+    for at in range(2_000):
+        rig.kernel.sessions.break_off("/", f"c{at}")
+    rig.world.loop.advance(1_000)
+    turns = 0
+    while rig.world.loop.step():
+        turns += 1
+    assert turns > 100
+    rig.run()
+    assert len(door.published()) == 2_000
