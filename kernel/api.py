@@ -16,12 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
+    NOBODY,
     Fetched,
     Handle,
     Headers,
     Leased,
     NumberedMessage,
     OnRetained,
+    Origin,
     Owner,
     Place,
     Placement,
@@ -35,10 +37,23 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+    from gatehouse.kernel.addresses.routes import RouteEntry
+    from gatehouse.kernel.assigned.values import (
+        Assigned,
+        Beat,
+        Beaten,
+        ConsumerRules,
+        DescribedConsumers,
+        DescribedGroup,
+        GroupRules,
+        Joined,
+        Joining,
+    )
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.log.frame import StateRecord
+    from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
@@ -96,6 +111,13 @@ class KernelPort(Protocol):
     @property
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+    @property
+    def records_journeys(self) -> bool:
+        """Whether `speaks` is to be told."""
+
+    def speaks(self, origin: Origin) -> None:
+        """What is told next comes from there; for journeys of messages."""
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
@@ -285,10 +307,11 @@ class LeasedGroupPort(Protocol):
         """What is ready, leased and waiting, and what has become of the rest."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0, taker: Origin = NOBODY
+             ) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
-    def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
+    def take_now(self, member: Member, hold: HoldLimit | None = None, taker: Origin = NOBODY) -> MembershipPort:
         """One message for `member`, at once or when it has been read; an empty list where there is none."""
 
     def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
@@ -329,7 +352,7 @@ class GroupsPort(Protocol):
     def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]: ...
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
-              hold: HoldLimit | None = None) -> SharedPort: ...
+              hold: HoldLimit | None = None, taker: Origin = NOBODY) -> SharedPort: ...
 
     def shared_group(self, text: str, tenant: str = "/") -> LeasedGroupPort: ...
 
@@ -381,7 +404,17 @@ class AssignedPort(Protocol):
     def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/"
               ) -> list[KernelError | None]: ...
 
-    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None: ...
+    def require_member(self, name: str, member_id: str, epoch: int = -1, tenant: str = "/") -> None: ...
+
+    def beat(self, name: str, beat: Beat, rules: ConsumerRules, may_read: Callable[[str], bool],
+             on_done: Callable[[Beaten | KernelError], None], tenant: str = "/") -> None: ...
+
+    def leave_consumers(self, name: str, beat: Beat, on_done: Callable[[Beaten | KernelError], None],
+                        tenant: str = "/") -> None: ...
+
+    def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 
     def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
                        token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,
@@ -555,3 +588,57 @@ class HubPort(Ports, Protocol):
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+
+
+class LinkPort(Protocol):
+    """What links to other hubs ask of the kernel: the log as it is stored, and messages that are stored together with
+    how far they have arrived. See `Kernel` for what each call does and raises."""
+
+    @property
+    def hub(self) -> bytes: ...
+
+    @property
+    def settings(self) -> KernelSettings: ...
+
+    @property
+    def topics_version(self) -> int: ...
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]: ...
+
+    def topics(self, tenant: str = "/") -> list[Topic]: ...
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None: ...
+
+    def bounds(self, partition_id: int) -> tuple[int, int]: ...
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str: ...
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None: ...
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Cancellable: ...
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement: ...
+
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
+                 may_create: bool = True, maker: str = "") -> Placement: ...
+
+    def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None: ...
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None: ...
+
+    def retained_record(self, address: str, tenant: str) -> Record | None: ...
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]: ...
+
+    def keep_for(self, holder: Holder) -> None: ...
+
+    def forget_kept(self, partition_id: int) -> None: ...
+
+
+class Cancellable(Protocol):
+    """Something that will happen, unless it is cancelled."""
+
+    def cancel(self) -> None: ...

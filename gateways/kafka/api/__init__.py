@@ -3,6 +3,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from gatehouse.gateways.kafka.api.accounts import (
+    ALTER_CLIENT_QUOTAS,
+    ALTER_SCRAM,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_SCRAM,
+)
+from gatehouse.gateways.kafka.api.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
 from gatehouse.gateways.kafka.api.change_topics import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
 from gatehouse.gateways.kafka.api.cluster import (
@@ -18,6 +25,7 @@ from gatehouse.gateways.kafka.api.configs import (
     INCREMENTAL_ALTER_CONFIGS,
     LIST_CONFIG_RESOURCES,
 )
+from gatehouse.gateways.kafka.api.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
@@ -42,4 +50,6 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in (
     LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS,
     INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE, DELETE_TOPICS, CREATE_PARTITIONS,
     DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES,
-    DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS)}
+    DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS,
+    DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_SCRAM, ALTER_SCRAM, DESCRIBE_CLIENT_QUOTAS,
+    ALTER_CLIENT_QUOTAS, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)}
