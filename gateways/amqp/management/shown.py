@@ -85,7 +85,7 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
         "node": node_name(asking), "state": "running", "consumers": len(queue.consumers),
         "policy": queue.policy.name if queue.policy is not None else None,
         "operator_policy": None, "effective_policy_definition": queue.policy.definition if queue.policy else {},
-        "exclusive_consumer_tag": next((one.tag for one in queue.consumers if one.exclusive), None),
+        "exclusive_consumer_tag": next((consumer.tag for consumer in queue.consumers if consumer.exclusive), None),
         "single_active_consumer_tag": queue.consumers[0].tag if queue.settings.single_active and queue.consumers
         else None}
     if not counted or queue.kernel_queue is None:
