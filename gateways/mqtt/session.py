@@ -135,6 +135,7 @@ class MqttSession:
                         self._received.keep(data, pos, size)
                         return
                     if data[pos] in EXACT and size == PUBACK_SIZE:
+                        inbox.check_under_way(len(packet_ids))     # before PUBREL says that it is fewer
                         pos = self._handle_exact(data, pos, inbox, outbox)
                         continue
                 elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
