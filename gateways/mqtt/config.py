@@ -12,7 +12,7 @@ NOT_HONOURED: Final = {
     "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
 """What clients ask for without effect, and what happens instead."""
 
-LINGER_MS: Final = 1000
+LINGER_MS: Final = 5000
 """How long a client is read on, and not listened to, once it was told why its connection ends."""
 
 
