@@ -142,6 +142,29 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_tls_certificate_ends_seconds": Declared(
         GAUGE, "When the first of the certificates that the door shows runs out, in seconds since 1970.", ("door",)),
     "gatehouse_faults": Declared(COUNTER, "Mistakes of the hub itself, each with a traceback in the log.", ("door",)),
+    "gatehouse_relay_connected": Declared(GAUGE, "1 while the hub is connected to its meeting point."),
+    "gatehouse_relay_connections": Declared(COUNTER, "Times that the meeting point let this hub in."),
+    "gatehouse_relay_link_open": Declared(GAUGE, "1 while both hubs of a link have greeted.", ("link",)),
+    "gatehouse_relay_link_sessions": Declared(COUNTER, "Times that they greeted: more than one is a reconnect.",
+                                              ("link",)),
+    "gatehouse_relay_link_lag_messages": Declared(
+        GAUGE, "Offsets that the other hub does not have on its disk yet, those that do not match included.",
+        ("link",)),
+    "gatehouse_relay_link_lag_bytes": Declared(GAUGE, "Bytes on their way to it.", ("link",)),
+    "gatehouse_relay_link_lag_seconds": Declared(GAUGE, "For how long the oldest of them are on their way.", ("link",)),
+    "gatehouse_relay_link_sent_messages": Declared(COUNTER, "Messages that went out, again ones included.", ("link",)),
+    "gatehouse_relay_link_sent_bytes": Declared(COUNTER, "Their letters, in bytes.", ("link",)),
+    "gatehouse_relay_link_received_messages": Declared(COUNTER, "Messages that came in and were stored.", ("link",)),
+    "gatehouse_relay_link_received_bytes": Declared(COUNTER, "The letters that came in, in bytes.", ("link",)),
+    "gatehouse_relay_link_repeated_messages": Declared(
+        COUNTER, "Messages that came in and were here already.", ("link",)),
+    "gatehouse_relay_link_lost_messages": Declared(
+        COUNTER, "Offsets that retention had deleted before the other hub had them.", ("link",)),
+    "gatehouse_relay_link_tampered": Declared(
+        COUNTER, "Letters that were not what the other hub had sealed, or not the next ones.", ("link",)),
+    "gatehouse_relay_link_refused": Declared(
+        COUNTER, "Messages that were not taken here, by why; `relay_...`: letters that the meeting point bounced.",
+        ("link", "reason")),
 }
 
 Sample = tuple[str, tuple[str, ...], float]

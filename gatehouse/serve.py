@@ -49,6 +49,7 @@ from gatehouse.kernel.state.catalogue import default_url
 from gatehouse.memory import GivingBack, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
+from gatehouse.relaying import Relaying
 from gatehouse.relisten import relisten
 from gatehouse.runtime import Stall, broken_promise
 from gatehouse.samples import admission_samples, door_samples, trace_samples
@@ -109,6 +110,7 @@ class Hub:
         self._stall = Stall(asyncio.get_running_loop())
         self._watchdog = Watchdog(asyncio.get_running_loop(), watchdog_s())
         self._status: HubStatus | None = None
+        self._relaying: Relaying | None = None
         self._listening: dict[str, list[str]] = {}
 
     async def run(self) -> int:
@@ -292,6 +294,10 @@ class Hub:
         self._shared = services
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
+        if self.config.relay.wanted:
+            services.links = self._relaying = Relaying(self.config.relay, kernel, admission, hub_loop,
+                                                       self.config.hub.name)
+            self.metrics.add(self._relaying.samples)
         for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
                        services.not_honoured.samples):
             self.metrics.add(source)
@@ -300,6 +306,8 @@ class Hub:
             for address in self._listening[door.spec.name]:
                 print(f"{door.spec.name} listens on {address}", flush=True)
         self._status.start()
+        if self._relaying is not None:
+            self._relaying.start()
 
     def _open_accounts(self, kernel: Kernel, hub_loop: HubLoop) -> Admission:
         """Users and rights, read whole. Raises Refused."""
@@ -341,6 +349,8 @@ class Hub:
     async def _stop(self) -> None:
         """Doors first, since they still need the kernel to answer; then the kernel, then its threads."""
         self._ready = False
+        if self._relaying is not None:
+            await self._relaying.stop()
         stopping = [listener.stop(listener.settings.drain_s) for _, listener in self._listeners]
         for result in await asyncio.gather(*stopping, return_exceptions=True):
             if isinstance(result, BaseException):

@@ -26,6 +26,7 @@ from gatehouse.gateways.switchboard import Switchboard
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration
     from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.audit import By
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.connections.listener import Listener
@@ -160,6 +161,25 @@ class Status(Protocol):
         """The doors' rates of the last minutes."""
 
 
+class LinkFault(Exception):
+    """What links refuse, with a stable code."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Links(Protocol):
+    """The hub's links to other hubs, as administrators see them; documents are JSON's types."""
+
+    def describe(self) -> dict[str, Any]:
+        """The meeting point and every link."""
+
+    def act(self, by: By, action: str, link: str, **given: Any) -> dict[str, Any]:
+        """`invite`, `join`, `pause`, `resume`, `unlink`, `rewind`, in somebody's name. Raises LinkFault, and what
+        the kernel refuses."""
+
+
 class PageFile(NamedTuple):
     """One file of a page that the HTTP door serves as it is."""
 
@@ -206,6 +226,9 @@ class Services:
 
     backups: Backups | None = None
     """Copies of the log that are being read; None where there are no files behind the kernel."""
+
+    links: Links | None = None
+    """Links to other hubs; None where the configuration has no `[relay]`."""
 
     status: Status | None = None
     """None where nobody can tell, as in tests of one door."""

@@ -35,10 +35,23 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+    from gatehouse.kernel.addresses.routes import RouteEntry
+    from gatehouse.kernel.assigned.values import (
+        Assigned,
+        Beat,
+        Beaten,
+        ConsumerRules,
+        DescribedConsumers,
+        DescribedGroup,
+        GroupRules,
+        Joined,
+        Joining,
+    )
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.log.frame import StateRecord
+    from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
@@ -191,6 +204,16 @@ class KernelPort(Protocol):
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
 
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
+                     ) -> Topic:
+        """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
+
+    def delete_topic(self, name: str, tenant: str, number: int) -> None:
+        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+
+    def delete_records(self, before: dict[int, int], number: int) -> None:
+        """By partition id, the offset before which readers are given nothing any more. Raises Stopping."""
+
     def new_producer_id(self, number: int) -> None:
         """A number that no producer had before, answered as [(producer id, 0, 0)]."""
 
@@ -272,7 +295,7 @@ class LeasedGroupPort(Protocol):
         """Messages that are on their way in, and not durable yet."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
@@ -366,7 +389,17 @@ class AssignedPort(Protocol):
     def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/"
               ) -> list[KernelError | None]: ...
 
-    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None: ...
+    def require_member(self, name: str, member_id: str, epoch: int = -1, tenant: str = "/") -> None: ...
+
+    def beat(self, name: str, beat: Beat, rules: ConsumerRules, may_read: Callable[[str], bool],
+             on_done: Callable[[Beaten | KernelError], None], tenant: str = "/") -> None: ...
+
+    def leave_consumers(self, name: str, beat: Beat, on_done: Callable[[Beaten | KernelError], None],
+                        tenant: str = "/") -> None: ...
+
+    def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 
     def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
                        token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,
@@ -540,3 +573,57 @@ class HubPort(Ports, Protocol):
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
+
+
+class LinkPort(Protocol):
+    """What links to other hubs ask of the kernel: the log as it is stored, and messages that are stored together with
+    how far they have arrived. See `Kernel` for what each call does and raises."""
+
+    @property
+    def hub(self) -> bytes: ...
+
+    @property
+    def settings(self) -> KernelSettings: ...
+
+    @property
+    def topics_version(self) -> int: ...
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]: ...
+
+    def topics(self, tenant: str = "/") -> list[Topic]: ...
+
+    def topic(self, name: str, tenant: str = "/") -> Topic | None: ...
+
+    def bounds(self, partition_id: int) -> tuple[int, int]: ...
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str: ...
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None: ...
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Cancellable: ...
+
+    def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement: ...
+
+    def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
+                 may_create: bool = True, maker: str = "") -> Placement: ...
+
+    def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None: ...
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None: ...
+
+    def retained_record(self, address: str, tenant: str) -> Record | None: ...
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]: ...
+
+    def keep_for(self, holder: Holder) -> None: ...
+
+    def forget_kept(self, partition_id: int) -> None: ...
+
+
+class Cancellable(Protocol):
+    """Something that will happen, unless it is cancelled."""
+
+    def cancel(self) -> None: ...

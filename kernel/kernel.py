@@ -69,7 +69,7 @@ from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.views import Views, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
@@ -175,8 +175,8 @@ class Kernel:  # decision 138
             names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
         spill.ask(leasing.cursors)
         self.assigned = AssignedGroups(
-            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
-            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+            loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
+            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
@@ -378,6 +378,27 @@ class Kernel:  # decision 138
         """
         self._batches.append_all(batches, owner, token, idempotency_key)
 
+    # decision 224: what has arrived over a link, and how far that is, in one frame
+    def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
+                    token: object = None) -> None:
+        """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
+        `append`; with neither, once everything before is durable. Raises what `append` does, with nothing taken."""
+        self._appending.append(messages, owner, token, False)
+        if records:
+            self._committer.put_state(records)
+
+    def link_state(self, kind: int, key: bytes) -> bytes | None:
+        """A state record of a link, as far as it is durable."""
+        return self._state.get(kind, key)
+
+    def retained_record(self, address: str, tenant: str) -> Record | None:
+        """The record that an address retains, as far as that is durable. Raises InvalidAddress."""
+        return self._retained.record_of(address, tenant)
+
+    def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """Every such record whose key begins so; in no order."""
+        return list(self._state.scan(kind, prefix))
+
     # ---- for later
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Owner | None, token: object = None, *,
@@ -424,6 +445,11 @@ class Kernel:  # decision 138
             on_done(answers)
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+
+    def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                     ) -> None:
+        """As `fetch`, for another hub: with what is kept, batches as they are, and private headers in place."""
+        self._reader.fetch(wants, max_bytes, on_done, kept=True, stored=True)
 
     def note_fault(self, fault: Exception) -> None:
         """A fault of our own that was contained, outside of the kernel."""
@@ -514,6 +540,12 @@ class Kernel:  # decision 138
         topic = self._topics.require(name, tenant)
         self._topic_changes.delete(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
+
+    def delete_records(self, before: Mapping[int, int], owner: Owner | None = None, token: object = None) -> None:
+        """Readers of these partitions begin at these offsets from now on, or where the partition ends if that is
+        earlier. What a leased group still has to settle stays its own. Raises Stopping."""
+        pages = self._watermarks.pages_starting_at(dict(before))
+        self._committer.put_state([heads_record(number, page) for number, page in pages.items()], owner, token)
 
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
         return self._create(name, tenant, self.settings.default_partitions, TopicSettings(), None, None, maker)

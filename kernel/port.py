@@ -209,6 +209,17 @@ class Port:
         return self._kernel.create_topic(name, partitions=partitions, settings=settings, tenant=tenant, maker=maker,
                                          owner=self if number else None, token=number)
 
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
+                     ) -> Topic:
+        return self._kernel.change_topic(name, partitions=partitions, settings=settings, tenant=tenant,
+                                         owner=self if number else None, token=number)
+
+    def delete_topic(self, name: str, tenant: str, number: int) -> None:
+        self._kernel.delete_topic(name, tenant=tenant, owner=self if number else None, token=number)
+
+    def delete_records(self, before: dict[int, int], number: int) -> None:
+        self._kernel.delete_records(before, self if number else None, number)
+
     def new_producer_id(self, number: int) -> None:
         self._kernel.new_producer_id(self, number)
 

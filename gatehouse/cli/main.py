@@ -9,6 +9,7 @@
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
+    relay         relay serve, key, invite, join, status, pause, resume, rewind, unlink
     spark         spark archive, spark analytics
     planned       what is named in the documents and not built yet
 
@@ -32,6 +33,7 @@ from gatehouse.cli.groups import dead_letters, groups
 from gatehouse.cli.messages import consume, publish, tail
 from gatehouse.cli.planned import planned_commands
 from gatehouse.cli.queues import queues
+from gatehouse.cli.relay import relay
 from gatehouse.cli.scheduled import scheduled
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics
@@ -145,7 +147,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections, backup,
-                restore, transactions, users, acl, spark, *planned_commands()):
+                restore, transactions, users, acl, relay, spark, *planned_commands()):
     cli.add_command(command)
 
 

@@ -9,7 +9,6 @@ from gatehouse import exits
 
 PLANNED: Final = {
     "trace": "What happened to one message.",
-    "relay": "Links to other networks; `relay serve` is the meeting point.",
 }
 
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from gatehouse.config.check_back import TopicChecks, TransactionSection, read_topics
 from gatehouse.config.listeners import expiry_notices, find_conflicts, parse_listen
+from gatehouse.config.relay import RelayConfig, read_relay
 from gatehouse.config.rights import (
     LIVE_RIGHTS,
     TABLE_LISTS,
@@ -39,6 +40,7 @@ from gatehouse.gateways.registry import Specs
 from gatehouse.gateways.tls.certificates import check_rule
 from gatehouse.kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
 from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.relay.settings import LinkSettings, RelaySection
 from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
 ENVIRONMENT_PREFIX: Final = "GATEHOUSE__"
@@ -56,7 +58,7 @@ ELSEWHERE: Final = {
     "quotas": "is no section: quotas are set by `gatehouse users quota`",
     "webhooks": "is no section: webhooks are made by PUT /v1/webhooks/NAME",
     "catalogue": "is no section: see kernel.catalogue_url",
-    "links": NOT_BUILT, "relay": NOT_BUILT, "tracing": NOT_BUILT}
+    "links": "is no section: links are [[relay.links]]", "tracing": NOT_BUILT}
 ELSEWHERE_OF_AUTH: Final = {
     "users": "is no setting: users are made by `gatehouse users create`",
     "oauth": "is no setting: tokens of an issuer are [auth.jwt]", "ldap": NOT_BUILT}
@@ -210,6 +212,7 @@ class Config:
     transactions: TransactionSection
     topic_checks: Mapping[str, TopicChecks]
     rights: RightsConfig = RightsConfig()
+    relay: RelayConfig = RelayConfig()
     notices: tuple[str, ...] = ()
     """What is valid and yet worth a line at start."""
 
@@ -244,6 +247,7 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
     _refuse_unknown_sections(tables, place, problems)
     check_back = read_topics(tables, place, problems)
     rights = read_rights(tables, place, problems)
+    relay = read_relay(tables, place, problems)
     sections = {name: read_section(kind, _table(tables, name, place, problems), name, place, problems)
                 for name, kind in SECTIONS.items()}
     doors = _read_doors(_table(tables, "gateways", place, problems), specs, place, problems)
@@ -256,7 +260,7 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
         raise ConfigError(problems.lines)
     data_dir = path.parent / sections["hub"].data_dir
     return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
-                  data_dir, sections["transactions"], check_back, rights, _notices(doors, specs))
+                  data_dir, sections["transactions"], check_back, rights, relay, _notices(doors, specs))
 
 
 def _notices(doors: list[Door], specs: Mapping[str, GatewaySpec]) -> tuple[str, ...]:
@@ -300,8 +304,8 @@ def _overridden(tables: dict[str, Any], environ: Mapping[str, str], specs: Mappi
         if folders[0] == "gateways" and folders[1] not in specs:
             _refuse_door(source, ".".join(folders), folders[1], specs, problems)
             continue
-        if folders[0] not in SECTIONS and folders[0] not in NESTED:
-            problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED], "section")
+        if folders[0] not in (*SECTIONS, *NESTED, "relay"):
+            problems.unknown(source, folders[0], folders[0], [*SECTIONS, *NESTED, "relay"], "section")
             continue
         table = tables
         for name in folders:
@@ -325,8 +329,9 @@ def _refuse_unknown_sections(tables: Mapping[str, Any], place: ConfigPlace, prob
     for name in tables:
         if name in ELSEWHERE:
             problems.add(place.source, name, ELSEWHERE[name])
-        elif name not in SECTIONS and name not in (*NESTED, "routes", *TABLE_LISTS):
-            problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "routes", *TABLE_LISTS], "section")
+        elif name not in SECTIONS and name not in (*NESTED, "relay", "routes", *TABLE_LISTS):
+            problems.unknown(place.source, name, name, [*SECTIONS, *NESTED, "relay", "routes", *TABLE_LISTS],
+                             "section")
 
 
 def _table(tables: Mapping[str, Any], name: str, place: ConfigPlace, problems: Problems) -> dict[str, Any]:
@@ -439,6 +444,7 @@ def _flat(config: Config) -> dict[str, Any]:
         flat.update({f"{name}.{key}": value for key, value in dataclasses.asdict(getattr(config, name)).items()})
     flat["transactions.topics"] = config.topic_checks
     flat.update(config.rights.flat())
+    flat.update({"relay": config.relay.section, "relay.links": config.relay.links})
     for door in config.doors:
         flat[f"gateways.{door.spec.name}.listen"] = door.listen
         flat.update({f"gateways.{door.spec.name}.{key}": value
@@ -450,6 +456,7 @@ def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
     """Every section that a file may hold and the dataclass behind it, for the reference page."""
     doors = {f"gateways.{name}": spec.config for name, spec in sorted(specs.items())}
     jobs = {f"spark.{name}": section for name, section in JOBS.items()}
-    lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings}
+    lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings,
+             "relay": RelaySection, "relay.links": LinkSettings}
     return {**SECTIONS, "auth.jwt": JwtSettings, "transactions.topics.NAME": TopicChecks, **doors, **jobs, **lists}
 

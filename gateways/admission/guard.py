@@ -98,6 +98,7 @@ class Guard:
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id)
         self._readable = Partitions()
+        self._alterable = Partitions()
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
@@ -253,6 +254,8 @@ class Guard:
         self._visible.add(topic)
         if operation is Operation.CONSUME:
             self._readable.add(topic)
+        elif operation is Operation.ALTER:
+            self._alterable.add(topic)
         return topic
 
     def sees_topic(self, name: str) -> bool:
@@ -279,6 +282,28 @@ class Guard:
         with self._submission(owner, token) as number:
             return self._port.create_topic(name, partitions, settings, self.tenant,
                                            self._admission.maker(self._principal), number)
+
+    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, owner: Submitter,
+                     token: object) -> Topic:
+        """Raises Denied and what `KernelPort.change_topic` raises."""
+        self._admission.require_topic(self.principal, Operation.ALTER, name)
+        with self._submission(owner, token) as number:
+            return self._port.change_topic(name, partitions, settings, self.tenant, number)
+
+    def delete_topic(self, name: str, owner: Submitter, token: object) -> None:
+        """Raises Denied and what `KernelPort.delete_topic` raises."""
+        self._admission.require_topic(self.principal, Operation.ALTER, name)
+        with self._submission(owner, token) as number:
+            self._port.delete_topic(name, self.tenant, number)
+
+    def delete_records(self, before: dict[int, int], owner: Submitter, token: object) -> None:
+        """See `KernelPort.delete_records`. Raises Denied for a partition of no topic that was asked for to be
+        altered, Stopping."""
+        if self._version is not self._admission.version:
+            self._renew()
+        self._alterable.require(before)
+        with self._submission(owner, token) as number:
+            self._port.delete_records(before, number)
 
     def new_producer_id(self, owner: Submitter, token: object) -> None:
         """See `KernelPort.new_producer_id`."""

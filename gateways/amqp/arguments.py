@@ -9,26 +9,36 @@ from gatehouse.gateways.amqp.errors import ChannelFault, precondition
 from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, plain, type_class
 
 NUMBERS: Final = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority",
-                  "x-delivery-limit", "x-consumer-timeout")
+                  "x-delivery-limit", "x-consumer-timeout", "x-max-in-memory-length", "x-max-in-memory-bytes",
+                  "x-queue-version", "x-quorum-initial-group-size")
 TEXTS: Final = ("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-type", "x-queue-mode",
-                "x-queue-master-locator", "x-dead-letter-strategy")
+                "x-queue-master-locator", "x-queue-leader-locator", "x-dead-letter-strategy")
 FLAGS: Final = ("x-single-active-consumer",)
-COMPARED: Final = (*NUMBERS, *TEXTS[:4], *FLAGS)
+COMPARED: Final = (*NUMBERS[:7], *TEXTS[:4], *FLAGS)
 """What must be the same when a queue is declared again."""
 
-NOT_HONOURED: Final = {
-    "x-priority": "consumers of a queue are served in turn, whatever their priority",
-    "no_local": "a consumer is given what its own connection publishes, too, as in RabbitMQ",
-    "x-delay": "the message is delivered at once, as in RabbitMQ without its plug-in; delays are for HTTP and MQTT",
-    "reject-publish-dlx": "what a full queue refuses is refused, and is no dead letter"}
-"""What clients ask for without effect, and what happens instead."""
+OF_STREAMS: Final = ("x-max-age", "x-stream-max-segment-size-bytes", "x-stream-filter-size-bytes",
+                     "x-initial-cluster-size")
+UNSUPPORTED: Final = {
+    "classic": OF_STREAMS,
+    "quorum": (*OF_STREAMS, "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator")}
+"""What queues of a type refuse. (Classic queues take those of quorum queues, too.)"""
+
+OF_QUEUES: Final = frozenset((*NUMBERS, *TEXTS, *FLAGS, *OF_STREAMS))
+OF_EXCHANGES: Final = frozenset(("alternate-exchange",))
+OF_CONSUMERS: Final = frozenset(("x-priority", "x-consumer-timeout"))
 
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
 QUEUE_TYPES: Final = ("classic", "quorum")
+STRATEGIES: Final = ("at-most-once", "at-least-once")
+LOCATORS: Final = ("client-local", "balanced", "min-masters", "random", "least-leaders")
+VERSIONS: Final = (1, 2)
 UNLIMITED: Final = -1                  # RabbitMQ's word for no delivery limit
+QUORUM_LIMIT: Final = 20               # deliveries that may come back to a quorum queue that says nothing: RabbitMQ 4's
 TIMES: Final = ("x-expires", "x-message-ttl", "x-consumer-timeout")
 MAX_PRIORITY: Final = 255
-MAX_EXPIRY_MS: Final = 0xFFFFFFFF      # RabbitMQ's: what a timer of its machine takes
+MAX_CONSUMER_PRIORITY: Final = 1 << 30           # further ones are as good as this
+MAX_EXPIRY_MS: Final = 315_360_000_000           # ten years, as in RabbitMQ 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class QueueArguments:
     single_active: bool = False
     delivery_limit: int | None = None  # redeliveries; the next time that it comes back it is a dead letter
     consumer_timeout_ms: int | None = None
+    is_quorum: bool = False
 
 
 def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
@@ -64,6 +75,10 @@ def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
         raise _invalid("x-overflow", where, "invalid_overflow")
     if kind not in QUEUE_TYPES:
         raise _invalid("x-queue-type", where, f"\"unsupported queue type '{kind}'\"")
+    _check_choices(arguments, where)
+    for name in UNSUPPORTED[kind]:
+        if name in arguments:
+            raise precondition(f"invalid arg '{name}' for {where} of queue type rabbit_{kind}_queue")
     exchange, key = _text(arguments, "x-dead-letter-exchange"), _text(arguments, "x-dead-letter-routing-key")
     if key is not None and exchange is None:
         raise _invalid("x-dead-letter-routing-key", where, "routing_key_but_no_dlx_defined")
@@ -73,7 +88,26 @@ def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
         max_bytes=_number(arguments, "x-max-length-bytes"), overflow=overflow,
         message_ttl_ms=_number(arguments, "x-message-ttl"), expires_ms=_number(arguments, "x-expires"),
         dead_letter_exchange=exchange, dead_letter_key=key, single_active=single is not None and bool(single.value),
-        delivery_limit=_delivery_limit(arguments), consumer_timeout_ms=_number(arguments, "x-consumer-timeout"))
+        delivery_limit=_delivery_limit(arguments, kind), consumer_timeout_ms=_number(arguments, "x-consumer-timeout"),
+        is_quorum=kind == "quorum")
+
+
+def unknown(arguments: Table, names: Iterable[str]) -> bool:
+    """Whether there are arguments that nobody knows: RabbitMQ takes them, and so are they here, without effect."""
+    return any(name.startswith("x-") and name not in names for name in arguments)
+
+
+def _check_choices(arguments: Table, where: str) -> None:
+    """What has no effect must be something that could have one."""
+    strategy, version = _text(arguments, "x-dead-letter-strategy"), _number(arguments, "x-queue-version")
+    if strategy is not None and strategy not in STRATEGIES:
+        raise _invalid("x-dead-letter-strategy", where, "invalid_dlx_strategy")
+    if version is not None and version not in VERSIONS:
+        raise _invalid("x-queue-version", where, f"\"unsupported queue version '{version}'\"")
+    if (_text(arguments, "x-queue-leader-locator") or LOCATORS[0]) not in LOCATORS:
+        raise _invalid("x-queue-leader-locator", where, "invalid_queue_locator_arg")
+    if _number(arguments, "x-quorum-initial-group-size") == 0:
+        raise _invalid("x-quorum-initial-group-size", where, "{value_zero,0}")
 
 
 def check_same(names: Iterable[str], current: Table, received: Table, where: str) -> None:
@@ -97,12 +131,20 @@ def check_field(name: str, current: object, received: object, where: str) -> Non
         raise precondition(f"inequivalent arg '{name}' for {where}: received '{shown[0]}' but current is '{shown[1]}'")
 
 
-def check_priority(arguments: Table, where: str) -> bool:
-    """Whether a consumer has a priority. Raises ChannelFault 406 for one that cannot be."""
+def read_priority(arguments: Table, where: str) -> int:
+    """A consumer's priority. Raises ChannelFault 406 for one that cannot be."""
     field = arguments.get("x-priority")
-    if field is not None and field.type not in INTEGERS:
+    if field is None:
+        return 0
+    if field.type not in INTEGERS:
         raise _invalid("x-priority", where, f'"expected integer, got {TYPE_NAMES[field.type]}"')
-    return field is not None and field.value != 0
+    return max(-MAX_CONSUMER_PRIORITY, min(int(field.value), MAX_CONSUMER_PRIORITY))
+
+
+def read_consumer_timeout(arguments: Table, where: str) -> int | None:
+    """How long a consumer may hold a delivery, in ms, where it says so itself. Raises ChannelFault 406."""
+    _check_number("x-consumer-timeout", arguments.get("x-consumer-timeout"), where)
+    return _number(arguments, "x-consumer-timeout")
 
 
 def _check_number(name: str, field: Field | None, where: str) -> None:
@@ -138,8 +180,10 @@ def _number(arguments: Table, name: str) -> int | None:
     return None if field is None else int(field.value)
 
 
-def _delivery_limit(arguments: Table) -> int | None:
+def _delivery_limit(arguments: Table, kind: str) -> int | None:
     limit = _number(arguments, "x-delivery-limit")
+    if limit is None:
+        return QUORUM_LIMIT if kind == "quorum" else None
     return None if limit == UNLIMITED else limit
 
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp import codec, mapping, records
 from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
-from gatehouse.gateways.amqp.dead_letters import dead_letter
+from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
     from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
+    from gatehouse.kernel.api import Message as NumberedMessage
     from gatehouse.kernel.message import Leased, Message, Owner
 
 NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
@@ -188,6 +190,20 @@ class Broker:
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
         return [(self.queues.place_letter(to, letter.priority), leased[6], headers,
                  attributes, 0) for to in letter.queues]
+
+    def bury_refused(self, vhost: VirtualHost, name: str, messages: list[NumberedMessage]) -> None:  # decision 200
+        """A full queue has refused these; where it says so they are dead letters. What has no room there either is
+        gone."""
+        queue = vhost.queues.get(name)
+        if queue is None or queue.settings.overflow != "reject-publish-dlx" \
+                or queue.settings.dead_letter_exchange is None:
+            return
+        target = encode_target(queue.settings.dead_letter_exchange, queue.settings.dead_letter_key)
+        for _, value, headers, attributes, _ in messages:
+            refused: Leased = (None, 0, 1, 0, 0, None, value, headers, attributes)
+            for letter in self._bury(vhost.name, name, target, refused, OVERFLOW):
+                with suppress(KernelError):
+                    self._kernel.append([letter], None)
 
     def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """Exchange, routing key and properties of a message in a queue, as bytes."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp import codec
-from gatehouse.gateways.amqp.arguments import check_priority
+from gatehouse.gateways.amqp.arguments import OF_CONSUMERS, read_consumer_timeout, read_priority, unknown
+from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, ConsumerSource, Origin, encode_get_ok
 from gatehouse.gateways.amqp.definitions import Definitions
 from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
@@ -27,6 +28,7 @@ from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.session import AmqpSession
+    from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.vhost import AmqpQueue
     from gatehouse.kernel.message import Handle, Leased
 
@@ -55,10 +57,10 @@ class Channel:
         self._settling: dict[tuple[str, Origin], list[Handle]] = {}
         self._definitions = Definitions(self)
         self._methods: dict[str, Callable[[Arguments], None]] = {
-            "channel.flow": self._flow, "basic.qos": self._qos, "basic.consume": self._consume,
-            "basic.cancel": self._cancel, "basic.get": self._get, "basic.recover": self._recover,
-            "basic.recover-async": self._recover, "confirm.select": self._select_confirms,
-            **self._definitions.methods}
+            "channel.flow": self._flow, "access.request": self._give_ticket, "basic.qos": self._qos,
+            "basic.consume": self._consume, "basic.cancel": self._cancel, "basic.get": self._get,
+            "basic.recover": self._recover, "basic.recover-async": self._recover,
+            "confirm.select": self._select_confirms, **self._definitions.methods}
 
     # ---- methods
 
@@ -171,6 +173,10 @@ class Channel:
             raise ConnectionFault(NOT_IMPLEMENTED, "active=false")
         self.reply(encode_method("channel.flow-ok", active=True))
 
+    def _give_ticket(self, _: Arguments) -> None:
+        """0-8's way to ask for rights: granted, and worth nothing, as in RabbitMQ."""
+        self.reply(encode_method("access.request-ok", ticket=1))
+
     def _qos(self, arguments: Arguments) -> None:
         if arguments["prefetch_size"]:
             raise ConnectionFault(NOT_IMPLEMENTED, f"prefetch_size!=0 ({arguments['prefetch_size']})")
@@ -192,15 +198,17 @@ class Channel:
         if queue is None:
             self._listen(arguments, tag)
             return
-        if check_priority(arguments["arguments"], queue.where):
-            self.connection.note_not_honoured("x-priority")
+        table: Table = arguments["arguments"]
+        priority, timeout_ms = read_priority(table, queue.where), read_consumer_timeout(table, queue.where)
+        if unknown(table, OF_CONSUMERS):
+            self.connection.note_not_honoured(UNKNOWN)
         if arguments["no_local"]:
             self.connection.note_not_honoured("no_local")
         others = queue.consumers
         if others and (arguments["exclusive"] or others[0].exclusive):
             raise refused(f"{queue.where} in exclusive use")
         consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
-                            limit=self._consumer_limit)
+                            limit=self._consumer_limit, priority=priority, timeout_ms=timeout_ms)
         self.consumers[tag] = consumer
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))

@@ -225,7 +225,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
     """Deliveries with consecutive tags from `tag` on. `consumer_tag` is a short string with its size.
 
     `side_of` gives the AMQP side of a message; it is asked once for messages that follow on each other with the same
-    headers, unless they came by other doors, where more than the headers says it.
+    headers, unless they came by other doors, where more than the headers says it, or come again, and may say so.
     """
     parts: list[bytes] = []
     last_headers = b""
@@ -240,7 +240,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
         redelivered = message[2] > 1
         size = len(body)
         if size != last_size or headers != last_headers or redelivered != last_redelivered:
-            last_headers = headers if message[8] & DOOR_MASK == DOOR else b""
+            last_headers = headers if not redelivered and message[8] & DOOR_MASK == DOOR else b""
             last_size = size
             last_redelivered = redelivered
             side = side_of(message)

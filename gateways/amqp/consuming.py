@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.gateways.amqp.tables import Field
 from gatehouse.kernel.groups.group import HoldLimit
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 UNACKNOWLEDGED_MAX: Final = 1 << 16
 """Deliveries of one channel that may await acknowledgement where the client set no prefetch: more wait in the queue."""
+
+DELIVERY_COUNT: Final = "x-delivery-count"
+"""The header that says how often a message of a queue with a delivery limit has come back."""
 
 ROUND_MIN: Final = 16                  # deliveries of the first flush to a consumer, before their size is known
 ROUND_MAX: Final = 8192                # and of any later one
@@ -40,9 +44,10 @@ class Origin(ABC):
 class ConsumerSource(Origin):
     """A queue: what settling its deliveries needs."""
 
-    def __init__(self, channel: Channel, queue: AmqpQueue) -> None:
+    def __init__(self, channel: Channel, queue: AmqpQueue, timeout_ms: int | None = None) -> None:
         super().__init__(channel)
         self.queue = queue
+        self._timeout_ms = timeout_ms          # its own, for its deliveries
 
     def settle(self, how: str, handles: list[Handle]) -> None:
         queues = self.channel.connection.broker.queues
@@ -54,22 +59,27 @@ class ConsumerSource(Origin):
             queues.reject(self.queue, handles)
 
     def hold_limit(self) -> HoldLimit | None:
-        """How long a delivery may be without an acknowledgement: as the queue says, or the hub."""
-        own_ms = self.queue.settings.consumer_timeout_ms
+        """How long a delivery may be without an acknowledgement: as the consumer says, its queue, or the
+        hub."""
+        own_ms = self.queue.settings.consumer_timeout_ms if self._timeout_ms is None else self._timeout_ms
         timeout_ms = self.channel.connection.consumer_timeout_ms if own_ms is None else own_ms
         return HoldLimit(timeout_ms, partial(self.channel.on_overdue, timeout_ms)) if timeout_ms else None
 
     def side_of(self, leased: Leased) -> bytes:
         """Exchange, routing key and properties that the client sees, as bytes."""
-        return self.channel.connection.broker.side_of(self.queue, leased)
+        side = self.channel.connection.broker.side_of(self.queue, leased)
+        if leased[2] < 2 or self.queue.settings.delivery_limit is None:
+            return side
+        return mapping.with_header(side, DELIVERY_COUNT, Field("l", leased[2] - 1))
 
 
 class Consumer(ConsumerSource):
     """One basic.consume; a member of its queue's group."""
 
     def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, *, no_ack: bool, exclusive: bool,
-                 limit: int) -> None:
-        super().__init__(channel, queue)
+                 limit: int, priority: int = 0, timeout_ms: int | None = None) -> None:
+        super().__init__(channel, queue, timeout_ms)
+        self.priority = priority
         self.tag = tag
         raw = tag.encode()
         self.raw_tag = bytes((len(raw),)) + raw

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 DEATHS: Final = "x-death"
-REASONS: Final = {"expired": "expired", "rejected": "rejected", "overflow": "maxlen", "attempts": "delivery_limit"}
+OVERFLOW: Final = "overflow"
+REASONS: Final = {"expired": "expired", "rejected": "rejected", OVERFLOW: "maxlen", "attempts": "delivery_limit"}
 """The kernel's reasons in RabbitMQ's words."""
 
 

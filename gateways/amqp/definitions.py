@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, unknown
+from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.methods import Arguments, encode_method
@@ -67,6 +69,8 @@ class Definitions:
                 name, arguments["type"], durable=arguments["durable"], auto_delete=arguments["auto_delete"],
                 internal=arguments["internal"], arguments=arguments["arguments"])
             changes = [] if made is None else [made]
+            if made is not None and unknown(made.arguments, OF_EXCHANGES):
+                self._channel.connection.note_not_honoured(UNKNOWN)
         self._answer(changes, "exchange.declare-ok", arguments["no_wait"], audited={
             "exchange": name, "type": arguments["type"], "durable": arguments["durable"]})
 
@@ -125,8 +129,8 @@ class Definitions:
                 arguments=arguments["arguments"], generated=not name)
             if is_new:
                 self._open(queue, generated=not name)
-                if queue.settings.overflow == "reject-publish-dlx" and queue.settings.dead_letter_exchange is not None:
-                    connection.note_not_honoured(queue.settings.overflow)
+                if unknown(queue.arguments, OF_QUEUES):
+                    connection.note_not_honoured(UNKNOWN)
         channel.note_declared(queue.name)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
                      message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers),

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.addresses import AmqpName
 from gatehouse.gateways.amqp.column import AMQP
-from gatehouse.gateways.amqp.errors import precondition
+from gatehouse.gateways.amqp.errors import SyntaxFault, precondition
 from gatehouse.gateways.amqp.properties import Traits
-from gatehouse.gateways.amqp.tables import Table, plain, text, typed
+from gatehouse.gateways.amqp.tables import Field, Table, plain, text, typed
 from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
@@ -137,6 +137,18 @@ def read_names(side: bytes) -> tuple[str, str]:
     key_at = 1 + side[0]
     return (side[1:key_at].decode(errors="replace"),
             side[key_at + 1:key_at + 1 + side[key_at]].decode(errors="replace"))
+
+
+def with_header(side: bytes, name: str, field: Field) -> bytes:
+    """An AMQP side with this header set. One whose headers cannot be read stays as it came."""
+    split = codec.names_end(side)
+    raw = side[split:]
+    try:
+        headers: Table = dict(properties.read(raw).get("headers", {}))
+        headers[name] = field
+        return side[:split] + properties.replaced(raw, headers)
+    except SyntaxFault:
+        return side
 
 
 @lru_cache(4096)

@@ -6,7 +6,8 @@
     b bit: consecutive ones share octets, the first in the lowest bit
 
 Source: amqp0-9-1.extended.xml, whose last methods (exchange.bind, basic.nack, confirm, connection.blocked and
-connection.update-secret) are RabbitMQ's extensions. Names that the specification calls `reserved` are `_`.
+connection.update-secret) are RabbitMQ's extensions; access.request is of 0-8, and old clients ask it still. Names that
+the specification calls `reserved` are `_`.
 """
 from __future__ import annotations
 
@@ -50,6 +51,8 @@ METHODS: Final[dict[tuple[int, int], Spec]] = {
     (20, 21): _spec("channel.flow-ok", "active:b"),
     (20, 40): _spec("channel.close", "code:h text:s class_id:h method_id:h"),
     (20, 41): _spec("channel.close-ok", ""),
+    (30, 10): _spec("access.request", "realm:s exclusive:b passive:b active:b write:b read:b"),
+    (30, 11): _spec("access.request-ok", "ticket:h"),
     (40, 10): _spec("exchange.declare", "_:h exchange:s type:s passive:b durable:b auto_delete:b internal:b no_wait:b "
                                         "arguments:F"),
     (40, 11): _spec("exchange.declare-ok", ""),

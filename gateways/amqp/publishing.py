@@ -190,6 +190,8 @@ class Publishing:
             except QueueFull as full:
                 place = messages[full.index][0]
                 refused = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
+                connection = self._channel.connection
+                connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in refused])
             self._refuse([tags[at] for at in refused])
             kept = sorted({*range(len(messages))}.difference(refused))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]

@@ -172,7 +172,7 @@ class KernelQueues:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
-                                         hold=consumer.hold_limit())
+                                         hold=consumer.hold_limit(), priority=consumer.priority)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.amqp import mapping, properties
 from gatehouse.gateways.amqp.addresses import address_of_amqp
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
 from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
 DELAY: Final = "x-delay"
-EXPIRATION_MAX: Final = 0xFFFFFFFF
 INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 
 
@@ -39,7 +39,7 @@ def _milliseconds(expiration: str) -> int:
         why = f'{{leftover_string,"{expiration[match.end():]}"}}'
     elif int(expiration) < 0:
         why = f"{{value_negative,{int(expiration)}}}"
-    elif int(expiration) > EXPIRATION_MAX:
+    elif int(expiration) > MAX_EXPIRY_MS:
         why = f"{{value_too_large,{int(expiration)}}}"
     else:
         return int(expiration)

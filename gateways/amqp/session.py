@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.amqp import codec, login
-from gatehouse.gateways.amqp.arguments import NOT_HONOURED
+from gatehouse.gateways.amqp.asked import NOT_HONOURED
 from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
 from gatehouse.gateways.amqp.channels import Channels
 from gatehouse.gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing

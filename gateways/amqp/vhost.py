@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
-from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, refused
+from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, precondition, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
 from gatehouse.gateways.amqp.tables import Table
 
@@ -160,6 +160,8 @@ class VirtualHost:
         if not generated:
             _not_reserved("queue", name)
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
+        if queue.settings.is_quorum:
+            _check_quorum(queue, generated)
         self.queues[name] = queue
         self.version += 1
         return queue, True
@@ -296,6 +298,16 @@ class VirtualHost:
         if not destinations and exchange.alternate is not None:
             return [Destination(EXCHANGE, exchange.alternate)]
         return destinations
+
+
+def _check_quorum(queue: AmqpQueue, generated: bool) -> None:
+    """A quorum queue has a name of its own and outlives who declared it. Raises ChannelFault 406."""
+    if generated:
+        raise precondition("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    for name, wrong in (("auto-delete", queue.auto_delete), ("exclusive-owner", queue.owner is not None),
+                        ("non-durable", not queue.durable)):
+        if wrong:
+            raise precondition(f"invalid property '{name}' for {queue.where}")
 
 
 def _not_default(exchange: str) -> None:

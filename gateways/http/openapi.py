@@ -41,6 +41,7 @@ TAGS: Final[dict[str, str]] = {
     "users": "Who may log in, by password or API key.",
     "acl": "Who may do what where.",
     "connections": "Who is connected, by whichever door.",
+    "relay": "Links to other hubs.",
     "hub": "How the hub is, for whatever watches it.",
 }
 """What calls are grouped by, in the document's order."""

@@ -33,6 +33,7 @@ BYTES: Final = 2
 ID: Final = 3
 STRUCTS: Final = 4
 SIMPLES: Final = 5
+STRUCT: Final = 6
 
 Step = tuple[int, tuple[str, ...], Any, bool]
 """(kind, field names, struct.Struct or the plan of what is inside, may be null)"""
@@ -101,6 +102,8 @@ def _step(field: Any, version: int, flexible: bool) -> Step:
     name = (field.name,)
     if field.is_struct_array():
         return STRUCTS, name, _plan(field, version, flexible), nullable
+    if field.is_struct():
+        return STRUCT, name, _plan(field, version, flexible), nullable
     if field.is_array():
         return SIMPLES, name, _step(field.array_of, version, flexible), nullable
     if field.is_batchable():
@@ -131,6 +134,8 @@ def _read_struct(plan: Plan, data: bytes, at: int, end: int, flexible: bool) -> 
 
 def _read_value(step: Step, data: bytes, at: int, end: int, flexible: bool) -> tuple[Any, int]:
     kind, names, inside, nullable = step
+    if kind == STRUCT:
+        return _read_optional(step, data, at, end, flexible)
     if kind == ID:
         if end - at < 16:
             raise Malformed("an id is cut off")
@@ -150,6 +155,18 @@ def _read_value(step: Step, data: bytes, at: int, end: int, flexible: bool) -> t
     if value is None and not nullable:
         raise Malformed(f"{names[0]} may not be null")
     return value, at
+
+
+def _read_optional(step: Step, data: bytes, at: int, end: int, flexible: bool) -> tuple[Row | None, int]:
+    """A struct that may be missing (KIP-893): a byte before it says so."""
+    _, _, plan, nullable = step
+    if nullable:
+        if at >= end:
+            raise Malformed("a request is cut off")
+        at += 1
+        if data[at - 1] >= 0x80:
+            return None, at
+    return _read_struct(plan, data, at, end, flexible)
 
 
 def _read_array(kind: int, inside: Any, data: bytes, at: int, end: int, flexible: bool) -> tuple[list[Any] | None, int]:

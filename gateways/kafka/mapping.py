@@ -1,4 +1,4 @@
-"""Between Kafka's words and the kernel's: error numbers, what a produced batch may be, topic settings. Pure.
+"""Between Kafka's words and the kernel's: error numbers, what a produced batch may be. Pure.
 
 A record needs no conversion: what the kernel stores is Kafka's record batch, and `kernel.records.batch.as_batch`
 gives what other doors published as one. Key, headers and timestamp are the record's own; the envelope travels as record
@@ -7,18 +7,17 @@ headers.
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import Final
 
-from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission import errors as refusals
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.kafka import error_codes
 from gatehouse.gateways.kafka.codec import Malformed, read_count, read_string
 from gatehouse.kernel import errors
 from gatehouse.kernel.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
-from gatehouse.kernel.state.topics import TopicSettings
 
 ZSTD: Final = 4                          # codec number in a batch's attributes
 PRODUCE_ZSTD: Final = 7                  # the first Produce version that may carry it (KIP-110)
-MAX_DIGITS: Final = 18                   # of a number in a topic's settings: every such number fits 64 bits
 
 _LENGTH_TO_ATTRIBUTES = struct.Struct(">8xi4xb4xh")
 _RECORD_COUNT = struct.Struct(">57xi")
@@ -51,6 +50,13 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.StorageFailed: error_codes.KAFKA_STORAGE_ERROR,
     errors.Stopping: error_codes.NOT_LEADER_OR_FOLLOWER,       # clients look for the leader again and repeat
     Denied: error_codes.TOPIC_AUTHORIZATION_FAILED,
+    refusals.InvalidUser: error_codes.INVALID_REQUEST,
+    refusals.InvalidRule: error_codes.INVALID_REQUEST,
+    refusals.UnknownUser: error_codes.RESOURCE_NOT_FOUND,
+    refusals.UnknownRule: error_codes.RESOURCE_NOT_FOUND,
+    refusals.FromFile: error_codes.POLICY_VIOLATION,
+    refusals.LastAdministrator: error_codes.POLICY_VIOLATION,
+    refusals.AccountsUnavailable: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat
 }
 
 
@@ -60,15 +66,20 @@ def code_of(error: Exception) -> int:
 
 
 COORDINATOR_CODES: Final[dict[type[Exception], int]] = {
+    errors.FencedEpoch: error_codes.FENCED_MEMBER_EPOCH,
     errors.FencedMember: error_codes.FENCED_INSTANCE_ID,
     errors.GroupFull: error_codes.GROUP_MAX_SIZE_REACHED,
     errors.GroupHasMembers: error_codes.NON_EMPTY_GROUP,
     errors.GroupIsLeased: error_codes.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InstanceTaken: error_codes.UNRELEASED_INSTANCE_ID,
+    errors.InvalidPattern: error_codes.INVALID_REGULAR_EXPRESSION,
     errors.InconsistentProtocol: error_codes.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidGroup: error_codes.INVALID_GROUP_ID,
     errors.MemberIdRequired: error_codes.MEMBER_ID_REQUIRED,
     errors.Rebalancing: error_codes.REBALANCE_IN_PROGRESS,
+    errors.StaleEpoch: error_codes.STALE_MEMBER_EPOCH,
     errors.StaleGeneration: error_codes.ILLEGAL_GENERATION,
+    errors.UnknownAssignor: error_codes.UNSUPPORTED_ASSIGNOR,
     errors.UnknownGroup: error_codes.GROUP_ID_NOT_FOUND,
     errors.UnknownMember: error_codes.UNKNOWN_MEMBER_ID,
     errors.StorageFull: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat
@@ -131,63 +142,3 @@ def check_produced(batch: bytes, version: int) -> int:
         raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce {version}")
     count: int = _RECORD_COUNT.unpack_from(batch)[0]
     return count
-
-
-ACCEPTED_CONFIGS: Final[dict[str, tuple[str, ...]]] = {
-    "cleanup.policy": ("delete",),
-    "compression.type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-    "local.retention.bytes": ("-2",),
-    "local.retention.ms": ("-2",),
-    "message.downconversion.enable": ("true", "false"),
-    "message.timestamp.type": ("CreateTime",),
-    "min.insync.replicas": ("1",),
-    "preallocate": ("true", "false"),
-    "remote.storage.enable": ("false",),
-    "retention.bytes": ("-1",),
-    "unclean.leader.election.enable": ("true", "false"),
-}
-"""Topic settings with the values that are taken: they say what this hub does anyway, or change nothing that a client
-sees (batches stay compressed as they came). Another value is refused, so that nobody believes in one without effect."""
-
-TUNING_CONFIGS: Final = frozenset((
-    "file.delete.delay.ms", "flush.messages", "flush.ms", "index.interval.bytes", "min.cleanable.dirty.ratio",
-    "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms"))
-"""Settings of the files that Kafka keeps for a topic. Here all topics share one log, and every message that is
-acknowledged is flushed: any number is taken, and changes nothing that a client sees."""
-
-
-def settings_of(configs: list[Any]) -> TopicSettings:
-    """What a CreateTopics request sets. Raises Refused (INVALID_CONFIG) for what is not honoured here."""
-    retention_ms: int | None = None
-    max_message_bytes: int | None = None
-    delete_retention_ms: int | None = None
-    compact = False
-    for config in configs:
-        name, value = config.name, config.value
-        if name == "retention.ms":
-            retention_ms = _positive(name, value)
-        elif name == "max.message.bytes":
-            max_message_bytes = _positive(name, value)
-        elif name == "delete.retention.ms":
-            delete_retention_ms = _positive(name, value)
-        elif (name, value) == ("cleanup.policy", "compact"):
-            compact = True
-        elif name in TUNING_CONFIGS:
-            _number(name, value)
-        elif value not in ACCEPTED_CONFIGS.get(name, ()):
-            raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not offered here")
-    if compact and retention_ms is not None:
-        raise Refused(error_codes.INVALID_CONFIG, "a compacted topic has no retention.ms here")
-    return TopicSettings(retention_ms=retention_ms, max_message_bytes=max_message_bytes, compact=compact,
-                         delete_retention_ms=delete_retention_ms)
-
-
-def _number(name: str, value: str | None) -> None:
-    if value is None or len(value) > MAX_DIGITS + 1 or not value.replace(".", "", 1).isdecimal():
-        raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not a number")
-
-
-def _positive(name: str, value: str | None) -> int:
-    if value is None or not value.isdecimal() or len(value) > MAX_DIGITS or int(value) < 1:
-        raise Refused(error_codes.INVALID_CONFIG, f"{name}={value} is not a positive number")
-    return int(value)

@@ -8,8 +8,9 @@ The rules it keeps:
   does not take its answers, nothing more is dispatched. What was sent beyond that waits undecoded, the peer is paused.
 - One turn of the hub's thread takes requests and gives answers of about `TURN_BYTES`; what is more waits for the next,
   so that a peer that sends many large requests at once holds up nobody else.
-- A request that is no Kafka (unknown API or version, lengths that lie, too large) ends the connection, as in Kafka;
-  ApiVersions of an unknown version is answered, so that the client can fall back.
+- A request that is no Kafka (lengths that lie, too large) ends the connection, as in Kafka; one that is not offered is
+  answered so that its client raises, or ends it (`unoffered.py`); ApiVersions of an unknown version is answered, so
+  that the client can fall back.
 - Before a login, or where a client may come without one, nothing but ApiVersions and SASL is answered; while admission
   makes up its mind, nothing is dispatched. A client that is no longer who it was is closed at once.
 - Kafka's throttling: an answer says for how long, and the connection is not read for that time.
@@ -34,6 +35,7 @@ from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.login import KafkaLogin
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
+from gatehouse.gateways.kafka.unoffered import UNOFFERED, encode_unoffered
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
@@ -314,10 +316,12 @@ class KafkaSession:
             self.client_id = client_id.decode(errors="replace")[:MAX_SHOWN]
         api = self.apis.get(key)
         if api is None:
-            raise Malformed(f"API {key} is not offered")
+            self._refuse(key, version, correlation_id, f"API {key}")
+            return
         if not api.first_version <= version <= api.last_version:
             if api is not API_VERSIONS:
-                raise Malformed(f"{api.name} version {version} is not offered")
+                self._refuse(key, version, correlation_id, f"{api.name} version {version}")
+                return
             request = Request(self, api, 0, correlation_id, data, at, end)
             self._waiting.append(request)
             answer_unknown_version(request)
@@ -334,6 +338,15 @@ class KafkaSession:
             api.dispatch(request)
         else:
             self._let_in(request)
+
+    def _refuse(self, key: int, version: int, correlation_id: int, asked: str) -> None:
+        """Answer what is not offered. Raises Malformed where its answer could not say so."""
+        answer = encode_unoffered(key, version, correlation_id) if self._guard is not None else None
+        if answer is None:
+            raise Malformed(f"{asked} is not offered")
+        request = Request(self, UNOFFERED, version, correlation_id, b"", 0, 0)
+        request.parts = [answer]
+        self._waiting.append(request)
 
     def _let_in(self, request: Request) -> None:
         """Somebody asks without a login: it is who its certificate says, or anonymous."""

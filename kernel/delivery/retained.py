@@ -22,7 +22,7 @@ from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels, retained_key
 from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Message, OnRetained, Retained
+from gatehouse.kernel.message import RETAIN, Message, OnRetained, Record, Retained
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of
@@ -109,6 +109,12 @@ class RetainedValues:
         prefix = tenant.encode() + NUL
         self._read(Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
                           max(1, min(max_values, MAX_PAGE)), on_done))
+
+    def record_of(self, address: str, tenant: str) -> Record | None:
+        """See `Kernel.retained_record`."""
+        key = retained_key(tenant, address)
+        value = self._state.get(Kind.RETAINED, key)
+        return None if value is None else decode_retained(key, value).record
 
     def _read(self, lookup: Lookup) -> None:
         changed = self._state.changed(Kind.RETAINED)

@@ -29,6 +29,8 @@ SHARE: Final = 1_000                 # taken from one cursor before the next has
 MAX_POP: Final = 10_000              # messages of one pop
 READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after this
 
+FIRST_OF_ALL: Final = 1 << 31        # the priority of who takes one message at once: above any that a member can have
+
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 
 ByCursor = list[tuple[Prefetcher, list[int]]]
@@ -93,8 +95,9 @@ class Membership:
 
     def __init__(self, group: LeasedGroup, member: Member, credit: int, *, keeps: bool = True,
                  budget: Budget | None = None, hold: HoldLimit | None = None, is_lazy: bool = False,
-                 is_once: bool = False) -> None:
+                 is_once: bool = False, priority: int = 0) -> None:
         self._group = group
+        self.priority = priority
         self._hold = hold
         self._member = member
         self._budget = budget
@@ -279,6 +282,7 @@ class LeasedGroup:
         self._reading: set[Prefetcher] = set()
         self._refused: dict[Prefetcher, None] = {}             # a full disk did not take what they gave: they rest
         self._next_member = 0
+        self._is_ranked = False                                # members differ in priority
         self._serving = False
         self._started = False
         self._settled = self._dead = self._expired = self._dropped = 0
@@ -309,17 +313,28 @@ class LeasedGroup:
     # ---- members and pops
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None) -> Membership:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> Membership:
         """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack.
 
         `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
         before hands that out again as if for the first time. `hold`: what becomes of a member that never acks.
+        `priority`: members of a lower one are handed something only while none of a higher one has room.
         """
-        membership = Membership(self, member, credit, keeps=keeps, budget=budget, hold=hold, is_lazy=lazily)
-        self._members.append(membership)
+        membership = Membership(self, member, credit, keeps=keeps, budget=budget, hold=hold, is_lazy=lazily,
+                                priority=priority)
+        at = len(self._members)
+        while at and self._members[at - 1].priority < priority:
+            at -= 1
+        self._members.insert(at, membership)
+        self._rank()
         self._note_use()
         self.wake()
         return membership
+
+    def _rank(self) -> None:
+        """Members have come or gone."""
+        ranks = {member.priority for member in self._members if not member.is_once}
+        self._is_ranked = len(ranks) > 1
 
     def _note_use(self) -> None:
         if self.queue is not None:
@@ -336,7 +351,7 @@ class LeasedGroup:
     def take_now(self, member: Member, hold: HoldLimit | None = None) -> Membership:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
-        membership = Membership(self, member, 1, hold=hold, is_lazy=True, is_once=True)
+        membership = Membership(self, member, 1, hold=hold, is_lazy=True, is_once=True, priority=FIRST_OF_ALL)
         self._members.insert(0, membership)
         self._ask_again()
         if self._serving:
@@ -350,6 +365,7 @@ class LeasedGroup:
         if membership not in self._members:
             return
         self._members.remove(membership)
+        self._rank()
         self._note_use()
         if not self.taken_from:
             for prefetcher in self.prefetchers.values():
@@ -626,13 +642,14 @@ class LeasedGroup:
         finally:
             self._serving = False
         reads_first = self._by_priority and self._reading       # which serves again when it is done
-        if self._turn and self._wanted() and not reads_first:  # a member asked for more while it was handed some
-            self._core.soon(self)
+        if self._turn and not reads_first and self._wanted(self._takers()):
+            self._core.soon(self)                              # a member asked for more while it was handed some
 
     def _serve(self) -> None:
         now_ms, wall_ms = self._core.now_ms(), self._core.wall_ms()
+        takers = self._takers()
         while self._turn:
-            wanted = self._wanted()
+            wanted = self._wanted(takers)
             if not wanted:
                 break
             prefetcher = self._next_cursor()
@@ -644,7 +661,7 @@ class LeasedGroup:
             messages = prefetcher.take(min(wanted, SHARE), verdict)
             self.carry_out(prefetcher, verdict)
             if messages:
-                self._hand_out(prefetcher, messages, now_ms)
+                self._hand_out(prefetcher, messages, now_ms, takers)
             elif prefetcher.has_more and not prefetcher.fetching:
                 self.read(prefetcher)
                 if prefetcher.fetching:
@@ -678,11 +695,20 @@ class LeasedGroup:
         self._turn.remove(prefetcher)
         return prefetcher
 
-    def _wanted(self) -> int:
+    def _takers(self) -> list[Membership]:  # decision 198
+        """The members that are served now: all of them, the first alone, or those of the highest priority that has
+        room."""
+        if self.settings.single_active:
+            return self._members[:1]
+        if not self._is_ranked:
+            return self._members
+        hungry = [member for member in self._members if member.room > 0]
+        return [member for member in hungry if member.priority == hungry[0].priority]
+
+    def _wanted(self, takers: list[Membership]) -> int:
         """How many messages somebody waits for."""
         wanted = sum([pop.room for pop in self._pops])
-        members = self._members[:1] if self.settings.single_active else self._members
-        return wanted + sum([member.room for member in members if member.room > 0])
+        return wanted + sum([member.room for member in takers if member.room > 0])
 
     def verdict_of_all(self) -> Verdict:
         """Of those policies that judge whatever leaves a cursor, for one that takes on its own."""
@@ -695,7 +721,7 @@ class LeasedGroup:
         for reason, messages in verdict.given_up.items():
             self.give_up(prefetcher, messages, reason)
 
-    def _hand_out(self, prefetcher: Prefetcher, messages: list[Leased], now_ms: int) -> None:
+    def _hand_out(self, prefetcher: Prefetcher, messages: list[Leased], now_ms: int, takers: list[Membership]) -> None:
         at = 0
         while self._pops and at < len(messages):
             pop = self._pops[0]
@@ -706,10 +732,9 @@ class LeasedGroup:
             if not pop.room:
                 self._finish(self._pops.popleft())
         if at < len(messages):
-            self._hand_to_members(prefetcher, messages[at:])
+            self._hand_to_members(prefetcher, messages[at:], takers)
 
-    def _hand_to_members(self, prefetcher: Prefetcher, messages: list[Leased]) -> None:
-        members = self._members[:1] if self.settings.single_active else self._members
+    def _hand_to_members(self, prefetcher: Prefetcher, messages: list[Leased], members: list[Membership]) -> None:
         hungry = [candidate for candidate in members if candidate.room > 0]
         share = max(1, len(messages) // max(1, len(hungry)))
         at = idle = 0

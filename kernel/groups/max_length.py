@@ -258,7 +258,7 @@ class MaxLengths:
                 room = rooms.get(limit) or rooms.setdefault(limit, limit.room_behind(pending))
                 size = len(value or b"")
                 if room[0] < 1 or room[1] < size:
-                    raise QueueFull(f"queue {limit.queue.name!r} is full", index)
+                    raise QueueFull(f"queue {limit.queue.name!r} is full", index, limit.queue.name)
                 room[0] -= 1
                 room[1] -= size
                 first = limit.queue.first_partition_id

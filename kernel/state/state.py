@@ -57,6 +57,12 @@ class Kind(IntEnum):
     FLIGHT = 27           # how far a session has been handed messages and which are in flight, by partition id
     RECEIVED = 28         # packet ids with QoS 2 that came in and are not released, by partition id
     WILL = 29             # what is published when a client's connection breaks, by tenant and client id
+    ARRIVED = 30          # how far a partition of another hub's topic has arrived, by hub, topic uuid and partition
+    SENT = 31             # how far a link's other hub has a partition of ours, by link, topic uuid and partition
+    LINK = 32             # the hub at the other end of a link, its key, and what people have said of the link
+    INVITATION = 33       # an invitation to a link that nobody has used, by its number
+    CONSUMER_GROUP = 36   # epochs of a consumer group, by tenant and name
+    CONSUMER_MEMBER = 37  # a member of a consumer group, with what it has and is to have, by group and member id
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-import gatehouse.gateways.amqp.arguments
+import gatehouse.gateways.amqp.asked
 import gatehouse.gateways.kafka.not_honoured
 import gatehouse.gateways.mqtt.config
 from gatehouse.gateways.amqp.tables import encode_table, typed
@@ -20,7 +20,7 @@ from tests.gateways.amqp.fakes import Client, Hub
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import framed, produce
 
-DOORS = {"amqp": gatehouse.gateways.amqp.arguments.NOT_HONOURED,
+DOORS = {"amqp": gatehouse.gateways.amqp.asked.NOT_HONOURED,
          "kafka": gatehouse.gateways.kafka.not_honoured.NOT_HONOURED,
          "mqtt": gatehouse.gateways.mqtt.config.NOT_HONOURED}
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -41,14 +41,12 @@ def test_the_readmes_table_is_the_doors(door: str) -> None:
 # ---- AMQP
 
 def ask_by_amqp(client: Client, name: str) -> None:
-    if name == "x-priority":
-        client.ask("basic.consume", queue="q", arguments={"x-priority": 5})
-    elif name == "no_local":
+    if name == "no_local":
         client.ask("basic.consume", queue="q", no_local=True)
     elif name == "x-delay":
         client.publish("", "q", b"x", b"\x20\0" + encode_table({"x-delay": typed(5_000)}))
     else:
-        client.ask("queue.declare", queue="full", arguments={"x-overflow": name, "x-dead-letter-exchange": ""})
+        client.ask("queue.declare", queue="odd", arguments={"x-colour": "green"})
 
 
 @pytest.mark.parametrize("name", table_of("amqp"))
@@ -70,7 +68,8 @@ def test_amqp_counts_what_it_takes_without_effect(name: str, caplog: pytest.LogC
     {"x-queue-type": "classic"}, {"x-queue-type": "quorum"}, {"x-queue-mode": "lazy"}, {"x-queue-mode": "default"},
     {"x-queue-master-locator": "min-masters"},
     {"x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once"},
-    {"x-overflow": "reject-publish-dlx"}, {"x-max-in-memory-length": 5}, {"x-message-ttl": 60_000}])
+    {"x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"},
+    {"x-max-in-memory-length": 5}, {"x-message-ttl": 60_000}])
 def test_what_stock_clients_set_and_what_costs_nobody_anything_is_taken_without_a_word(arguments: dict[str, object]
                                                                                        ) -> None:
     hub = Hub()
@@ -96,10 +95,15 @@ def test_a_priority_that_is_no_number_is_refused_in_rabbitmqs_words() -> None:
                             "integer, got longstr\"")
 
 
-def test_what_is_not_done_is_not_announced() -> None:
-    client = Hub().client()
-    client.send(b"AMQP\0\0\x09\x01")
-    assert "consumer_priorities" not in client.got()[0][2]["server_properties"]["capabilities"].value
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("exchange.declare", {"exchange": "odd", "type": "fanout"}), ("basic.consume", {"queue": "q"})])
+def test_arguments_that_nobody_knows_are_counted_wherever_they_come(method: str, arguments: dict[str, str]) -> None:
+    hub = Hub()
+    client = hub.client().login()
+    client.ask("queue.declare", queue="q")
+    told = client.ask(method, arguments={"x-colour": "green", "note": "for people"}, **arguments)
+    assert told[0][1] == f"{method}-ok"
+    assert hub.services.not_honoured.counts == {("amqp", "unknown-argument"): 1}
 
 
 # ---- MQTT

@@ -4,6 +4,21 @@ from __future__ import annotations
 from typing import Final
 
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
+from gatehouse.gateways.kafka.api.change_topics import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
+from gatehouse.gateways.kafka.api.cluster import (
+    ALTER_REASSIGNMENTS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_PARTITIONS,
+    ELECT_LEADERS,
+    LIST_REASSIGNMENTS,
+)
+from gatehouse.gateways.kafka.api.configs import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+)
+from gatehouse.gateways.kafka.api.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
@@ -26,4 +41,7 @@ from gatehouse.gateways.kafka.request import Api
 APIS: Final[dict[int, Api]] = {api.key: api for api in (
     PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT,
     LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, SASL_HANDSHAKE, API_VERSIONS, CREATE_TOPICS,
-    INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE)}
+    INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE, DELETE_TOPICS, CREATE_PARTITIONS,
+    DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES,
+    DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS,
+    CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)}

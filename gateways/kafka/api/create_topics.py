@@ -1,101 +1,86 @@
-"""CreateTopics 0 to 7: topics with their partitions and the settings that this hub honours; answered when durable."""
+"""CreateTopics 0 to 7: topics with their partitions and settings; answered when durable."""
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 
-from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.configs import DEFAULT_SOURCE, TOPIC_SOURCE
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
+from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
+    INVALID_CONFIG,
     INVALID_PARTITIONS,
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     NONE,
 )
-from gatehouse.gateways.kafka.mapping import Refused, code_of, settings_of
+from gatehouse.gateways.kafka.mapping import Refused
+from gatehouse.gateways.kafka.remembered import RememberedConfigs
 from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.topic_configs import TOPIC_CONFIGS, checked, configs_of, default_of, settings_of
 from gatehouse.kernel.addresses.address import is_topic_name
-from gatehouse.kernel.errors import InvalidTopic, KernelError, TopicExists
-from gatehouse.kernel.message import Stored
-from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.errors import InvalidTopic, TopicExists
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.kafka.session import KafkaSession
 
 DEFAULT: Final = -1              # as many partitions, or replicas, as the hub gives by itself
 REPLICAS: Final = 1              # every partition lives on this one node
 
 
-class Creation:
-    """One request until every topic of it is durable."""
-
-    __slots__ = ("request", "validate_only", "rows", "pending")
-
-    def __init__(self, request: Request, validate_only: bool) -> None:
-        self.request = request
-        self.validate_only = validate_only
-        self.rows: list[Row] = []
-        self.pending = 1         # topics without an answer; one more while the request is gone through
-
-    def create(self, asked: Any, twice: bool) -> None:
-        row = Row(name=asked.name, topic_id=None, error_code=NONE, error_message=None, topic_config_error_code=NONE,
-                  num_partitions=-1, replication_factor=-1, configs=None)
-        self.rows.append(row)
-        try:
-            if twice:
-                raise Refused(INVALID_REQUEST, "the request names this topic twice")
-            topic = self.try_create(asked, NewTopic(self, row))
-        except Refused as refusal:
-            row.error_code, row.error_message = refusal.code, str(refusal)
-        except (KernelError, Denied) as refusal:
-            row.error_code, row.error_message = code_of(refusal), str(refusal)
-        else:
-            row.configs, row.replication_factor = [], REPLICAS
-            if topic is not None:
-                row.topic_id, row.num_partitions = uuid.UUID(bytes=topic.uuid), topic.partitions
-                self.pending += 1
-
-    def try_create(self, asked: Any, token: NewTopic) -> Topic | None:
-        """Raises what is wrong with it. None where it would be created, and was only to be checked."""
-        session = self.request.session
-        if not is_topic_name(asked.name):
-            raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
-        session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
-        partitions = partitions_of(asked, session.config.max_partitions)
-        settings = settings_of(asked.configs)
-        tenant = session.principal.tenant
-        if self.validate_only:
-            settings.check()
-            if session.kernel.topic(asked.name, tenant) is not None:
-                raise TopicExists(f"topic {asked.name!r} exists already")
-            return None
-        return session.guard.create_topic(asked.name, partitions, settings, session, token)
-
-    def settle(self) -> None:
-        self.pending -= 1
-        if not self.pending:
-            self.request.answer(CreateTopicsResponse, throttle_time_ms=0, topics=self.rows)
+def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None:
+    """Make a topic. Raises what is wrong with it."""
+    if not is_topic_name(asked.name):
+        raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
+    session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
+    partitions = partitions_of(asked, session.config.max_partitions)
+    configs = read_configs(asked.configs)
+    settings = settings_of(configs)
+    settings.check()
+    remembered = RememberedConfigs.of(session.services)
+    topic = session.guard.create_topic(asked.name, partitions, settings, session, part)
+    remembered.put(topic, configs)
+    row.topic_id = uuid.UUID(bytes=topic.uuid)
+    describe(session, row, topic.partitions, configs_of(settings, configs))
 
 
-class NewTopic:
-    """Waits for one topic."""
+def validate(session: KafkaSession, asked: Any, row: Row) -> None:
+    """Say how a topic would be made. Raises what is wrong with it."""
+    if not is_topic_name(asked.name):
+        raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
+    session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
+    partitions = partitions_of(asked, session.config.max_partitions)
+    configs = read_configs(asked.configs)
+    settings = settings_of(configs)
+    settings.check()
+    if session.kernel.topic(asked.name, session.principal.tenant) is not None:
+        raise TopicExists(f"Topic '{asked.name}' already exists.")
+    describe(session, row, partitions or session.kernel.settings.default_partitions, configs_of(settings, configs))
 
-    __slots__ = ("creation", "row")
 
-    def __init__(self, creation: Creation, row: Row) -> None:
-        self.creation = creation
-        self.row = row
+def describe(session: KafkaSession, row: Row, partitions: int, configs: dict[str, str]) -> None:
+    """How a topic is made, as far as that can be told before it is durable."""
+    hub = session.kernel.settings
+    row.num_partitions, row.replication_factor = partitions, REPLICAS
+    row.configs = [Row(name=name, value=configs.get(name, default_of(name, hub)), read_only=False, is_sensitive=False,
+                       config_source=TOPIC_SOURCE if name in configs else DEFAULT_SOURCE) for name in TOPIC_CONFIGS]
 
-    def on_stored(self, stored: Stored) -> None:
-        if stored.error is not None:
-            self.row.error_code, self.row.error_message = code_of(stored.error), str(stored.error)
-        else:
-            session = self.creation.request.session
-            session.audit("topic.created", {"topic": self.row.name, "partitions": self.row.num_partitions})
-        self.creation.settle()
+
+def read_configs(asked: list[Any]) -> dict[str, str]:
+    """Raises Refused (INVALID_CONFIG)."""
+    configs: dict[str, str] = {}
+    for config in asked:
+        if config.name in configs:
+            raise Refused(INVALID_CONFIG, f"{config.name[:100]} is named twice")
+        configs[config.name] = checked(config.name, config.value)
+    return configs
 
 
 def partitions_of(asked: Any, max_partitions: int) -> int | None:
@@ -118,11 +103,37 @@ def partitions_of(asked: Any, max_partitions: int) -> int | None:
 
 def dispatch(request: Request) -> None:
     asked = request.decode(CreateTopicsRequest)
+    session = request.session
     names = Counter(topic.name for topic in asked.topics)
-    creation = Creation(request, asked.validate_only)
+    rows: list[Row] = []
+    parts = AskedParts(partial(answer, request, rows))
     for topic in asked.topics:
-        creation.create(topic, names[topic.name] > 1)
-    creation.settle()
+        row = Row(name=topic.name, topic_id=None, error_code=NONE, error_message=None, topic_config_error_code=NONE,
+                  num_partitions=-1, replication_factor=-1, configs=None)
+        rows.append(row)
+        if names[topic.name] > 1:
+            refuse(row, Refused(INVALID_REQUEST, "the request names this topic twice"))
+        elif asked.validate_only:
+            try:
+                validate(session, topic, row)
+            except REFUSALS as refusal:
+                refuse(row, refusal)
+        else:
+            parts.begin(row, partial(create, session, topic, row), partial(note, session, row))
+    parts.settle()
+
+
+def answer(request: Request, rows: list[Row]) -> None:
+    """What was refused, now or by the disk, has nothing to show."""
+    for row in rows:
+        if row.error_code != NONE:
+            row.topic_id, row.num_partitions, row.replication_factor, row.configs = None, -1, -1, None
+    request.answer(CreateTopicsResponse, throttle_time_ms=0, topics=rows)
+
+
+def note(session: KafkaSession, row: Row) -> None:
+    """For the audit topic."""
+    session.audit("topic.created", {"topic": row.name, "partitions": row.num_partitions})
 
 
 CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, dispatch=dispatch)

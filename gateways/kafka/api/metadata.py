@@ -15,6 +15,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import code_of
+from gatehouse.gateways.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import KernelError, UnknownTopic
@@ -34,15 +35,21 @@ NO_NODES: Final[list[int]] = []
 def dispatch(request: Request) -> None:
     session = request.session
     asked = request.decode(MetadataRequest)
+    with_rights = asked.include_topic_authorized_operations
     if asked.topics is None or request.version == ALL_WHEN_EMPTY and not asked.topics:
         topics = [describe(session, topic) for topic in session.guard.topics()]
     else:
         nameless = None if request.version >= NULL_NAMES else ""
         topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
                   else find(session, topic.name, asked.allow_auto_topic_creation) for topic in asked.topics]
+    if with_rights:
+        for row in topics:
+            if row.error_code == NONE:
+                row.authorized_operations = topic_operations(session, row.name)
     host, port = session.advertised()
+    operations = cluster_operations(session) if asked.include_cluster_authorized_operations else NOT_ASKED
     request.answer(MetadataResponse, throttle_time_ms=0, error_code=NONE, cluster_id=session.services.hub_name,
-                   controller_id=NODE_ID, topics=topics,
+                   controller_id=NODE_ID, topics=topics, authorized_operations=operations,
                    brokers=[Row(node_id=NODE_ID, host=host, port=port, rack=None)])
 
 

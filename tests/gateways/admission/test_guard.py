@@ -11,7 +11,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.quota import Quota
-from gatehouse.gateways.admission.rules import ADDRESS, Rule
+from gatehouse.gateways.admission.rules import ADDRESS, TOPIC, Rule
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.switchboard import Delivery
 from gatehouse.kernel.errors import UnknownPlace
@@ -97,6 +97,30 @@ def test_what_is_not_allowed_is_denied_at_each_call(hub: Hub) -> None:
         with pytest.raises(Denied):
             call()
     assert not bob.places
+
+
+def test_a_topic_is_changed_with_the_right_to_alter_it(hub: Hub) -> None:
+    client = Client()
+    topic = hub.rig.kernel.create_topic("plant", partitions=1)
+    hub.rig.run()
+    ann, bob = hub.guard("ann"), hub.guard("bob")
+    for call in (lambda: bob.change_topic("plant", 2, None, client, None),
+                 lambda: bob.delete_topic("plant", client, None),
+                 lambda: bob.delete_records({topic.partition_id(0): 1}, client, None),
+                 lambda: bob.topic("plant", Operation.ALTER)):
+        with pytest.raises(Denied):
+            call()
+    hub.admission.configure([Rule(True, "user:ann", frozenset((Operation.ALTER,)), TOPIC, "plant")], {}, None)
+    with pytest.raises(Denied):
+        ann.delete_records({topic.partition_id(0): 1}, client, None)        # nobody has asked for it by its name
+    ann.topic("plant", Operation.ALTER)
+    ann.delete_records({topic.partition_id(0): 1}, client, "cut")
+    assert ann.change_topic("plant", 2, None, client, "grown").partitions == 2
+    ann.delete_topic("plant", client, "gone")
+    hub.rig.run()
+    assert [(answer.token, answer.error) for answer in client.stored] == [
+        ("cut", None), ("grown", None), ("gone", None)]
+    assert hub.rig.kernel.topic("plant") is None
 
 
 def test_a_place_is_good_for_whoever_was_given_it_alone(hub: Hub) -> None:

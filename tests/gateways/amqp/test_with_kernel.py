@@ -10,8 +10,12 @@ import pytest
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.amqp import open_door
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, QUORUM_LIMIT
 from gatehouse.gateways.amqp.config import AmqpConfig
-from gatehouse.gateways.amqp.tables import encode_table, typed
+from gatehouse.gateways.amqp.dead_letters import DEATHS
+from gatehouse.gateways.amqp.properties import read
+from gatehouse.gateways.amqp.properties import write as written
+from gatehouse.gateways.amqp.tables import Field, encode_table, typed
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import FakeLink
 from gatehouse.kernel.groups.core import HOLD_STEP_MS
@@ -63,6 +67,10 @@ def fill(client: Client, queue: str, *bodies: bytes, **arguments: Any) -> None:
     for body in bodies:
         client.publish("", queue, body)
     client.hub.kernel.flush()
+
+
+def properties_of(**properties: Any) -> bytes:
+    return written(properties)
 
 
 def get(client: Client, queue: str) -> tuple[int, bytes, bool] | None:
@@ -137,7 +145,12 @@ def test_without_a_limit_it_comes_for_ever(hub: KernelHub, arguments: dict[str, 
 @pytest.mark.parametrize(("name", "value", "why"), [
     ("x-delivery-limit", "a", '"expected integer, got longstr"'), ("x-delivery-limit", -2, "{value_negative,-2}"),
     ("x-consumer-timeout", -1, "{value_negative,-1}"),
-    ("x-consumer-timeout", 1 << 33, f"{{value_too_large,{1 << 33}}}")])
+    ("x-consumer-timeout", MAX_EXPIRY_MS + 1, f"{{value_too_large,{MAX_EXPIRY_MS + 1}}}"),
+    ("x-message-ttl", MAX_EXPIRY_MS + 1, f"{{value_too_large,{MAX_EXPIRY_MS + 1}}}"),
+    ("x-dead-letter-strategy", "sometimes", "invalid_dlx_strategy"),
+    ("x-queue-version", 3, '"unsupported queue version \'3\'"'),
+    ("x-queue-leader-locator", "elsewhere", "invalid_queue_locator_arg"),
+    ("x-quorum-initial-group-size", 0, "{value_zero,0}")])
 def test_arguments_that_cannot_be(hub: KernelHub, name: str, value: object, why: str) -> None:
     told = closed(hub.client().ask("queue.declare", queue="q", arguments={name: value}))
     assert told == f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {why}"
@@ -170,6 +183,95 @@ def test_a_limit_outlives_the_hub(hub: KernelHub) -> None:
     assert closed(client.got()) == OVERDUE % 5_000
     found = get(hub.client(), "work")
     assert found is not None and found[2]
+
+
+def test_a_quorum_queue_that_says_nothing_has_a_limit(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="dead")
+    fill(client, "work", b"x", **{"x-queue-type": "quorum", "x-dead-letter-exchange": "",
+                                  "x-dead-letter-routing-key": "dead"})
+    for _ in range(QUORUM_LIMIT + 1):
+        found = get(client, "work")
+        assert found is not None
+        client.ask("basic.nack", delivery_tag=found[0], requeue=True)
+    assert get(client, "work") is None
+    assert get(client, "dead") is not None
+
+
+def test_deliveries_say_how_often_they_have_come_back(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", b"1", b"2", **{"x-delivery-limit": 5})
+    client.ask("basic.qos", prefetch_count=10)
+    told = client.ask("basic.consume", queue="work")
+    for times in range(3):
+        headers = [read(arguments["raw"]).get("headers", {}) for _, name, arguments in told if name == "header"]
+        assert headers == [{"x-delivery-count": Field("l", times)} if times else {}] * 2
+        told = client.ask("basic.recover", requeue=True)
+    assert told[0][1] == "basic.recover-ok"
+
+
+@pytest.mark.parametrize(("name", "property"), [
+    ("auto_delete", "auto-delete"), ("exclusive", "exclusive-owner"), ("durable", "non-durable")])
+def test_a_quorum_queue_outlives_who_declares_it(hub: KernelHub, name: str, property: str) -> None:
+    flags = {"durable": True, name: name != "durable"}
+    told = closed(hub.client().ask("queue.declare", queue="q", arguments={"x-queue-type": "quorum"}, **flags))
+    assert told == f"PRECONDITION_FAILED - invalid property '{property}' for queue 'q' in vhost '/'"
+
+
+@pytest.mark.parametrize(("kind", "name"), [
+    ("quorum", "x-max-priority"), ("quorum", "x-queue-mode"), ("classic", "x-initial-cluster-size")])
+def test_what_only_other_types_have_is_refused(hub: KernelHub, kind: str, name: str) -> None:
+    told = closed(hub.client().ask("queue.declare", queue="q", durable=True, arguments={
+        "x-queue-type": kind, name: "lazy" if name == "x-queue-mode" else 3}))
+    assert told == f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/' of queue type " \
+                   f"rabbit_{kind}_queue"
+
+
+# ---- times of years
+
+YEARS_MS = 134_217_728_000             # the longest delay queue of Celery and NServiceBus: 2 ** 27 seconds
+
+
+def test_messages_of_a_queue_may_live_for_years(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="due")
+    fill(client, "celery_delayed_27", b"x", **{"x-message-ttl": YEARS_MS, "x-dead-letter-exchange": "",
+                                               "x-dead-letter-routing-key": "due", "x-queue-type": "quorum"})
+    client.publish("", "celery_delayed_27", b"y", properties_of(expiration=str(YEARS_MS - 1)))
+    hub.advance(YEARS_MS - 2)
+    assert client.ask("queue.declare", queue="due", passive=True)[0][2]["message_count"] == 0
+    hub.advance(60_000)
+    hub.rig.run()
+    assert client.ask("queue.declare", queue="due", passive=True)[0][2]["message_count"] == 2
+
+
+# ---- queues that refuse what is too much, and keep it as a dead letter
+
+def test_what_a_full_queue_refuses_may_be_a_dead_letter(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="dead")
+    fill(client, "work", b"1", **{"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "",
+                                  "x-dead-letter-routing-key": "dead"})
+    client.ask("confirm.select")
+    for body in (b"2", b"3"):
+        client.publish("", "work", body)
+    hub.rig.run()
+    assert client.names() == ["basic.nack", "basic.nack"]
+    assert [get(client, "dead")[1] for _ in range(2)] == [b"2", b"3"]       # type: ignore[index]
+    (_, _, _), (_, _, header), _ = client.ask("basic.get", queue="work")
+    assert DEATHS not in read(header["raw"]).get("headers", {})
+
+
+def test_where_a_dead_letter_has_no_room_either_it_is_gone(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "dead", b"0", **{"x-max-length": 1, "x-overflow": "reject-publish"})
+    fill(client, "work", b"1", **{"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "",
+                                  "x-dead-letter-routing-key": "dead"})
+    client.ask("confirm.select")
+    client.publish("", "work", b"2")
+    hub.rig.run()
+    assert client.names() == ["basic.nack"]
+    assert client.ask("queue.declare", queue="dead", passive=True)[0][2]["message_count"] == 1
 
 
 # ---- queues that hold nothing

@@ -7,6 +7,7 @@ import uuid
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, cast
 
 from gatehouse.gateways.contract import Services
@@ -106,14 +107,15 @@ class FakeKernel:
         self.loop = FakeLoop(NOW_MS)
         self.live = LiveGroups()
         self.groups = FakeGroups(self)
-        self.definitions = FakeDefinitions(self)
-        definitions: Any = self.definitions
+        self.group_definitions = FakeDefinitions(self)
+        definitions: Any = self.group_definitions
+        self.kept: dict[tuple[str, str, str], bytes] = {}
         identity = Identity(bytes(16), bytes(32), 0)
         identity.begin(hub=bytes(16), secret=bytes(32), shard=0, epoch=EPOCH, first_id=0)
         self.assigned = AssignedGroups(
-            loop=self.loop, state=StateTable(MemoryStore()), definitions=definitions, live=self.live,
-            put_state=self.put_state, has_offsets=lambda tenant, name: bool(self.offsets.get(name)),
-            identity=identity, on_error=_raise)
+            loop=self.loop, state=StateTable(MemoryStore()), topics=cast(Any, FakeTopics(self)),
+            definitions=definitions, live=self.live, put_state=self.put_state,
+            has_offsets=lambda tenant, name: bool(self.offsets.get(name)), identity=identity, on_error=_raise)
         self.assigned.open()
 
     # ---- topics
@@ -137,6 +139,34 @@ class FakeKernel:
         self.by_name[name] = topic
         self.pending.append((list, owner, token))
         return topic
+
+    def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
+        topic = self.by_name[name]
+        more = (partitions or topic.partitions) - topic.partitions
+        ranges = (*topic.ranges, (topic.ranges[-1][0] + 1000, more)) if more else topic.ranges
+        self.by_name[name] = changed = replace(topic, ranges=ranges, settings=settings or topic.settings)
+        self.pending.append((list, owner, token))
+        return changed
+
+    def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        del self.by_name[name]
+        self.pending.append((list, owner, token))
+
+    def delete_records(self, before: dict[int, int], owner: Owner | None = None, token: object = None) -> None:
+        def store() -> list[tuple[int, int, int]]:
+            self.starts.update(before)
+            return []
+        self.pending.append((store, owner, token))
+
+    def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
+                       owner: Owner | None = None, token: object = None) -> None:
+        self.kept.pop((space, tenant, name), None)
+        if value is not None:
+            self.kept[space, tenant, name] = value
+
+    def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
+        return [(tenant, name, value) for (of, tenant, name), value in self.kept.items() if of == space]
 
     def address_of(self, topic: str, key: bytes | None, headers: object) -> str:
         return topic
@@ -305,7 +335,7 @@ class FakeGroups:
 
     def settings(self, name: str, tenant: str = "/") -> GroupSettings | None:
         offsets = self.kernel.offsets.get(name)
-        return self.kernel.definitions.get(tenant, name) or (GroupSettings(kind=ASSIGNED) if offsets else None)
+        return self.kernel.group_definitions.get(tenant, name) or (GroupSettings(kind=ASSIGNED) if offsets else None)
 
     def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]:
         kernel = self.kernel
@@ -316,9 +346,32 @@ class FakeGroups:
         if self.settings(name) is None:
             raise UnknownGroup(name)
         self.kernel.live.require_no_members(tenant, name)
-        self.kernel.definitions.put(tenant, name, None)
+        self.kernel.group_definitions.put(tenant, name, None)
         self.kernel.put_state([offset_record(name, partition_id, None)
                                for partition_id in self.kernel.offsets.get(name, {})], owner, token)
+
+
+class FakeTopics:
+    """The topics of the kernel, as consumer groups look at them."""
+
+    def __init__(self, kernel: FakeKernel) -> None:
+        self.kernel = kernel
+
+    @property
+    def version(self) -> int:
+        return sum([topic.partitions + 1 for topic in self.kernel.by_name.values()])
+
+    def get(self, name: str, tenant: str) -> Topic | None:
+        return self.kernel.by_name.get(name)
+
+    def of(self, tenant: str) -> list[Topic]:
+        return list(self.kernel.by_name.values())
+
+    def of_partition(self, partition_id: int) -> tuple[Topic, int] | None:
+        for topic in self.kernel.by_name.values():
+            if partition_id in topic.partition_ids():
+                return topic, partition_id - topic.ranges[0][0]
+        return None
 
 
 class FakeDefinitions:

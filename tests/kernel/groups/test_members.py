@@ -8,6 +8,7 @@ import pytest
 
 from gatehouse.kernel.groups.core import LAZY_MS
 from gatehouse.kernel.groups.group import Budget
+from gatehouse.kernel.groups.settings import QueueSettings
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
 
@@ -135,3 +136,74 @@ def test_what_members_are_handed_is_plain_and_a_copy_of_a_handle_is_as_good() ->
     copies = marshal.loads(marshal.dumps(messages))
     assert copies == messages and copies[0] is not messages[0]
     assert group.ack(handles(copies)) == [None] * 3 and group.counts()[:3] == (0, 0, 0)
+
+
+# ---- priorities of members
+
+def join_ranked(rig: Rig, group, credit: int, priority: int):
+    taker = Taker()
+    return taker, group.join(taker, credit, priority=priority)
+
+
+def test_a_member_of_a_lower_priority_is_handed_what_a_higher_one_has_no_room_for() -> None:
+    rig = Rig()
+    group = rig.kernel.groups.queue_group(rig.kernel.groups.declare_queue("a"))
+    low, _ = join_ranked(rig, group, 10, 0)
+    high, membership = join_ranked(rig, group, 2, 5)
+    lowest, _ = join_ranked(rig, group, 10, -5)
+    send(rig, rig.kernel.groups.queue("a"), b"1", b"2", b"3")
+    assert (high.values, low.values, lowest.values) == ([b"1", b"2"], [b"3"], [])
+    membership.add_credit(1)
+    send(rig, rig.kernel.groups.queue("a"), b"4", b"5")
+    assert (high.values[2:], low.values[1:], lowest.values) == ([b"4"], [b"5"], [])
+
+
+def test_members_of_one_priority_share() -> None:
+    rig = Rig()
+    group = rig.kernel.groups.queue_group(rig.kernel.groups.declare_queue("a"))
+    low, _ = join_ranked(rig, group, 10, 1)
+    both = [join_ranked(rig, group, 10, 2)[0] for _ in range(2)]
+    send(rig, rig.kernel.groups.queue("a"), *[b"%d" % n for n in range(6)])
+    assert [len(taker.got) for taker in (*both, low)] == [3, 3, 0]
+
+
+def test_one_that_takes_more_as_soon_as_it_is_told_is_never_full() -> None:
+    rig = Rig()
+    group = rig.kernel.groups.queue_group(rig.kernel.groups.declare_queue("a"))
+
+    class Greedy(Taker):
+        def on_leased(self, messages):
+            super().on_leased(messages)
+            membership.add_credit(len(messages))
+
+    low, _ = join_ranked(rig, group, 10, 0)
+    greedy = Greedy()
+    membership = group.join(greedy, 2, priority=1)
+    send(rig, rig.kernel.groups.queue("a"), *[b"%d" % n for n in range(7)])
+    assert (len(greedy.got), low.got) == (7, [])
+
+
+def test_the_active_one_is_the_first_of_the_highest_priority() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a", QueueSettings(single_active=True))
+    group = rig.kernel.groups.queue_group(queue)
+    first, _ = join_ranked(rig, group, 10, 0)
+    second, membership = join_ranked(rig, group, 10, 1)
+    send(rig, queue, b"1")
+    assert (first.values, second.values) == ([], [b"1"])
+    membership.retire()
+    send(rig, queue, b"2")
+    assert (first.values, second.values) == ([b"2"], [b"1"])
+
+
+def test_who_takes_one_message_comes_before_any_priority() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
+    high, membership = join_ranked(rig, group, 0, 9)
+    send(rig, queue, b"1")
+    one = Taker()
+    group.take_now(one)
+    membership.add_credit(1)
+    rig.run()
+    assert (one.values, high.values) == ([b"1"], [])

@@ -1,0 +1,190 @@
+"""The commands about links to other hubs: `relay serve` is the meeting point, the others ask a hub."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import ssl
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from gatehouse import exits
+from gatehouse.cli.hub_option import asking, hub_options
+from gatehouse.cli.tables import as_json, pairs, show, table
+from gatehouse.exits import Refused
+from gatehouse_client.door import path_of
+from gatehouse_client.sync import SyncClient
+
+COLUMNS: Final = ("name", "state", "peer", "behind", "sent", "received", "parked", "fault")
+
+
+@click.group()
+def relay() -> None:
+    """Links to other hubs, and what they meet at."""
+
+
+@relay.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path), default=Path("relay.toml"), show_default=True,
+              envvar="GATEHOUSE_RELAY_CONFIG", help="The meeting point's file.")
+def serve(config_file: Path) -> int:
+    """Run the meeting point that hubs dial, until it is told to stop.
+
+    One line when it listens, then `gatehouse relay ready`, on standard output. SIGHUP reads the file again: who is no
+    longer in it is let go at once.
+    """
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    return asyncio.run(_serve(config_file))
+
+
+async def _serve(config_file: Path) -> int:
+    from gatehouse.config.relay import load_meeting
+    from gatehouse.relay.serving import RelayServer
+    config, problems = load_meeting(config_file, os.environ)
+    if config is None:
+        for line in problems:
+            click.echo(line, err=True)
+        return exits.USAGE
+    server = RelayServer(config.section, config.hubs, config.links)
+    try:
+        address = await server.start()
+    except (OSError, ssl.SSLError) as error:
+        raise Refused(f"the meeting point cannot listen on {config.section.listen}: {error}",
+                      exits.CANNOT_LISTEN) from None
+
+    def reload() -> None:
+        new, wrong = load_meeting(config_file, os.environ)
+        for line in wrong:
+            logging.getLogger("gatehouse.relay").error("reload refused: %s", line)
+        if new is not None:
+            server.meeting.configure(new.hubs, new.links)
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    click.echo(f"relay listens on {address}")
+    click.echo("gatehouse relay ready")
+    sys.stdout.flush()
+    await stopping.wait()
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(server.stop(), 5)
+    return exits.OK
+
+
+@relay.command()
+@hub_options
+def key(url: str, json_wanted: bool) -> None:
+    """Print the key of this hub, for the meeting point's file."""
+    with asking(url) as hub:
+        own = _ask(hub, "GET", "/v1/relay")["key"]
+    show({"key": own}, own, json_wanted)
+
+
+@relay.command()
+@hub_options
+def status(url: str, json_wanted: bool) -> None:
+    """Show every link.
+
+    How far behind it is, what went over it, what was refused.
+    """
+    with asking(url) as hub:
+        document = _ask(hub, "GET", "/v1/relay")
+    if json_wanted:
+        click.echo(as_json(document))
+        return
+    click.echo(pairs({"meeting point": document["url"] or "none", "connection": document["state"],
+                      **({"fault": document["fault"]} if document["fault"] else {})}))
+    rows = [{**link, "behind": link.get("lag", {}).get("messages"), "sent": link.get("sent", {}).get("messages"),
+             "received": link.get("received", {}).get("messages"), "parked": link.get("received", {}).get("parked")}
+            for link in document["links"]]
+    click.echo(table(list(COLUMNS), [[row.get(name) for name in COLUMNS] for row in rows]))
+
+
+@relay.command("show")
+@click.argument("link")
+@hub_options
+def show_link(link: str, url: str, json_wanted: bool) -> None:
+    """Show one link with all that is counted of it."""
+    with asking(url) as hub:
+        document = _ask(hub, "GET", path_of("v1", "relay", "links", link))
+    flat = {name if not isinstance(value, dict) else f"{name}.{inner}": shown for name, value in document.items()
+            for inner, shown in (value.items() if isinstance(value, dict) else [("", value)])}
+    show(document, pairs(flat), json_wanted)
+
+
+@relay.command()
+@click.argument("link")
+@click.option("--minutes", type=click.IntRange(1, 10_080), default=60, show_default=True,
+              help="How long the invitation is good.")
+@hub_options
+def invite(link: str, minutes: int, url: str, json_wanted: bool) -> None:
+    """Print what the hub at the other end of LINK joins with.
+
+    It works once. Whoever has it can join: give it to the other side alone.
+    """
+    with asking(url) as hub:
+        document = _ask(hub, "POST", path_of("v1", "relay", "links", link, "invite"), {"minutes": minutes})
+    show(document, document["invitation"], json_wanted)
+
+
+@relay.command()
+@click.argument("invitation")
+@hub_options
+def join(invitation: str, url: str, json_wanted: bool) -> None:
+    """Join a link with what the other side printed.
+
+    `-` reads that from standard input.
+    """
+    text = sys.stdin.read() if invitation == "-" else invitation
+    with asking(url) as hub:
+        document = _ask(hub, "POST", "/v1/relay/join", {"invitation": text.strip()})
+    show(document, f"joined {document['link']}", json_wanted)
+
+
+def _changing(action: str, help: str, done: str) -> click.Command:
+    @click.command(action, help=help)
+    @click.argument("link")
+    @hub_options
+    def change(link: str, url: str, json_wanted: bool) -> None:
+        with asking(url) as hub:
+            document = _ask(hub, "POST", path_of("v1", "relay", "links", link, action))
+        show(document, f"{done} {link}", json_wanted)
+    return change
+
+
+relay.add_command(_changing("pause", "Close LINK until it is resumed.", "paused"))
+relay.add_command(_changing("resume", "Let LINK go on, after a pause or a stop.", "resumed"))
+
+
+@relay.command()
+@click.argument("link")
+@hub_options
+def unlink(link: str, url: str, json_wanted: bool) -> None:
+    """Forget who is at the other end of LINK. It is closed at once, and takes an invitation to be made anew."""
+    with asking(url) as hub:
+        _ask(hub, "DELETE", path_of("v1", "relay", "links", link))
+    show({"unlinked": link}, f"unlinked {link}", json_wanted)
+
+
+@relay.command()
+@click.argument("link")
+@click.argument("topic")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True,
+              help="Of the other hub's partitions; what it no longer has cannot come.")
+@hub_options
+def rewind(link: str, topic: str, offset: int, url: str, json_wanted: bool) -> None:
+    """Have what came of the other hub's TOPIC once more. What is here already is then here twice."""
+    with asking(url) as hub:
+        document = _ask(hub, "POST", path_of("v1", "relay", "links", link, "rewind"),
+                        {"topic": topic, "offset": offset})
+    show(document, f"rewound {topic}: {document['partitions']} partitions", json_wanted)
+
+
+def _ask(hub: SyncClient, method: str, path: str, document: Any = None) -> dict[str, Any]:
+    return hub.wait(hub.client.request(method, path, document))

@@ -1,0 +1,111 @@
+"""The links of a hub, put together: the machine of `relay/`, the kernel and the rights it works with, and who dials."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from secrets import token_bytes
+from typing import Any, Final
+
+from gatehouse.clocks import HubLoop
+from gatehouse.config.relay import RelayConfig
+from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.audit import By
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.contract import LinkFault
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.metrics import Sample
+from gatehouse.relay.dialing import Dialler
+from gatehouse.relay.errors import RelayError
+from gatehouse.relay.hub_links import ONLINE, HubLinks
+from gatehouse.relay.incoming import Allowed
+from gatehouse.relay.settings import LinkSettings
+
+log = logging.getLogger("gatehouse.relay")
+
+BY: Final = "relay"
+"""Who the audit topic says did it, where nobody asked for it."""
+
+
+class Relaying:
+    """A hub's links from its start to its stop. See `gateways.contract.Links`."""
+
+    def __init__(self, config: RelayConfig, kernel: Kernel, admission: Admission, loop: HubLoop, hub_name: str) -> None:
+        self._admission = admission
+        self._by: By = BY
+        self.links = HubLinks(
+            kernel=kernel, section=config.section, settings=config.links, secret=kernel.secret, hub_name=hub_name,
+            chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed, told=self._tell)
+        kernel.keep_for(self.links)
+        self._dialler = Dialler(self.links, config.section, kernel.note_fault)
+
+    def start(self) -> None:
+        self._dialler.start()
+
+    async def stop(self) -> None:
+        await self._dialler.stop()
+
+    def _allowed(self, settings: LinkSettings) -> Allowed:
+        """What comes over a link is asked for the rights of its user, where it has one."""
+        if not settings.user:
+            return lambda address: None
+        principal = Principal(settings.user, tenant=settings.tenant)
+        return lambda address: self._admission.require(principal, Operation.PUBLISH, address)
+
+    def _tell(self, link: str, action: str, details: str) -> None:
+        log.info("relay: %s%s: %s", f"link {link}: " if link else "", action, details)
+        self._admission.audit(self._by, f"relay.{action.replace(' ', '_')}", {"link": link, "details": details})
+
+    # ---- what people ask
+
+    def describe(self) -> dict[str, Any]:
+        return self.links.describe()
+
+    def act(self, by: By, action: str, link: str, **given: Any) -> dict[str, Any]:
+        """Do what somebody asked for, in his name. Raises LinkFault, KernelError."""
+        self._by = by
+        try:
+            match action:
+                case "invite":
+                    return {"invitation": self.links.invite(link, given["lasts_ms"])}
+                case "join":
+                    return {"link": self.links.join(given["invitation"])}
+                case "pause":
+                    self.links.pause(link)
+                case "resume":
+                    self.links.resume(link)
+                case "unlink":
+                    self.links.unlink(link)
+                case "rewind":
+                    return {"partitions": self.links.rewind(link, given["topic"], given["offset"])}
+            return self.links.describe_link(link) if action != "unlink" else {}
+        except RelayError as error:
+            raise LinkFault(error.code, str(error)) from None
+        finally:
+            self._by = BY
+
+    def samples(self) -> Iterator[Sample]:
+        """For the metrics."""
+        links = self.links
+        yield "gatehouse_relay_connected", (), int(links.state == ONLINE)
+        yield "gatehouse_relay_connections", (), links.connections
+        for name, link in links.links.items():
+            out, into = link.counts.out, link.counts.into
+            messages, lag_ms = links.lag(link)
+            outgoing = link.outgoing
+            yield "gatehouse_relay_link_open", (name,), int(link.state == "open")
+            yield "gatehouse_relay_link_sessions", (name,), link.counts.sessions
+            yield "gatehouse_relay_link_lag_messages", (name,), messages
+            yield "gatehouse_relay_link_lag_bytes", (name,), 0 if outgoing is None else outgoing.unstored_bytes
+            yield "gatehouse_relay_link_lag_seconds", (name,), lag_ms / 1000
+            yield "gatehouse_relay_link_sent_messages", (name,), out.messages
+            yield "gatehouse_relay_link_sent_bytes", (name,), out.bytes
+            yield "gatehouse_relay_link_received_messages", (name,), into.messages
+            yield "gatehouse_relay_link_received_bytes", (name,), into.bytes
+            yield "gatehouse_relay_link_repeated_messages", (name,), into.repeated
+            yield "gatehouse_relay_link_lost_messages", (name,), out.lost_messages
+            yield "gatehouse_relay_link_tampered", (name,), link.counts.tampered
+            refused = {"not_allowed": into.not_allowed, "loop": into.loops, "other_way": into.other_way, **into.reasons,
+                       **{f"relay_{code}": count for code, count in link.counts.bounced.items()}}
+            for reason, count in refused.items():
+                yield "gatehouse_relay_link_refused", (name, reason), count

@@ -1,0 +1,178 @@
+"""`/v1/relay`: links to other hubs, for administrators.
+
+    GET    /v1/relay                        {"key", "url", "state", "fault", "links": [{...}]}
+    GET    /v1/relay/links/{link}           one link
+    POST   /v1/relay/links/{link}/invite    {"minutes": 60} → {"invitation": "ghl1...."}; shown once, used once
+    POST   /v1/relay/join                   {"invitation": "ghl1...."} → {"link"}
+    POST   /v1/relay/links/{link}/pause     and `resume`: also after a stop
+    POST   /v1/relay/links/{link}/rewind    {"topic", "offset": 0}: what came of a topic comes once more
+    DELETE /v1/relay/links/{link}           forgets who is at the other end
+
+Answers come once the change is durable.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.contract import LinkFault
+from gatehouse.gateways.http.author import author
+from gatehouse.gateways.http.declaring import Answer, Body, Declared, Need, declare
+from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, json_answer
+from gatehouse.gateways.http.schemas import ANYTHING, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import Links
+
+LINK: Final = Parameter("link", "The link's name.", example="office",
+                        text={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"})
+MAX_MINUTES: Final = 10_080
+MINUTES: Final = 60
+MAX_OFFSET: Final = (1 << 63) - 1
+NEEDS: Final = (Need(Operation.RELAY, "hub"),)
+SHOWN: Final = Named("RelayLink", object_of(
+    {"name": TEXT, "state": TEXT, "peer": nullable(TEXT), "hub": nullable(TEXT)},
+    {"fault": TEXT, "key": TEXT, "sessions": WHOLE, "send": list_of(TEXT), "receive": list_of(TEXT),
+     "lag": map_of(WHOLE), "sent": map_of(ANYTHING), "received": map_of(ANYTHING), "bounced": map_of(WHOLE),
+     "tampered": WHOLE}))
+RELAY: Final = Named("Relay", object_of(
+    {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."}, "url": TEXT, "state": TEXT,
+     "fault": TEXT, "connections": WHOLE, "links": list_of(SHOWN)}))
+_INVITATION: Final = {**TEXT, "minLength": 1, "maxLength": 65_536}
+
+
+def _links(door: Door) -> Links:
+    links = door.services.links
+    if links is None:
+        raise Refusal("no_links", "the configuration of this hub has no [relay]")
+    return links
+
+
+async def _asking(door: Door, call: Call) -> str:
+    """Who asks, with the right to. Raises Denied."""
+    principal = await door.principal(call)
+    door.admission.require_hub(principal, Operation.RELAY)
+    call.query()
+    return principal.name
+
+
+async def _act(door: Door, call: Call, name: str, action: str, link: str, **given: Any) -> dict[str, Any]:
+    """Do it, and return once it is durable."""
+    try:
+        answer = _links(door).act(author(call, name), action, link, **given)
+    except LinkFault as fault:
+        raise Refusal(fault.code, str(fault)) from None
+    await door.durable(lambda owner, token: door.kernel.append([], owner, token))
+    return answer
+
+
+@declare("relay", needs=NEEDS, problems=("no_links",),
+         answers=(Answer(200, "The meeting point and the links.", RELAY),))
+async def get_relay(door: Door, call: Call) -> Answered:
+    """Show the meeting point and every link."""
+    await _asking(door, call)
+    return json_answer(_links(door).describe())
+
+
+@declare("relay", path=(LINK,), needs=NEEDS, problems=("no_links", "unknown_link"),
+         answers=(Answer(200, "The link.", SHOWN),))
+async def get_link(door: Door, call: Call) -> Answered:
+    """Show a link: its state, how far it is behind, what it sent, received and refused."""
+    await _asking(door, call)
+    name = call.topic_name()
+    for link in _links(door).describe()["links"]:
+        if link["name"] == name:
+            return json_answer(link)
+    raise Refusal("unknown_link", f"there is no link {name[:64]!r}")
+
+
+@declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link", "bad_invitation"),
+         bodies=(Body(object_of({}, {"minutes": {"type": "integer", "minimum": 1, "maximum": MAX_MINUTES}},
+                                closed=True), required=False),),
+         answers=(Answer(200, "What the other side is given.", object_of({"invitation": TEXT})),))
+async def invite(door: Door, call: Call) -> Answered:
+    """Make an invitation to a link that this hub's configuration has.
+
+    Whoever has the text can join once, until it ends: give it to the other side alone.
+    """
+    name = await _asking(door, call)
+    document = await _read(door, call, {"minutes"})
+    minutes = document.get("minutes", MINUTES)
+    if type(minutes) is not int or not 1 <= minutes <= MAX_MINUTES:
+        raise Refusal("invalid_body", f"`minutes` is a number from 1 to {MAX_MINUTES}")
+    return json_answer(await _act(door, call, name, "invite", call.topic_name(), lasts_ms=minutes * 60_000))
+
+
+@declare("relay", needs=NEEDS, writes=True, problems=("no_links", "unknown_link", "bad_invitation"),
+         bodies=(Body(object_of({"invitation": _INVITATION}, closed=True)),),
+         answers=(Answer(200, "The link that was joined.", object_of({"link": TEXT})),))
+async def join(door: Door, call: Call) -> Answered:
+    """Use the invitation of another hub: both pin each other's key."""
+    name = await _asking(door, call)
+    invitation = (await _read(door, call, {"invitation"})).get("invitation")
+    if not isinstance(invitation, str):
+        raise Refusal("invalid_body", "`invitation` is the text that the other side was given")
+    return json_answer(await _act(door, call, name, "join", "", invitation=invitation))
+
+
+def _changing(action: str, summary: str) -> Declared:
+    """A call that does one thing to a link."""
+    async def change(door: Door, call: Call) -> Answered:
+        name = await _asking(door, call)
+        await _read(door, call, set())
+        return json_answer(await _act(door, call, name, action, call.topic_name()))
+
+    change.__doc__ = summary
+    change.__name__ = f"{action}_link"
+    return declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
+                   bodies=(Body(object_of({}, {}, closed=True), required=False),),
+                   answers=(Answer(200, "The link.", SHOWN),))(change)
+
+
+@declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
+         bodies=(Body(object_of({"topic": TEXT}, {"offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}},
+                                closed=True)),),
+         answers=(Answer(200, "Of how many partitions.", object_of({"partitions": WHOLE})),))
+async def rewind_link(door: Door, call: Call) -> Answered:
+    """Have what came of a topic of the other hub once more.
+
+    From an offset of its partitions on, or from the first that it still has. What is here already is then here twice.
+    """
+    name = await _asking(door, call)
+    document = await _read(door, call, {"topic", "offset"})
+    topic, offset = document.get("topic"), document.get("offset", 0)
+    if not isinstance(topic, str) or type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
+        raise Refusal("invalid_body", "`topic` is the other hub's topic, `offset` a number")
+    return json_answer(await _act(door, call, name, "rewind", call.topic_name(), topic=topic, offset=offset))
+
+
+@declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
+         answers=(Answer(204, "It is forgotten who is at the other end."),))
+async def unlink(door: Door, call: Call) -> Answered:
+    """Forget who is at the other end of a link: it is closed, and takes an invitation to be made anew.
+
+    How far what came over it has arrived is not forgotten.
+    """
+    name = await _asking(door, call)
+    await _act(door, call, name, "unlink", call.topic_name())
+    return Response(status=204)
+
+
+async def _read(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
+    document = await read_object(door, call, "what is said to a link")
+    for name in document.keys() - fields:
+        raise Refusal("invalid_body", f"there is no field {name!r} here")
+    return document
+
+
+ROUTES: Routes = (
+    ("GET", "/v1/relay", get_relay), ("POST", "/v1/relay/join", join),
+    ("GET", "/v1/relay/links/{link}", get_link), ("DELETE", "/v1/relay/links/{link}", unlink),
+    ("POST", "/v1/relay/links/{link}/invite", invite), ("POST", "/v1/relay/links/{link}/rewind", rewind_link),
+    ("POST", "/v1/relay/links/{link}/pause", _changing("pause", "Close a link until it is resumed.")),
+    ("POST", "/v1/relay/links/{link}/resume", _changing("resume", "Let a link go on, after a pause or a stop.")))

@@ -1,0 +1,178 @@
+"""A topic's settings in Kafka's words: which there are, what each does here, and how they become the kernel's. Pure.
+
+A setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and is
+remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
+"""
+# decision 182: settings that are taken are read back
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG
+from gatehouse.gateways.kafka.mapping import Refused
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import TopicSettings
+
+BOOLEAN: Final = 1
+STRING: Final = 2
+INT: Final = 3
+LONG: Final = 5
+DOUBLE: Final = 6
+LIST: Final = 7
+"""How DescribeConfigs names the types of values."""
+
+MAX_DIGITS: Final = 18                   # of a number: every such number fits 64 bits
+MAX_LIST_CHARACTERS: Final = 1000        # of the replicas that a throttle names
+FOREVER: Final = "-1"
+DELETE: Final = "delete"
+COMPACT: Final = "compact"
+DAY_MS: Final = 86_400_000
+MAX_I64: Final = str((1 << 63) - 1)
+
+
+class TopicConfig(NamedTuple):
+    """One setting that Kafka's topics have."""
+
+    type: int
+    default: str
+    about: str
+    values: tuple[str, ...] | None = None
+    """What is taken; None: any value of the type."""
+
+    server_name: str = ""
+    """What a broker calls its default; "": as the topic does."""
+
+
+TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
+    "cleanup.policy": TopicConfig(
+        LIST, DELETE, "delete: messages go by age; compact: the newest of every key stays; compact,delete: it goes by "
+        "age, too.", (DELETE, COMPACT), "log.cleanup.policy"),
+    "compression.type": TopicConfig(
+        STRING, "producer", "Taken: a batch stays as its producer compressed it.",
+        ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), "compression.type"),
+    "delete.retention.ms": TopicConfig(
+        LONG, str(DAY_MS), "How long a compacted topic keeps a key's deletion.", None,
+        "log.cleaner.delete.retention.ms"),
+    "file.delete.delay.ms": TopicConfig(LONG, "60000", "Taken: there are no files of a topic."),
+    "flush.messages": TopicConfig(LONG, MAX_I64, "Taken: every message that is acknowledged is flushed."),
+    "flush.ms": TopicConfig(LONG, MAX_I64, "Taken: every message that is acknowledged is flushed."),
+    "follower.replication.throttled.replicas": TopicConfig(LIST, "", "Taken: there is one replica."),
+    "index.interval.bytes": TopicConfig(INT, "4096", "Taken: there are no files of a topic."),
+    "leader.replication.throttled.replicas": TopicConfig(LIST, "", "Taken: there is one replica."),
+    "local.retention.bytes": TopicConfig(LONG, "-2", "Nothing is tiered.", ("-2",)),
+    "local.retention.ms": TopicConfig(LONG, "-2", "Nothing is tiered.", ("-2",)),
+    "max.compaction.lag.ms": TopicConfig(LONG, MAX_I64, "Superseded records go with their segment.", (MAX_I64,)),
+    "max.message.bytes": TopicConfig(INT, "", "The largest batch that is taken.", None, "message.max.bytes"),
+    "message.downconversion.enable": TopicConfig(
+        BOOLEAN, "true", "Taken: there is one message format.", ("true", "false")),
+    "message.format.version": TopicConfig(STRING, "3.0-IV1", "Taken: there is one message format."),
+    "message.timestamp.after.max.ms": TopicConfig(LONG, MAX_I64, "Times up to the year 9999 are taken.", (MAX_I64,)),
+    "message.timestamp.before.max.ms": TopicConfig(LONG, MAX_I64, "Times from 1970 on are taken.", (MAX_I64,)),
+    "message.timestamp.difference.max.ms": TopicConfig(LONG, MAX_I64, "Any time is taken.", (MAX_I64,)),
+    "message.timestamp.type": TopicConfig(
+        STRING, "CreateTime", "Whose time a record has: its producer's.", ("CreateTime",),
+        "log.message.timestamp.type"),
+    "min.cleanable.dirty.ratio": TopicConfig(DOUBLE, "0.5", "Taken: superseded records go with their segment."),
+    "min.compaction.lag.ms": TopicConfig(LONG, "0", "Superseded records stay for so long.", ("0",)),
+    "min.insync.replicas": TopicConfig(INT, "1", "There is one replica.", ("1",)),
+    "preallocate": TopicConfig(BOOLEAN, "false", "Taken: there are no files of a topic.", ("true", "false")),
+    "remote.log.copy.disable": TopicConfig(BOOLEAN, "false", "Nothing is tiered.", ("true", "false")),
+    "remote.log.delete.on.disable": TopicConfig(BOOLEAN, "false", "Nothing is tiered.", ("true", "false")),
+    "remote.storage.enable": TopicConfig(BOOLEAN, "false", "Nothing is tiered.", ("false",)),
+    "retention.bytes": TopicConfig(LONG, FOREVER, "Of one partition; the hub has its own.", (FOREVER,)),
+    "retention.ms": TopicConfig(
+        LONG, "", "How long messages are kept; -1: as long as the hub keeps any.", None, "log.retention.ms"),
+    "segment.bytes": TopicConfig(INT, "1073741824", "Taken: there are no files of a topic."),
+    "segment.index.bytes": TopicConfig(INT, "10485760", "Taken: there are no files of a topic."),
+    "segment.jitter.ms": TopicConfig(LONG, "0", "Taken: there are no files of a topic."),
+    "segment.ms": TopicConfig(LONG, "604800000", "Taken: there are no files of a topic."),
+    "unclean.leader.election.enable": TopicConfig(BOOLEAN, "false", "Taken: there is one replica.", ("true", "false")),
+}
+
+
+def checked(name: str, value: str | None) -> str:
+    """The value of a setting as it is kept. Raises Refused (INVALID_CONFIG) for what is not honoured here."""
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise Refused(INVALID_CONFIG, f"Unknown topic config name: {name[:100]}")
+    if value is None:
+        raise Refused(INVALID_CONFIG, f"{name} has no value")
+    value = value.strip()
+    if config.type == LIST:
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if len(value) > MAX_LIST_CHARACTERS or config.values and (not parts or not set(parts) <= set(config.values)):
+            raise _refused(name, value)
+        value = ",".join(dict.fromkeys(parts))
+    elif config.type == BOOLEAN:
+        value = value.lower()
+    elif config.type in (INT, LONG, DOUBLE):
+        _check_number(name, value, config.type)
+    if config.values is not None and config.type != LIST and value not in config.values:
+        raise _refused(name, value)
+    if name == "cleanup.policy" and len(value.split(",")) > 1:
+        raise _refused(name, value)
+    if name == "max.message.bytes" and int(value) < 1 or name == "delete.retention.ms" and int(value) < 0 \
+            or name == "retention.ms" and int(value) < -1:
+        raise Refused(INVALID_CONFIG, f"Invalid value {value} for configuration {name}")
+    return value
+
+
+def _check_number(name: str, value: str, type: int) -> None:
+    digits = value.removeprefix("-")
+    if type == DOUBLE:
+        digits = digits.replace(".", "", 1)
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > MAX_DIGITS and value != MAX_I64:
+        raise Refused(INVALID_CONFIG, f"Invalid value {value[:40]} for configuration {name}: Not a number")
+
+
+def _refused(name: str, value: str) -> Refused:
+    return Refused(INVALID_CONFIG, f"{name}={value[:100]} is not offered here")
+
+
+def settings_of(configs: Mapping[str, str], before: TopicSettings | None = None) -> TopicSettings:
+    """The kernel's settings of a topic that has these (`checked`), as far as Kafka has words for them; what else there
+    is stays as before."""
+    compact = configs.get("cleanup.policy", DELETE) == COMPACT
+    retention_ms = int(configs.get("retention.ms", FOREVER))
+    delete_retention_ms = configs.get("delete.retention.ms")
+    max_message_bytes = configs.get("max.message.bytes")
+    return replace(
+        before or TopicSettings(), compact=compact,
+        retention_ms=None if compact or retention_ms < 0 else max(1, retention_ms),
+        delete_retention_ms=None if delete_retention_ms is None else max(1, int(delete_retention_ms)),
+        max_message_bytes=None if max_message_bytes is None else int(max_message_bytes))
+
+
+def configs_of(settings: TopicSettings, remembered: Mapping[str, str]) -> dict[str, str]:
+    """What is set for a topic, whoever did it: the kernel's settings, and what is remembered of those that say nothing
+    to it."""
+    configs = {name: value for name, value in remembered.items() if _stands(name, value, settings)}
+    if settings.compact:
+        configs["cleanup.policy"] = COMPACT
+    if settings.retention_ms is not None:
+        configs["retention.ms"] = str(settings.retention_ms)
+    if settings.delete_retention_ms is not None:
+        configs["delete.retention.ms"] = str(settings.delete_retention_ms)
+    if settings.max_message_bytes is not None:
+        configs["max.message.bytes"] = str(settings.max_message_bytes)
+    return configs
+
+
+def _stands(name: str, value: str, settings: TopicSettings) -> bool:
+    """Whether what was remembered is still so: the settings of the kernel may have been changed by another door."""
+    if name == "retention.ms":
+        return value == FOREVER or settings.compact
+    if name == "cleanup.policy":
+        return value == DELETE
+    return name not in ("delete.retention.ms", "max.message.bytes")
+
+
+def default_of(name: str, hub: KernelSettings) -> str:
+    """What a topic has that says nothing."""
+    if name == "retention.ms":
+        return str(hub.retention_ms)
+    if name == "max.message.bytes":
+        return str(hub.max_message_bytes)
+    return TOPIC_CONFIGS[name].default

@@ -1,0 +1,120 @@
+"""A hub dials the meeting point: a WebSocket over TLS, through an HTTP proxy where there is one, again and again."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from gatehouse.relay.hub_links import HubLinks
+from gatehouse.relay.settings import RelaySection
+
+log = logging.getLogger("gatehouse.relay")
+
+TICK_S: Final = 0.2
+FIRST_WAIT_S: Final = 0.5
+LONGEST_WAIT_S: Final = 30.0
+STABLE_S: Final = 10.0                 # a connection that lasted so long counts as one that worked
+CONNECT_S: Final = 20.0
+HEARTBEAT_S: Final = 15.0
+MAX_FRAME_BYTES: Final = 1 << 28
+
+
+class WebSocketWire:
+    """`hub_links.Wire` over one WebSocket. Letters are bounded by the other hub's window, so this queue is too."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+        self._frames: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.reason = ""
+
+    def send(self, frame: bytes) -> None:
+        self._frames.put_nowait(frame)
+
+    def close(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self._frames.put_nowait(None)
+
+    async def write(self) -> None:
+        """Send what is queued until it is closed."""
+        while (frame := await self._frames.get()) is not None:
+            await self._socket.send_bytes(frame)
+        await self._socket.close()
+
+
+class Dialler:
+    """Keeps the connection of a hub to its meeting point, and moves its links on."""
+
+    def __init__(self, links: HubLinks, section: RelaySection, on_fault: Callable[[Exception], None]) -> None:
+        self._links = links
+        self._section = section
+        self._on_fault = on_fault
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._tasks = [asyncio.ensure_future(self._tick())]
+        if self._section.url:
+            self._tasks.append(asyncio.ensure_future(self._dial()))
+
+    async def stop(self) -> None:
+        """End the connection; what is on its way comes again when the hub is back."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._links.close()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                self._links.handle_tick()
+            except Exception as fault:       # ours: the next tick may go well
+                self._on_fault(fault)
+
+    async def _dial(self) -> None:
+        wait_s, loop = FIRST_WAIT_S, asyncio.get_running_loop()
+        tls = self._tls()
+        while True:
+            began_s = loop.time()
+            reason = "the meeting point hung up"
+            try:
+                reason = await self._connect(tls) or reason
+            except (TimeoutError, aiohttp.ClientError, OSError, ssl.SSLError) as error:
+                reason = f"the meeting point cannot be reached: {str(error) or type(error).__name__}"
+            except Exception as fault:
+                self._on_fault(fault)
+                reason = "a mistake of the hub"
+            if loop.time() - began_s > STABLE_S:
+                wait_s = FIRST_WAIT_S
+            log.warning("relay: %s; dialling again in %.1f s", self._links.fault or reason, wait_s)
+            self._links.lost(reason)
+            await asyncio.sleep(wait_s * random.uniform(0.7, 1.0))
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        return ssl.create_default_context(cafile=self._section.ca) if self._section.url.startswith("wss:") else True
+
+    async def _connect(self, tls: ssl.SSLContext | bool) -> str:
+        """One connection, from its start to its end; why it ended."""
+        host = urlsplit(self._section.url).hostname or ""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        async with aiohttp.ClientSession(timeout=timeout) as client, client.ws_connect(
+                self._section.url, ssl=tls, proxy=self._section.proxy, heartbeat=HEARTBEAT_S, compress=0,
+                max_msg_size=MAX_FRAME_BYTES) as socket:
+            wire = WebSocketWire(socket)
+            writing = asyncio.ensure_future(wire.write())
+            self._links.connected(wire, host)
+            try:
+                async for message in socket:
+                    if message.type is not aiohttp.WSMsgType.BINARY:
+                        return "the meeting point sent a frame that is not binary"
+                    self._links.handle_frame(message.data)
+            finally:
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+            return wire.reason

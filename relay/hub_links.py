@@ -1,0 +1,467 @@
+"""All links of one hub, behind its one connection to the meeting point. No socket, no clock, no chance of its own.
+
+    connected → HELLO … WELCOME → links greet the hubs that are there
+    lost      → every link waits; whoever dials connects again
+
+Invitations too: one is made here, and used by whoever was given it.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
+from gatehouse.kernel.state.state import Kind
+from gatehouse.relay import frames
+from gatehouse.relay.errors import BadFrame, BadInvitation, RelayError, UnknownLink, WrongKey
+from gatehouse.relay.frames import Bounced, Carry, Challenge, Hello, Presence, Proof, Refused, Welcome
+from gatehouse.relay.incoming import Allowed, Arrivals
+from gatehouse.relay.invitations import (
+    ID_BYTES,
+    JOIN,
+    JOINED,
+    SECRET_BYTES,
+    Invitation,
+    check_join,
+    check_joined,
+    decode_invitation,
+    decode_join,
+    encode_invitation,
+    encode_join,
+    encode_joined,
+)
+from gatehouse.relay.link import Around, Link
+from gatehouse.relay.origins import Marks
+from gatehouse.relay.passing import Filters
+from gatehouse.relay.pins import (
+    Invited,
+    Pin,
+    decode_invited,
+    decode_pin,
+    invited_record,
+    pin_record,
+)
+from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_sent
+from gatehouse.relay.sealing import Identity
+from gatehouse.relay.settings import LinkSettings, RelaySection
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.api import LinkPort
+    from gatehouse.kernel.state.topics import Topic
+
+OFFLINE: Final = "offline"
+PROVING: Final = "proving"
+ONLINE: Final = "online"
+
+MAX_INVITATIONS: Final = 1_000
+JOIN_AGAIN_MS: Final = 5_000
+FORGET_MS: Final = 10_000                # between two looks at what is kept for links
+
+
+class Wire(Protocol):
+    """The connection to the meeting point."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame."""
+
+    def close(self, reason: str) -> None: ...
+
+
+class HubLinks:
+    """See the module's text. A `Holder`: what a link has not sent is kept beyond retention, up to a bound."""
+
+    def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
+                 hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
+                 allowed: Callable[[LinkSettings], Allowed], told: Callable[[str, str, str], None]) -> None:
+        self._kernel = kernel
+        self._section = section
+        self._hub_name = hub_name
+        self._chance = chance
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
+        self._told = told
+        self._allowed = allowed
+        self.identity: Final = Identity(secret)
+        self.settings = {link.name: link for link in settings}
+        self.links: dict[str, Link] = {}
+        self.state = OFFLINE
+        self.fault = ""
+        self.connections = 0
+        self._wire: Wire | None = None
+        self._nonce = b""
+        self._there: set[bytes] = set()
+        self._max_frame_bytes = 1 << 16
+        self._relay_name = ""
+        self._join_at_ms = 0
+        self._forget_at_ms = 0
+        self._held_from: dict[int, int] = {}
+        self.arrivals = Arrivals(kernel)
+        shared: dict[str, object] = self.settings                          # type: ignore[assignment]
+        self._around = Around(kernel, self.identity, self.arrivals, Marks(secret), shared, chance, now_ms, wall_ms,
+                              self._carry, allowed, told, lambda: self._max_frame_bytes - 1024)
+        self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
+        for name in self.settings:
+            self._make(name)
+
+    def _make(self, name: str) -> None:
+        pin, settings = self._pins.get(name), self.settings.get(name)
+        if pin is not None and settings is not None:
+            self.links[name] = Link(settings, pin, self._around)
+            self.arrivals.direct[pin.peer.hub] = name
+
+    # ---- the connection
+
+    def connected(self, wire: Wire, relay_name: str) -> None:
+        """A connection to the meeting point is there."""
+        self._wire = wire
+        self._relay_name = relay_name
+        self._nonce = self._chance(frames.NONCE_BYTES)
+        self.state = PROVING
+        self._send(Hello(frames.MAJOR, frames.MINOR, self.identity.public, self._nonce, self._hub_name))
+
+    def lost(self, reason: str) -> None:
+        """It is gone, or could not be made."""
+        self._wire = None
+        self._there.clear()
+        if self.state != OFFLINE or not self.fault:
+            self.fault = self.fault or reason
+        self.state = OFFLINE
+        for link in self.links.values():
+            link.on_disconnected()
+
+    def handle_frame(self, data: bytes) -> None:
+        """One frame of the meeting point. Never raises."""
+        try:
+            self._on_frame(frames.decode(data))
+        except RelayError as error:
+            self.fault = f"{error.code}: {error}"
+            if self._wire is not None:
+                self._wire.close(self.fault)
+
+    def _on_frame(self, frame: frames.Frame) -> None:
+        match frame:
+            case Carry(peer, topic, payload) if self.state == ONLINE:
+                self._on_carried(peer, topic, payload)
+            case Presence(peer, there) if self.state == ONLINE:
+                (self._there.add if there else self._there.discard)(peer)
+                for link in self._links_to(peer):
+                    link.on_presence(there)
+                self._join_at_ms = 0
+            case Bounced(peer, code, reason):
+                for link in self._links_to(peer):
+                    link.on_bounced(code, reason)
+            case Challenge(_, _, nonce, name) if self.state == PROVING:
+                if name != self._relay_name:
+                    raise WrongKey(f"the meeting point calls itself {name!r}, and {self._relay_name!r} was dialled")
+                self._send(Proof(self.identity.sign(
+                    frames.what_is_proved(self._nonce, nonce, name, self.identity.public))))
+            case Welcome(max_frame_bytes) if self.state == PROVING:
+                self._max_frame_bytes = max_frame_bytes
+                self.state, self.fault = ONLINE, ""
+                self.connections += 1
+            case Refused(code, reason):
+                self.fault = f"the meeting point refuses this hub: {code}: {reason}"
+                self._told("", "refused", self.fault)
+            case _:
+                raise BadFrame(f"a frame {type(frame).__name__} came out of turn")
+
+    def _links_to(self, peer: bytes) -> list[Link]:
+        return [link for link in self.links.values() if link.peer.address == peer]
+
+    def _send(self, frame: frames.Frame) -> None:
+        if self._wire is not None:
+            self._wire.send(frames.encode(frame))
+
+    def _carry(self, peer: bytes, topic: str, payload: bytes) -> None:
+        if self.state == ONLINE:
+            self._send(Carry(peer, topic, payload))
+
+    def _on_carried(self, peer: bytes, topic: str, payload: bytes) -> None:
+        kind = payload[0] if payload else 0
+        if kind == JOIN:
+            self._on_join(peer, payload)
+        elif kind == JOINED:
+            self._on_joined(peer, payload)
+        else:
+            for link in self._links_to(peer):
+                link.on_carried(topic, payload)
+
+    # ---- time
+
+    def handle_tick(self) -> None:
+        """Called some times a second."""
+        now_ms = self._now_ms()
+        for link in list(self.links.values()):
+            link.handle_tick(now_ms)
+        if self.state == ONLINE and now_ms >= self._join_at_ms:
+            self._join_at_ms = now_ms + JOIN_AGAIN_MS
+            for pin in self._pins.values():
+                if pin.invitation and pin.peer.address in self._there:
+                    invitation = decode_invitation(pin.invitation)
+                    self._carry(pin.peer.address, "", encode_join(invitation, self.identity, self._kernel.hub,
+                                                                  self._hub_name))
+        if now_ms >= self._forget_at_ms:
+            self._forget_at_ms = now_ms + FORGET_MS
+            for partition_id in list(self._held_from):
+                self._kernel.forget_kept(partition_id)
+
+    def close(self) -> None:
+        """The hub stops."""
+        for link in self.links.values():
+            link.on_disconnected()
+
+    # ---- invitations
+
+    def invite(self, link: str, lasts_ms: int) -> str:
+        """The text that the other side is given. Raises UnknownLink, BadInvitation, Stopping."""
+        if link not in self.settings:
+            raise UnknownLink(f"there is no link {link!r} in the configuration: add it under [[relay.links]] first")
+        if len(self._kernel.link_states(Kind.INVITATION)) >= MAX_INVITATIONS:
+            raise BadInvitation(f"there are {MAX_INVITATIONS} invitations that nobody has used")
+        invitation_id, secret = self._chance(ID_BYTES), self._chance(SECRET_BYTES)
+        ends_ms = self._wall_ms() + lasts_ms
+        self._kernel.append_with([], [invited_record(invitation_id, Invited(link, secret.hex(), ends_ms))], None)
+        self._told(link, "invited", f"until {ends_ms}")
+        return encode_invitation(Invitation(self._section.url, link, self._hub_name, self.identity.public.hex(),
+                                            self._kernel.hub.hex(), invitation_id.hex(), secret.hex(), ends_ms))
+
+    def join(self, text: str) -> str:
+        """Use an invitation: pin who made it, and have ourselves pinned there. Returns the link's name. Raises
+        BadInvitation, UnknownLink, Stopping."""
+        invitation = decode_invitation(text)
+        name = invitation.link
+        if invitation.ends_ms <= self._wall_ms():
+            raise BadInvitation("this invitation is over: ask for another")
+        if bytes.fromhex(invitation.hub) == self._kernel.hub:
+            raise BadInvitation("this invitation is of this hub: it is for the other one")
+        if invitation.url != self._section.url:
+            raise BadInvitation(f"this invitation is for the meeting point {invitation.url}, and this hub dials "
+                                f"{self._section.url or 'none'} (relay.url)")
+        if name not in self.settings:
+            raise UnknownLink(f"there is no link {name!r} in the configuration: add it under [[relay.links]] first")
+        self._pin(name, Pin(invitation.key, invitation.hub, invitation.name, self._wall_ms(), invitation=text.strip()))
+        self._join_at_ms = 0
+        return name
+
+    def _pin(self, name: str, pin: Pin, also: tuple[StateRecord, ...] = ()) -> None:
+        """Raises BadInvitation where the name is another hub's, or the hub another link's."""
+        for other, there in self._pins.items():
+            if (other == name) != (there.hub == pin.hub) or other == name and there.key != pin.key:
+                raise BadInvitation(f"the link {other!r} is one with another hub, or this hub is at its other end: "
+                                    f"take it away first (`gatehouse relay unlink {other}`)")
+        self._kernel.append_with([], [pin_record(name, pin), *also], None)
+        old = self.links.pop(name, None)
+        if old is not None:
+            old.on_disconnected()
+        self._pins[name] = pin
+        self._make(name)
+        self._told(name, "pinned", f"hub {pin.hub}, key {pin.key}")
+        if name in self.links and pin.peer.address in self._there and not pin.invitation:
+            self.links[name].on_presence(True)
+
+    def _on_join(self, peer: bytes, letter: bytes) -> None:
+        join = decode_join(letter)
+        value = self._kernel.link_state(Kind.INVITATION, join.id)
+        pinned = next((pin for pin in self._pins.values() if pin.key == join.key.hex()), None)
+        try:
+            if frames.address_of_key(join.key) != peer:
+                raise BadInvitation("the meeting point knows whoever wants to join by another key")
+            if value is not None:
+                invited = decode_invited(value)
+                check_join(join, bytes.fromhex(invited.secret), self.identity.public)
+                if invited.ends_ms <= self._wall_ms():
+                    raise BadInvitation("this invitation is over")
+                self._pin(invited.link, Pin(join.key.hex(), join.hub.hex(), join.name, self._wall_ms()),
+                          (invited_record(join.id, None),))
+            elif pinned is None:
+                raise BadInvitation("there is no such invitation, or it was used")
+        except (RelayError, KernelError) as error:
+            self._told("", "join refused", f"{error.code}: {error}")
+            return
+        self._carry(peer, "", encode_joined(join.id, self.identity, join.key))
+
+    def _on_joined(self, peer: bytes, letter: bytes) -> None:
+        for name, pin in self._pins.items():
+            if pin.invitation and pin.peer.address == peer:
+                invitation = decode_invitation(pin.invitation)
+                if check_joined(letter, bytes.fromhex(pin.key), self.identity.public).hex() == invitation.id:
+                    self._keep(name, dataclasses.replace(pin, invitation=""))
+                    if name in self.links:
+                        self.links[name].on_presence(True)
+                return
+
+    # ---- what people say
+
+    def unlink(self, name: str) -> None:
+        """Forget who is at the other end; its credentials are worth nothing from now on. Raises UnknownLink."""
+        self._require_pin(name)
+        self._kernel.append_with([], [pin_record(name, None)], None)
+        pin = self._pins.pop(name)
+        self.arrivals.direct.pop(pin.peer.hub, None)
+        link = self.links.pop(name, None)
+        if link is not None:
+            link.on_disconnected()
+        self._told(name, "unlinked", f"hub {pin.hub}")
+
+    def pause(self, name: str) -> None:
+        """Raises UnknownLink."""
+        self._keep(name, dataclasses.replace(self._require_pin(name), paused=True))
+        self._require(name).pause()
+        self._told(name, "paused", "")
+
+    def resume(self, name: str) -> None:
+        """Go on after a pause, or after a stop. Raises UnknownLink."""
+        self._keep(name, dataclasses.replace(self._require_pin(name), paused=False))
+        self._require(name).resume()
+        self._told(name, "resumed", "")
+
+    def rewind(self, name: str, topic: str, offset: int | None = None) -> int:
+        """Have what came of a topic of the other hub once more, from an offset on, or from the first that it has;
+        returns of how many partitions. Raises UnknownLink."""
+        link = self._require(name)
+        records = []
+        for origin, arrived in self.arrivals.stored_of(link.peer.hub):
+            if arrived.topic == topic:
+                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0))))
+        if not records:
+            raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
+        link.on_presence(False)
+        self.arrivals.forget_pending()
+        self._kernel.append_with([], list(records), _Then(partial(self._rewound, link)))
+        self._told(name, "rewound", f"{topic} to {offset or 0}")
+        return len(records)
+
+    def _rewound(self, link: Link) -> None:
+        self.arrivals.forget_pending()
+        if link.peer.address in self._there:
+            link.on_presence(True)
+
+    def _keep(self, name: str, pin: Pin) -> None:
+        self._kernel.append_with([], [pin_record(name, pin)], None)
+        self._pins[name] = pin
+        if name in self.links:
+            self.links[name].pin = pin
+
+    def _require(self, name: str) -> Link:
+        link = self.links.get(name)
+        if link is None:
+            raise UnknownLink(f"there is no link {name!r} with another hub: see `gatehouse relay invite`")
+        return link
+
+    def _require_pin(self, name: str) -> Pin:
+        pin = self._pins.get(name)
+        if pin is None:
+            raise UnknownLink(f"there is no link {name!r} with another hub: see `gatehouse relay invite`")
+        return pin
+
+    # ---- retention
+
+    def needed(self, partition_id: int, start: int, stop: int) -> Iterable[Stretch]:
+        """See `kernel.retention.holders.Holder`."""
+        first = self._owed_from(partition_id)
+        if first < stop:
+            self._held_from.setdefault(partition_id, max(first, start))
+            yield max(first, start), stop
+
+    def first_needed(self, partition_id: int) -> int:
+        """See `Holder`; it never falls, whatever is rewound."""
+        first = max(self._owed_from(partition_id), self._held_from.get(partition_id, 0))
+        if first >= self._kernel.bounds(partition_id)[1]:
+            self._held_from.pop(partition_id, None)
+            return NONE_NEEDED
+        self._held_from[partition_id] = first
+        return first
+
+    def _owed_from(self, partition_id: int) -> int:
+        """The first offset of a partition that some link has not sent, within the bound."""
+        first = NONE_NEEDED
+        high = self._kernel.bounds(partition_id)[1]
+        for link in self.links.values():
+            for topic, partition in self._partitions_of(link, partition_id):
+                value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
+                first = min(first, 0 if value is None else decode_sent(value))
+        return first if first == NONE_NEEDED else max(first, high - self._section.owed_messages)
+
+    def _partitions_of(self, link: Link, partition_id: int) -> list[tuple[Topic, int]]:
+        """The topic of a partition, where the link sends something of it."""
+        filters = Filters(link.settings.send)
+        for topic in self._kernel.topics(link.settings.tenant):
+            at = 0
+            for first, count in topic.ranges:
+                if first <= partition_id < first + count:
+                    return [(topic, at + partition_id - first)] if filters.may_match(topic.name) else []
+                at += count
+        return []
+
+    # ---- what is shown
+
+    def describe(self) -> dict[str, Any]:
+        """For people and programs."""
+        return {"key": self.identity.public.hex(), "url": self._section.url, "state": self.state, "fault": self.fault,
+                "connections": self.connections,
+                "links": [self.describe_link(name) for name in sorted(self.settings.keys() | self._pins.keys())]}
+
+    def describe_link(self, name: str) -> dict[str, Any]:
+        """One of them. Raises UnknownLink."""
+        link, pin = self.links.get(name), self._pins.get(name)
+        if link is None:
+            if pin is None and name not in self.settings:
+                raise UnknownLink(f"there is no link {name!r}")
+            state = "not configured" if pin is not None else "not joined"
+            return {"name": name, "state": state, "peer": pin.name if pin is not None else None,
+                    "hub": pin.hub if pin is not None else None}
+        out, into = link.counts.out, link.counts.into
+        messages, lag_ms = self.lag(link)
+        return {
+            "name": name, "state": "joining" if link.pin.invitation else link.state, "fault": link.fault,
+            "peer": link.pin.name, "hub": link.pin.hub, "key": link.pin.key, "sessions": link.counts.sessions,
+            "send": list(link.settings.send), "receive": list(link.settings.receive),
+            "lag": {"messages": messages, "ms": lag_ms,
+                    "bytes_on_their_way": link.outgoing.unstored_bytes if link.outgoing is not None else 0},
+            "sent": {"messages": out.messages, "bytes": out.bytes, "not_matched": out.not_matched,
+                     "not_forwarded": out.not_forwarded, "lost": out.lost_messages,
+                     "lost_ranges": [dataclasses.asdict(lost) for lost in out.lost]},
+            "received": {"messages": into.messages, "bytes": into.bytes, "repeated": into.repeated,
+                         "not_allowed": into.not_allowed, "loops": into.loops, "other_way": into.other_way,
+                         "parked": into.parked, "lost": into.lost_messages, "refused": dict(into.reasons)},
+            "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
+
+    def lag(self, link: Link) -> tuple[int, int]:
+        """Messages that the other hub does not have yet, and for how long the oldest letter is on its way."""
+        outgoing = link.outgoing
+        if outgoing is None:
+            return self._owed(link), 0
+        messages = 0
+        for stream in outgoing.streams.values():
+            for reading in stream.readings.values():
+                messages += max(self._kernel.bounds(reading.partition_id)[1] - reading.stored, 0)
+        said_ms = outgoing.oldest_said_ms
+        return messages, self._now_ms() - said_ms if said_ms else 0
+
+    def _owed(self, link: Link) -> int:
+        filters, owed = Filters(link.settings.send), 0
+        for topic in self._kernel.topics(link.settings.tenant):
+            if filters.may_match(topic.name):
+                for partition in range(topic.partitions):
+                    value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
+                    if value is not None:
+                        owed += max(self._kernel.bounds(topic.partition_id(partition))[1] - decode_sent(value), 0)
+        return owed
+
+    def arrived(self, name: str) -> list[tuple[Origin, Arrived]]:
+        """How far partitions of the hub at the other end are. Raises UnknownLink."""
+        return self.arrivals.stored_of(self._require(name).peer.hub)
+
+
+class _Then:
+    """An owner that goes on once something is durable."""
+
+    def __init__(self, go_on: Callable[[], None]) -> None:
+        self._go_on = go_on
+
+    def on_stored(self, stored: list[Any]) -> None:
+        self._go_on()

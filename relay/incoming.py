@@ -1,0 +1,345 @@
+"""The receiving side of a link: what the other hub says becomes messages here, each once, in its order.
+
+A section covers offsets of one partition of the other hub. What of them is here already is passed over, what follows is
+appended, and how far that is lies in the same frame. A section that begins behind what is here would leave a gap: the
+link stops. Nothing is answered before it is on the disk.
+"""
+# decision 224: every batch names its predecessor, and a gap is never a repetition
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, is_address, join_address
+from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.errors import KeptFull, KernelError, MessageTooLarge, QueueFull, Stopping, StorageFull
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import RETAIN, Headers, Message, Placement, Record, Stored
+from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.state import Kind
+from gatehouse.relay.errors import LinkRefused, OutOfTurn, PositionGap, RelayError
+from gatehouse.relay.letters import Batches, Section
+from gatehouse.relay.origins import MAX_HUBS, Came, Marks, came_by, hub_shown, without_origin
+from gatehouse.relay.passing import Filters
+from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
+from gatehouse.relay.settings import LinkSettings, renames_of
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.api import LinkPort
+
+WINDOW_BYTES: Final = 4 << 20
+"""Of letters that may be on their way to this hub, over each link."""
+
+MAX_PLACES: Final = 65_536
+CLOCKS_APART_MS: Final = 1_000          # less is the way between the hubs
+PARKED_TOPIC: Final = "relay-parked"
+WAITING: Final = (KeptFull, QueueFull, Stopping, StorageFull)
+"""What may be over by itself: the message is no worse for it."""
+
+Allowed = Callable[[str], None]
+"""Raises what speaks against a message at an address: a right that is missing."""
+
+
+@dataclass(slots=True)
+class InCounts:
+    """Since the start of the hub."""
+
+    messages: int = 0
+    bytes: int = 0
+    repeated: int = 0
+    not_allowed: int = 0
+    loops: int = 0
+    other_way: int = 0
+    parked: int = 0
+    lost_messages: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+
+class OfLetter(NamedTuple):
+    """What of a letter its answer needs."""
+
+    number: int
+    size_bytes: int
+
+
+class Arrivals:
+    """How far the partitions of all other hubs have arrived, for all links of this hub."""
+
+    def __init__(self, kernel: LinkPort) -> None:
+        self._kernel = kernel
+        self._pending: dict[Origin, Arrived] = {}
+        self._ways: dict[bytes, str] = {}
+        self.direct: dict[bytes, str] = {}
+        """Hubs at the other end of a link, and its name."""
+
+        for key, value in kernel.link_states(Kind.ARRIVED):
+            self._ways.setdefault(decode_origin(key).hub, decode_arrived(value).link)
+
+    def get(self, origin: Origin) -> Arrived | None:
+        """How far a partition is, what is on its way to the disk included."""
+        pending = self._pending.get(origin)
+        if pending is not None:
+            return pending
+        value = self._kernel.link_state(Kind.ARRIVED, origin.encoded())
+        return None if value is None else decode_arrived(value)
+
+    def advance(self, origin: Origin, arrived: Arrived) -> None:
+        self._pending[origin] = arrived
+
+    def forget_pending(self) -> None:
+        """Some of it was not stored."""
+        self._pending.clear()
+
+    def stored_of(self, hub: bytes) -> list[tuple[Origin, Arrived]]:
+        """What is durable of one hub."""
+        return [(decode_origin(key), decode_arrived(value))
+                for key, value in self._kernel.link_states(Kind.ARRIVED, hub) if key[:len(hub)] == hub]
+
+    # decision 227: what a hub stored first comes over one link at a time
+    def is_way(self, hub: bytes, link: str, links: dict[str, object]) -> bool:
+        """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
+        direct = self.direct.get(hub)
+        if direct is not None:
+            return direct == link
+        way = self._ways.get(hub)
+        if way is None or way not in links:
+            self._ways[hub] = way = link
+        return way == link
+
+
+class Incoming:
+    """See the module's text. Made for one session; `counts` and `arrivals` outlive it."""
+
+    def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, arrivals: Arrivals,
+                 marks: Marks, links: dict[str, object], counts: InCounts, allowed: Allowed, wall_ms: Callable[[], int],
+                 answer: Callable[[int], None], fail: Callable[[RelayError | KernelError], None],
+                 on_ready: Callable[[], None]) -> None:
+        self._kernel = kernel
+        self._settings = settings
+        self._peer_hub = peer_hub
+        self._arrivals = arrivals
+        self._marks = marks
+        self._links = links
+        self.counts = counts
+        self._allowed = allowed
+        self._wall_ms = wall_ms
+        self._answer = answer
+        self._fail = fail
+        self._on_ready = on_ready
+        self._receive = Filters(settings.receive)
+        self._renames = renames_of(settings.rename)
+        self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
+        self._number = 0
+        self._unstored_bytes = 0
+        self._closed = False
+
+    def begin(self) -> None:
+        """Ready once everything that arrived before is on the disk."""
+        self._append([], [], None)
+
+    def close(self) -> None:
+        self._closed = True
+
+    @property
+    def unstored_bytes(self) -> int:
+        return self._unstored_bytes
+
+    # ---- batches
+
+    def on_batches(self, letter: Batches, size_bytes: int) -> None:
+        """Raises OutOfTurn, PositionGap, LinkRefused; KernelError where it is to be tried again later."""
+        if letter.number != self._number:
+            raise OutOfTurn(f"letter {letter.number} of batches came where {self._number} is next")
+        if self._unstored_bytes >= WINDOW_BYTES:
+            raise OutOfTurn(f"the other hub sent more than the {WINDOW_BYTES} bytes that may be on their way")
+        messages: list[Message] = []
+        advanced: dict[Origin, Arrived] = {}
+        shift_ms = self._wall_ms() - letter.sent_ms
+        for section in letter.sections:
+            self._take(letter, section, shift_ms, messages, advanced)
+        records = [arrived_record(origin, arrived) for origin, arrived in advanced.items()]
+        self._append(messages, records, OfLetter(letter.number, size_bytes))
+        for origin, arrived in advanced.items():
+            self._arrivals.advance(origin, arrived)
+        self._number += 1
+        self._unstored_bytes += size_bytes
+        self.counts.bytes += size_bytes
+
+    def _append(self, messages: list[Message], records: list[StateRecord], token: OfLetter | None
+                ) -> None:
+        self._kernel.append_with(messages, records, self, token)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """See `kernel.message.Owner`."""
+        for answer in stored:
+            if answer.error is not None:
+                self._arrivals.forget_pending()
+                if not self._closed:
+                    error = answer.error
+                    self._fail(error if isinstance(error, KernelError) else StorageFull(str(error)))
+                return
+            if self._closed:
+                continue
+            if answer.token is None:
+                self._on_ready()
+            else:
+                assert isinstance(answer.token, OfLetter), "our own token"
+                self._unstored_bytes -= answer.token.size_bytes
+                self._answer(answer.token.number)
+
+    def _take(self, letter: Batches, section: Section, shift_ms: int, messages: list[Message],
+              advanced: dict[Origin, Arrived]) -> None:
+        origin = Origin(self._peer_hub, letter.uuid, section.partition)
+        arrived = advanced.get(origin) or self._arrivals.get(origin)
+        if arrived is None:
+            if not section.begins:
+                raise PositionGap(f"partition {section.partition} of {letter.topic} goes on at offset "
+                                  f"{section.predecessor}, and nothing of it has arrived")
+            arrived = Arrived(section.predecessor)
+        elif section.predecessor > arrived.next:
+            raise PositionGap(f"partition {section.partition} of {letter.topic} goes on at offset "
+                              f"{section.predecessor}, and {arrived.next} is next")
+        if section.next <= arrived.next and arrived.at_ms:
+            self.counts.repeated += sum([piece.count for piece in section.pieces])
+            return
+        at = arrived.next
+        for piece in section.pieces:
+            for record in sound_records(piece):
+                if record[0] < at or record[0] >= section.next:
+                    self.counts.repeated += 1
+                    continue
+                at = record[0] + 1
+                self._message(letter.topic, origin, record, piece.whole, shift_ms, messages, advanced)
+        self.counts.lost_messages += section.lost
+        advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1), letter.topic,
+                                   self._settings.name)
+
+    # ---- one message
+
+    def _message(self, topic: str, sender: Origin, record: Record, whole: bool, shift_ms: int, messages: list[Message],
+                 advanced: dict[Origin, Arrived]) -> None:
+        offset, time_ms, key, value, headers, attributes, message_id = record
+        came = None if whole else came_by(headers)
+        if whole:
+            attributes &= ~RETAIN
+        if came is None:
+            came = Came(sender, offset, message_id)
+        elif not self._is_news(came, advanced):
+            return
+        else:
+            came = came._replace(through=(*came.through, self._peer_hub))
+        said = stated_in(headers)
+        address = _address_of(topic, key, said)
+        if address is None or not self._receive.match(address):
+            self.counts.not_allowed += 1
+            return
+        headers = (*_moved_expiry(without_origin(headers), shift_ms), *self._marks.headers(came))
+        try:
+            placement = self._place(topic, key, address, said)
+            encoded = encode_headers(headers if said is None else _without_address(headers))
+            size = len(encoded) + (0 if value is None else len(value))
+            if size > placement.max_message_bytes:
+                raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: "
+                                      f"{placement.max_message_bytes}")
+        except WAITING:
+            raise
+        except (KernelError, Denied) as error:
+            self._refuse(address, error, record, came, messages)
+            return
+        if attributes & RETAIN and self._is_older(placement, time_ms, came):
+            attributes &= ~RETAIN
+        messages.append((placement, value, encoded, attributes, max(time_ms, 0)))
+        self.counts.messages += 1
+
+    def _is_news(self, came: Came, advanced: dict[Origin, Arrived]) -> bool:
+        """Whether a message that was passed on comes here for the first time."""
+        if came.passed(self._kernel.hub) or len(came.through) >= MAX_HUBS:
+            self.counts.loops += 1
+            return False
+        if not self._arrivals.is_way(came.origin.hub, self._settings.name, self._links):
+            self.counts.other_way += 1
+            return False
+        arrived = advanced.get(came.origin) or self._arrivals.get(came.origin)
+        if arrived is not None and came.offset < arrived.next:
+            self.counts.repeated += 1
+            return False
+        advanced[came.origin] = Arrived(came.offset + 1, 0 if arrived is None else arrived.lost,
+                                        max(self._wall_ms(), 1), "" if arrived is None else arrived.topic,
+                                        self._settings.name)
+        return True
+
+    def _place(self, topic: str, key: bytes | None, address: str, said: bytes | None) -> Placement:
+        """Raises what speaks against it."""
+        name = (topic, key, said)
+        placement = self._places.get(name)
+        if placement is None:
+            target = self._renames.rename(address)
+            self._allowed(target)
+            tenant = self._settings.tenant
+            if said is None and target == address and topic != UNROUTED:
+                placement = self._kernel.place_in(topic, key, tenant=tenant)
+            else:
+                placement = self._kernel.place(target, tenant=tenant)
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            self._places[name] = placement
+        return placement
+
+    def forget_places(self) -> None:
+        """Rights or topics may have changed."""
+        self._places.clear()
+
+    def _refuse(self, address: str, error: KernelError | Denied, record: Record, came: Came,
+                messages: list[Message]) -> None:
+        """Park a message that cannot be taken. Raises LinkRefused where the link is to stop."""
+        reason = error.code
+        self.counts.reasons[reason] = self.counts.reasons.get(reason, 0) + 1
+        if self._settings.on_refused == "stop":
+            raise LinkRefused(f"a message for {address!r} (offset {record[0]}) is refused: {error}")
+        parked = self._kernel.place_in(PARKED_TOPIC, self._settings.name.encode(), tenant=self._settings.tenant)
+        value, headers = record[3], (
+            *_without_address(without_origin(record[4])), *self._marks.headers(came),
+            (b"relay-refused", f"{reason}: {error}".encode()[:1000]), (b"relay-address", address.encode()))
+        encoded = encode_headers(headers)
+        if len(encoded) + len(value or b"") > parked.max_message_bytes:      # said, and its value left out
+            value, encoded = None, encode_headers(headers[-2:])
+        messages.append((parked, value, encoded, record[5] & ~RETAIN, max(record[1], 0)))
+        self.counts.parked += 1
+
+    def _is_older(self, placement: Placement, time_ms: int, came: Came) -> bool:
+        """Whether the value that is retained here was written later than this one, or at the same time by a hub that
+        goes before."""
+        try:
+            record = self._kernel.retained_record(placement.address, placement.tenant)
+        except KernelError:
+            return False                     # too long to retain a value: said when it is appended
+        return record is not None and (record[1], hub_shown(record[4]) or self._kernel.hub) > (time_ms, came.origin.hub)
+
+
+def _address_of(topic: str, key: bytes | None, said: bytes | None) -> str | None:
+    """The address of a message of the other hub; None where what it says is none."""
+    if said is None:
+        return join_address(topic, key)
+    try:
+        address = said.decode()
+    except UnicodeDecodeError:
+        return None
+    return address if is_address(address) else None
+
+
+def _without_address(headers: Headers) -> Headers:
+    return tuple([header for header in headers if header[0] != ADDRESS_HEADER])
+
+
+# decision 228: what expires has as much time left as it had there, whatever the clocks say
+def _moved_expiry(headers: Headers, shift_ms: int) -> Headers:
+    """The headers with the end of the message by the clock of this hub."""
+    if -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS or not any(name == EXPIRES_HEADER for name, _ in headers):
+        return headers
+    return tuple([(name, str(max(int(value) + shift_ms, 0)).encode())
+                  if name == EXPIRES_HEADER and value is not None and value.isdigit() and len(value) < MAX_DIGITS
+                  else (name, value) for name, value in headers])

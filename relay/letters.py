@@ -1,0 +1,153 @@
+"""What two hubs say to each other under seal. Pure.
+
+    1 POSITIONS  count u32 | (topic uuid 16, partition u32, position u64)*   how far the reader's partitions are here
+    2 READY      window u32 | count u32 | filter text*                       from here on letters of batches may come
+    3 BATCHES    number u64 | sent at i64 | uuid 16 | topic text | count u32 | section*
+    4 STORED     number u64                                                  that letter of batches, and those before
+    5 STOPPED    code text | text                                            this side takes no more
+
+    section := partition u32 | flags u8 | predecessor u64 | next u64 | lost u64 | count u32 | piece*
+    piece   := first offset u64 | count u32 | stored at i64 | largest time i64 | first id i64 | whole u8 | body
+
+A section covers the offsets from `predecessor` until before `next` of one partition: what of them is in no piece did
+not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a whole batch of a producer.
+`window`: so many bytes of such letters may be on their way. Flag 1: the reader has heard nothing of this partition yet,
+and this is where it begins.
+"""
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from gatehouse.kernel.message import Piece
+from gatehouse.relay.errors import BadFrame
+from gatehouse.relay.fields import Fields, body, i64, text, u8, u32, u64
+
+POSITIONS: Final = 1
+READY: Final = 2
+BATCHES: Final = 3
+STORED: Final = 4
+STOPPED: Final = 5
+
+BEGINS: Final = 1
+"""Flag of a section."""
+
+UUID_BYTES: Final = 16
+MAX_OFFSET: Final = (1 << 63) - 1
+MAX_POSITIONS: Final = 10_000          # of one letter
+MAX_FILTERS: Final = 1_000
+
+_POSITION = struct.Struct(">16sIQ")
+_SECTION = struct.Struct(">IBQQQI")
+_PIECE = struct.Struct(">QIqqqB")
+PIECE_BYTES: Final = _PIECE.size + 4
+SECTION_BYTES: Final = _SECTION.size
+
+Position = tuple[bytes, int, int]
+"""(topic uuid, partition, next offset)."""
+
+
+class Section(NamedTuple):
+    """A stretch of one partition."""
+
+    partition: int
+    begins: bool
+    predecessor: int
+    next: int
+    lost: int
+    pieces: list[Piece]
+
+
+class Positions(NamedTuple):
+    positions: list[Position]
+
+
+class Ready(NamedTuple):
+    window_bytes: int
+    filters: list[str]
+
+
+class Batches(NamedTuple):
+    number: int
+    sent_ms: int
+    uuid: bytes
+    topic: str
+    sections: list[Section]
+
+
+class StoredUntil(NamedTuple):
+    number: int
+
+
+class Stopped(NamedTuple):
+    code: str
+    reason: str
+
+
+Letter = Positions | Ready | Batches | StoredUntil | Stopped
+
+
+def encode(letter: Letter) -> bytes:
+    """One letter as it is sealed."""
+    match letter:
+        case Positions(positions):
+            return u8(POSITIONS) + u32(len(positions)) + b"".join([_POSITION.pack(*position) for position in positions])
+        case Ready(window_bytes, filters):
+            return u8(READY) + u32(window_bytes) + u32(len(filters)) + b"".join([text(name) for name in filters])
+        case Batches(number, sent_ms, uuid, topic, sections):
+            parts = [u8(BATCHES) + u64(number) + i64(sent_ms) + uuid + text(topic) + u32(len(sections))]
+            for section in sections:
+                parts.append(_SECTION.pack(section.partition, BEGINS if section.begins else 0, section.predecessor,
+                                           section.next, section.lost, len(section.pieces)))
+                for piece in section.pieces:
+                    parts.append(_PIECE.pack(piece.first_offset, piece.count, piece.append_ms, piece.max_timestamp_ms,
+                                             piece.first_id, piece.whole))
+                    parts.append(body(piece.data))
+            return b"".join(parts)
+        case StoredUntil(number):
+            return u8(STORED) + u64(number)
+        case Stopped(code, reason):
+            return u8(STOPPED) + text(code) + text(reason)
+
+
+def decode(data: bytes) -> Letter:
+    """Read one letter. Raises BadFrame."""
+    fields = Fields(data)
+    kind = fields.u8()
+    if kind == BATCHES:
+        return _batches(fields)
+    if kind == STORED:
+        return StoredUntil(fields.u64())
+    if kind == POSITIONS:
+        count = fields.count(_POSITION.size)
+        return Positions([_POSITION.unpack(fields.take(_POSITION.size)) for _ in range(count)])
+    if kind == READY:
+        window_bytes, count = fields.u32(), fields.count(2)
+        if count > MAX_FILTERS:
+            raise BadFrame(f"{count} filters are more than a link has: {MAX_FILTERS}")
+        return Ready(window_bytes, [fields.text() for _ in range(count)])
+    if kind == STOPPED:
+        return Stopped(fields.text(), fields.text())
+    raise BadFrame(f"there is no letter of kind {kind}")
+
+
+def _batches(fields: Fields) -> Batches:
+    number, sent_ms, uuid, topic = fields.u64(), fields.i64(), fields.take(UUID_BYTES), fields.text()
+    sections = [_section(fields) for _ in range(fields.count(SECTION_BYTES))]
+    fields.end()
+    return Batches(number, sent_ms, uuid, topic, sections)
+
+
+def _section(fields: Fields) -> Section:
+    partition, flags, predecessor, next_offset, lost, count = _SECTION.unpack(fields.take(SECTION_BYTES))
+    if not 0 <= predecessor <= next_offset <= MAX_OFFSET:
+        raise BadFrame(f"a section from offset {predecessor} to {next_offset} is none")
+    pieces = []
+    if count * PIECE_BYTES > next_offset * PIECE_BYTES + PIECE_BYTES:
+        raise BadFrame("a section has more pieces than offsets")
+    for _ in range(count):
+        first, records, append_ms, max_ms, first_id, whole = _PIECE.unpack(fields.take(_PIECE.size))
+        if not records or first + records > MAX_OFFSET or first >= next_offset:
+            raise BadFrame(f"a piece of {records} records from offset {first} on is none of its section")
+        pieces.append(Piece(first, records, whole == 1, fields.body(), append_ms, max_ms, first_id))
+    return Section(partition, bool(flags & BEGINS), predecessor, next_offset, lost, pieces)

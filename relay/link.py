@@ -1,0 +1,344 @@
+"""One link of a hub: greets the other hub, then both sides send and receive over that session. No socket, no clock.
+
+    absent → greeting → open         the hub whose address is lower speaks first; a later greeting replaces a session
+    open   → waiting  → greeting     something went wrong that may be over by itself; the wait grows up to a minute
+    any    → stopped                 a gap, a lie, a refusal: until somebody says `resume`
+    any    → paused                  somebody said so; is kept
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.kernel.errors import KernelError
+from gatehouse.relay import letters
+from gatehouse.relay.errors import (
+    BadFrame,
+    HistoryLost,
+    LinkRefused,
+    OutOfTurn,
+    PositionAhead,
+    PositionGap,
+    RelayError,
+    WrongKey,
+)
+from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, InCounts
+from gatehouse.relay.letters import MAX_POSITIONS, Batches, Letter, Positions, Ready, Stopped, StoredUntil
+from gatehouse.relay.origins import Marks
+from gatehouse.relay.outgoing import OutCounts, Outgoing
+from gatehouse.relay.pins import Pin
+from gatehouse.relay.rate import Rate
+from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of
+from gatehouse.relay.settings import LinkSettings
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.api import LinkPort
+
+BREAK: Final = 0x17
+"""Unsealed: this side has no session; the first to speak greets again, after its wait. Believed by nobody further."""
+
+FIRST_WAIT_MS: Final = 500
+LONGEST_WAIT_MS: Final = 60_000
+GREETING_MS: Final = 10_000            # a greeting that is not answered by then begins anew
+SILENCE_MS: Final = 60_000             # nothing stored of what was said, for so long
+KEEP_MS: Final = 1_000                 # between two notes of how far the other hub is
+
+STOPS: Final = (PositionGap, PositionAhead, HistoryLost, LinkRefused)
+"""What people have to look at."""
+
+NOT_ALLOWED: Final = "not_allowed"
+"""How the meeting point calls a topic that may not pass."""
+
+ABSENT: Final = "absent"
+GREETING: Final = "greeting"
+OPEN: Final = "open"
+WAITING: Final = "waiting"
+STOPPED: Final = "stopped"
+PAUSED: Final = "paused"
+
+
+@dataclass(slots=True)
+class LinkCounts:
+    """Since the start of the hub."""
+
+    sessions: int = 0
+    faults: int = 0
+    tampered: int = 0
+    bounced: dict[str, int] = field(default_factory=dict)
+    out: OutCounts = field(default_factory=OutCounts)
+    into: InCounts = field(default_factory=InCounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What all links of a hub share."""
+
+    kernel: LinkPort
+    identity: Identity
+    arrivals: Arrivals
+    marks: Marks
+    links: dict[str, object]
+    chance: Callable[[int], bytes]
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    carry: Callable[[bytes, str, bytes], None]
+    allowed: Callable[[LinkSettings], Allowed]
+    told: Callable[[str, str, str], None]
+    """(link, what happened, details), for the log and the audit topic."""
+
+    max_payload_bytes: Callable[[], int]
+
+
+class Link:
+    """See the module's text."""
+
+    def __init__(self, settings: LinkSettings, pin: Pin, around: Around) -> None:
+        self.settings = settings
+        self.pin = pin
+        self.peer = pin.peer
+        self.counts = LinkCounts()
+        self.state = PAUSED if pin.paused else ABSENT
+        self.fault = ""
+        self._around = around
+        self._speaks_first = around.identity.address < self.peer.address
+        self._greeting: Greeting | None = None
+        self._greeting_since_ms = 0
+        self._session: Session | None = None
+        self._outgoing: Outgoing | None = None
+        self._incoming: Incoming | None = None
+        self._rates = (Rate(settings.bytes_per_second), Rate(settings.messages_per_second))
+        self._there = False
+        self._wait_ms = FIRST_WAIT_MS
+        self._greet_at_ms = 0
+        self._kept_ms = 0
+
+    # ---- who is there
+
+    def on_presence(self, there: bool) -> None:
+        """The meeting point says whether the other hub is connected."""
+        self._there = there
+        self._end_session()
+        if self.state in (STOPPED, PAUSED):
+            return
+        self.state = ABSENT
+        if there:
+            self._greet_at_ms = 0
+            self._greet()
+
+    def on_disconnected(self) -> None:
+        """The meeting point is gone."""
+        self.on_presence(False)
+
+    def pause(self) -> None:
+        self.state = PAUSED
+        self._end_session()
+
+    def resume(self) -> None:
+        """Go on after a pause or a stop."""
+        self.state, self.fault = ABSENT, ""
+        self._wait_ms = FIRST_WAIT_MS
+        if self._there:
+            self._greet()
+
+    def stop(self, reason: str) -> None:
+        """Until somebody resumes it."""
+        self._end_session()
+        self.state, self.fault = STOPPED, reason
+
+    # ---- time
+
+    def handle_tick(self, now_ms: int) -> None:
+        """Called some times a second."""
+        around = self._around
+        if self._outgoing is not None:
+            self._outgoing.handle_tick(now_ms, around.wall_ms())
+        if now_ms - self._kept_ms >= KEEP_MS:
+            self._kept_ms = now_ms
+            self.keep()
+        outgoing, session = self._outgoing, self._session
+        if outgoing is not None and outgoing.oldest_said_ms and now_ms - outgoing.oldest_said_ms > SILENCE_MS:
+            self._fail(OutOfTurn("the other hub has stored nothing for a minute"))
+        elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
+            self._greet()
+        elif self.state == GREETING and now_ms - self._greeting_since_ms > GREETING_MS:
+            self._wait(now_ms)
+        elif self.state == WAITING and now_ms >= self._greet_at_ms and self._there:
+            self._greet()
+
+    def keep(self) -> None:
+        """How far the other hub is goes into our log."""
+        if self._outgoing is None:
+            return
+        records = self._outgoing.take_dirty()
+        if records:
+            try:
+                self._around.kernel.append_with([], records, None)
+            except KernelError:
+                return                       # what the other hub has is known again when it is ready
+
+    # ---- greeting
+
+    def _greet(self) -> None:
+        """Speak first, or ask the other hub to."""
+        self.state = GREETING
+        self._greeting_since_ms = self._around.now_ms()
+        if self._speaks_first:
+            self._greeting = self._new_greeting(True)
+            self._carry(self._greeting.greet())
+        else:
+            self._carry(bytes((BREAK,)))
+
+    def _new_greeting(self, first: bool) -> Greeting:
+        around = self._around
+        return Greeting(around.identity, around.kernel.hub, self.peer, around.chance(32), first)
+
+    def _wait(self, now_ms: int) -> None:
+        self.state = WAITING
+        self._greet_at_ms = now_ms + self._wait_ms
+        self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
+
+    def _carry(self, payload: bytes) -> None:
+        self._around.carry(self.peer.address, "", payload)
+
+    # ---- what comes
+
+    def on_carried(self, topic: str, payload: bytes) -> None:
+        """A letter of the other hub, or what pretends to be one."""
+        if self.state in (STOPPED, PAUSED) or not payload:
+            return
+        try:
+            self._hear(topic, payload)
+        except (RelayError, KernelError) as error:
+            self._fail(error)
+
+    def _hear(self, topic: str, payload: bytes) -> None:
+        kind = payload[0]
+        if kind == SEALED:
+            session = self._session
+            if session is not None and session_of(payload) == session.id:
+                self._on_letter(letters.decode(session.open(topic, payload)), len(payload), topic)
+        elif kind == GREET and not self._speaks_first:
+            self._greeting = self._new_greeting(False)
+            answer = self._greeting.answer(payload)
+            self._carry(answer)
+        elif kind == ANSWER and self._greeting is not None and self._greeting.first:
+            confirm, session = self._greeting.confirm(payload)
+            self._greeting = None
+            self._carry(confirm)
+            self._open(session)
+        elif kind == CONFIRM and self._greeting is not None and not self._greeting.first:
+            session = self._greeting.confirmed(payload)
+            self._greeting = None
+            self._open(session)
+        elif kind == BREAK and self._speaks_first and self._session is None and self.state != GREETING:
+            if self._around.now_ms() >= self._greet_at_ms:
+                self._greet()
+        elif kind == BREAK and self._speaks_first and self._session is not None:
+            self._end_session()
+            self._wait(self._around.now_ms())
+
+    def _open(self, session: Session) -> None:
+        self._end_session()
+        around, counts = self._around, self.counts
+        self._session = session
+        self.state, self.fault = OPEN, ""
+        counts.sessions += 1
+        self._outgoing = Outgoing(around.kernel, self.settings, self.peer.hub, self.pin.begun_ms, around.marks,
+                                  counts.out, self._rates, self._say, self._fail, around.max_payload_bytes())
+        self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
+        self._incoming = Incoming(around.kernel, self.settings, self.peer.hub, around.arrivals, around.marks,
+                                  around.links, counts.into, around.allowed(self.settings), around.wall_ms,
+                                  self._stored, self._fail, self._say_ready)
+        self._incoming.begin()
+
+    def _say_ready(self) -> None:
+        """What arrived before is on the disk: say how far that is."""
+        positions = [(origin.uuid, origin.partition, arrived.next)
+                     for origin, arrived in self._around.arrivals.stored_of(self.peer.hub)]
+        for at in range(0, len(positions), MAX_POSITIONS):
+            self._say("", Positions(positions[at:at + MAX_POSITIONS]))
+        self._say("", Ready(WINDOW_BYTES, list(self.settings.receive)))
+
+    def _on_letter(self, letter: Letter, size_bytes: int, topic: str) -> None:
+        outgoing, incoming = self._outgoing, self._incoming
+        assert outgoing is not None and incoming is not None, "a session has both sides"
+        match letter:
+            case Batches():
+                if letter.topic != topic:
+                    raise WrongKey("a letter's envelope names another topic than the letter")
+                incoming.on_batches(letter, size_bytes)
+            case StoredUntil(number):
+                self._wait_ms = FIRST_WAIT_MS
+                outgoing.on_stored(number)
+            case Positions(positions):
+                outgoing.on_positions(positions)
+            case Ready():
+                outgoing.on_ready(letter)
+            case Stopped(code, reason):
+                self.stop(f"the other hub has stopped: {code}: {reason}")
+                self._around.told(self.settings.name, "stopped", self.fault)
+
+    # ---- what goes
+
+    def _say(self, topic: str, letter: Letter) -> int:
+        assert self._session is not None, "only an open link says something"
+        sealed = self._session.seal(topic, letters.encode(letter))
+        self._around.carry(self.peer.address, topic, sealed)
+        return len(sealed)
+
+    def _stored(self, number: int) -> None:
+        if self._session is not None:
+            self._say("", StoredUntil(number))
+
+    # ---- what goes wrong
+
+    def _fail(self, error: RelayError | KernelError) -> None:
+        """End the session: for good where people have to look at it, else for a while."""
+        self.counts.faults += 1
+        self.counts.tampered += isinstance(error, WrongKey)
+        name, text = self.settings.name, f"{error.code}: {error}"
+        if isinstance(error, STOPS) and self._session is not None:
+            self._say("", Stopped(error.code, str(error)))
+            self.stop(text)
+            self._around.told(name, "stopped", text)
+            return
+        self._end_session()
+        self._greeting = None
+        self.fault = text
+        if isinstance(error, (WrongKey, BadFrame, OutOfTurn)):
+            self._around.told(name, "faulted", text)
+        self._wait(self._around.now_ms())
+        if not self._speaks_first:
+            self._carry(bytes((BREAK,)))
+
+    def on_bounced(self, code: str, reason: str) -> None:
+        """The meeting point did not carry something: what was sealed with it is not whole."""
+        self.counts.bounced[code] = self.counts.bounced.get(code, 0) + 1
+        self.fault = f"{code}: {reason}"
+        if self.state in (STOPPED, PAUSED):
+            return
+        if code == NOT_ALLOWED:
+            self.stop(self.fault)
+            self._around.told(self.settings.name, "stopped", self.fault)
+            return
+        self._end_session()
+        self._wait(self._around.now_ms())
+
+    def _end_session(self) -> None:
+        self.keep()
+        for side in (self._outgoing, self._incoming):
+            if side is not None:
+                side.close()
+        self._session = self._outgoing = self._incoming = None
+
+    # ---- what is shown
+
+    @property
+    def outgoing(self) -> Outgoing | None:
+        return self._outgoing
+
+    def forget_places(self) -> None:
+        """Rights have changed."""
+        if self._incoming is not None:
+            self._incoming.forget_places()

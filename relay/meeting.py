@@ -1,0 +1,207 @@
+"""The meeting point: lets hubs in that its file names, and carries letters between two that may talk. No socket.
+
+It keeps nothing: one that is killed and replaced by another with the same file is missed for as long as it takes hubs
+to dial again. It sees who talks to whom about which topic, and how much; what is said is sealed. One hub never waits
+for another: what a hub does not take in time is bounced to its sender, whose link begins anew.
+"""
+# decision 230: the meeting point keeps nothing, and knows hubs by their keys
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from gatehouse.relay import frames
+from gatehouse.relay.errors import BadFrame, RelayError, WrongKey
+from gatehouse.relay.frames import Bounced, Carry, Challenge, Hello, Presence, Proof, Refused, Welcome, address_of_key
+from gatehouse.relay.sealing import verify
+from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
+
+GREETING_MS: Final = 10_000            # a hub that has not proved itself by then is let go
+
+
+class Member(Protocol):
+    """The connection of one hub."""
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame."""
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Queued, and not taken by the hub yet."""
+
+    def close(self, reason: str) -> None: ...
+
+
+@dataclass(slots=True)
+class MeetingCounts:
+    """Since the start."""
+
+    carried: int = 0
+    carried_bytes: int = 0
+    bounced: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+
+
+class Visit:
+    """One connection, from its first byte."""
+
+    def __init__(self, meeting: Meeting, member: Member, nonce: bytes, now_ms: int) -> None:
+        self.member = member
+        self.began_ms = now_ms
+        self.address = b""
+        self.name = ""
+        self._meeting = meeting
+        self._nonce = nonce
+        self._hello: Hello | None = None
+
+    def handle_frame(self, data: bytes) -> None:
+        """One frame of the hub. Never raises."""
+        try:
+            frame = frames.decode(data)
+            if self.address:
+                if not isinstance(frame, Carry):
+                    raise BadFrame("a hub that was let in sends nothing but letters")
+                self._meeting.carry(self, frame)
+            else:
+                self._greet(frame)
+        except RelayError as error:
+            self.refuse(error.code, str(error))
+
+    def _greet(self, frame: frames.Frame) -> None:
+        settings = self._meeting.section
+        if isinstance(frame, Hello) and self._hello is None:
+            self._hello = frame
+            self.member.send(frames.encode(Challenge(frames.MAJOR, frames.MINOR, self._nonce, settings.name)))
+        elif isinstance(frame, Proof) and self._hello is not None:
+            hello = self._hello
+            verify(hello.key, frame.signature,
+                   frames.what_is_proved(hello.nonce, self._nonce, settings.name, hello.key))
+            name = self._meeting.name_of(hello.key)
+            if name is None:
+                raise WrongKey(f"the meeting point does not know this hub ({hello.name!r}); its key is "
+                               f"{hello.key.hex()}")
+            self.address, self.name = address_of_key(hello.key), name
+            self.member.send(frames.encode(Welcome(settings.max_frame_bytes)))
+            self._meeting.enter(self)
+        else:
+            raise BadFrame("a frame came out of turn")
+
+    def end_unless_proved(self) -> None:
+        """It has had time enough."""
+        if not self.address:
+            self.refuse("too_slow", "nobody has proved who this is")
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Say why, and hang up."""
+        counts = self._meeting.counts.refused
+        counts[code] = counts.get(code, 0) + 1
+        self.member.send(frames.encode(Refused(code, reason)))
+        self.member.close(f"{code}: {reason}")
+
+    def handle_closed(self) -> None:
+        """The connection is gone."""
+        self._meeting.leave(self)
+
+
+class Meeting:
+    """See the module's text. `chance` gives fresh random bytes."""
+
+    def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...],
+                 chance: Callable[[int], bytes], told: Callable[[str], None]) -> None:
+        self.section = section
+        self.counts = MeetingCounts()
+        self._chance = chance
+        self._told = told
+        self._visits: dict[bytes, Visit] = {}
+        self._names: dict[bytes, str] = {}
+        self._links: dict[frozenset[str], tuple[str, ...]] = {}
+        self._configure(hubs, links)
+
+    def _configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
+        self._names = {bytes.fromhex(key): hub.name for hub in hubs for key in hub.keys}
+        self._links = {}
+        for link in links:
+            pair = frozenset(link.hubs)
+            self._links[pair] = (*self._links.get(pair, ()), *link.topics)
+
+    def configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
+        """What the file says from now on: who is no longer in it is let go at once."""
+        before = self._links
+        self._configure(hubs, links)
+        names = {address_of_key(key): name for key, name in self._names.items()}
+        for address, visit in list(self._visits.items()):
+            if names.get(address) != visit.name:
+                visit.refuse("withdrawn", "the meeting point does not know this hub any more")
+        for visit in list(self._visits.values()):
+            for other in list(self._visits.values()):
+                pair = frozenset((visit.name, other.name))
+                if visit is not other and (pair in self._links) != (pair in before):
+                    visit.member.send(frames.encode(Presence(other.address, pair in self._links)))
+
+    def visit(self, member: Member, now_ms: int) -> Visit:
+        """Somebody has connected."""
+        return Visit(self, member, self._chance(frames.NONCE_BYTES), now_ms)
+
+    def name_of(self, key: bytes) -> str | None:
+        return self._names.get(key)
+
+    def __len__(self) -> int:
+        return len(self._visits)
+
+    def names(self) -> list[str]:
+        """Hubs that are here."""
+        return sorted(visit.name for visit in self._visits.values())
+
+    def enter(self, visit: Visit) -> None:
+        """It has proved who it is. An older connection of the same hub is let go."""
+        older = self._visits.get(visit.address)
+        if older is None and len(self._visits) >= self.section.max_hubs:
+            visit.address = b""
+            visit.refuse("full", "as many hubs are here as may be")
+            return
+        self._visits[visit.address] = visit
+        if older is not None:
+            older.refuse("replaced", "this hub has connected again")
+        self._told(f"hub {visit.name} is here")
+        for other in self._neighbours(visit):
+            other.member.send(frames.encode(Presence(visit.address, True)))
+            visit.member.send(frames.encode(Presence(other.address, True)))
+
+    def leave(self, visit: Visit) -> None:
+        """Its connection is gone."""
+        if not visit.address or self._visits.get(visit.address) is not visit:
+            return
+        del self._visits[visit.address]
+        self._told(f"hub {visit.name} is gone")
+        for other in self._neighbours(visit):
+            other.member.send(frames.encode(Presence(visit.address, False)))
+
+    def _neighbours(self, visit: Visit) -> list[Visit]:
+        return [other for other in self._visits.values()
+                if other is not visit and frozenset((visit.name, other.name)) in self._links]
+
+    def carry(self, visit: Visit, letter: Carry) -> None:
+        """From one hub to another, if the file lets it."""
+        other = self._visits.get(letter.peer)
+        topics = None if other is None else self._links.get(frozenset((visit.name, other.name)))
+        size_bytes = len(letter.payload)
+        if other is None or topics is None:
+            self._bounce(visit, letter, "not_here", "there is no such hub here that this one may talk to")
+        elif letter.topic and not allows(topics, letter.topic):
+            self._bounce(visit, letter, "not_allowed", f"the topic {letter.topic!r} may not pass here")
+        elif other.member.waiting_bytes + size_bytes > self.section.waiting_bytes:
+            self._bounce(visit, letter, "too_slow", "the other hub does not take what waits for it here")
+        else:
+            self.counts.carried += 1
+            self.counts.carried_bytes += size_bytes
+            other.member.send(frames.encode(Carry(visit.address, letter.topic, letter.payload)))
+
+    def _bounce(self, visit: Visit, letter: Carry, code: str, reason: str) -> None:
+        self.counts.bounced[code] = self.counts.bounced.get(code, 0) + 1
+        visit.member.send(frames.encode(Bounced(letter.peer, code, reason)))
+
+
+def allows(topics: tuple[str, ...], topic: str) -> bool:
+    """Whether one of these names, or beginnings with `*`, is the topic's."""
+    return any(topic == name or name.endswith("*") and topic.startswith(name[:-1]) for name in topics)

@@ -1,0 +1,102 @@
+"""Where a message that came over a link was first stored, and by which hubs it came. Pure.
+
+    private header   MARK "origin" → hub 16 | topic uuid 16 | partition u32 | offset u64 | id i64 | hub 16 * | tag 8
+    public header    relay-origin  → HUB/ID, for whoever reads the message
+
+The private one is the relay's own. Its tag is made with a secret of the hub that stored it, so a client that writes
+such a header is seen: loops are recognised by what hubs say alone. The hubs in it are those that passed the message on,
+the last of them last.
+"""
+# decision 226: loops are recognised by a header that no client can make
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final, NamedTuple
+
+from gatehouse.kernel.message import Headers
+from gatehouse.kernel.records.private import MARK
+from gatehouse.relay.positions import HUB_BYTES, Origin
+
+ORIGIN_HEADER: Final = MARK + b"origin"
+SHOWN_HEADER: Final = b"relay-origin"
+MAX_HUBS: Final = 16
+"""That may pass a message on; it goes no further then."""
+
+TAG_BYTES: Final = 8
+
+_FRONT = struct.Struct(">16s16sIQq")
+
+
+class Came(NamedTuple):
+    """Where one message comes from."""
+
+    origin: Origin
+    offset: int
+    message_id: int
+    through: tuple[bytes, ...] = ()
+
+    def passed(self, hub: bytes) -> bool:
+        """Whether it has been at this hub."""
+        return hub == self.origin.hub or hub in self.through
+
+
+def came_by(headers: Headers) -> Came | None:
+    """What another hub says of a message, which it has checked; None where it came to that hub by a door."""
+    value = _said(headers)
+    return None if value is None else _decode(value)
+
+
+def _said(headers: Headers) -> bytes | None:
+    for name, value in headers:
+        if name == ORIGIN_HEADER and value is not None and len(value) >= _FRONT.size + TAG_BYTES \
+                and (len(value) - _FRONT.size - TAG_BYTES) % HUB_BYTES == 0:
+            return value
+    return None
+
+
+def _decode(value: bytes) -> Came:
+    hub, uuid, partition, offset, message_id = _FRONT.unpack_from(value)
+    through = tuple(value[at:at + HUB_BYTES] for at in range(_FRONT.size, len(value) - TAG_BYTES, HUB_BYTES))
+    return Came(Origin(hub, uuid, partition), offset, message_id, through)
+
+
+class Marks:
+    """The headers of one hub, which knows its own again."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = blake2b(secret, digest_size=32, person=b"relay origin").digest()
+
+    def headers(self, came: Came) -> Headers:
+        """Both headers."""
+        said = _FRONT.pack(*came.origin, came.offset, came.message_id) + b"".join(came.through)
+        shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
+        return (SHOWN_HEADER, shown), (ORIGIN_HEADER, said + self._tag(said))
+
+    def came_by(self, headers: Headers) -> Came | None:
+        """What the headers of a message say that is stored here; None where it came by a door, whatever it says."""
+        value = _said(headers)
+        if value is None or not compare_digest(self._tag(value[:-TAG_BYTES]), value[-TAG_BYTES:]):
+            return None
+        return _decode(value)
+
+    def _tag(self, said: bytes) -> bytes:
+        return blake2b(said, digest_size=TAG_BYTES, key=self._key).digest()
+
+
+def without_origin(headers: Headers) -> Headers:
+    """The headers without these two, and without what is private to a door of the other hub."""
+    return tuple([header for header in headers
+                  if header[0] != SHOWN_HEADER and not header[0].startswith(MARK)])
+
+
+def hub_shown(headers: Headers) -> bytes | None:
+    """The hub that the public header names."""
+    for name, value in headers:
+        if name == SHOWN_HEADER and value is not None:
+            try:
+                return bytes.fromhex(value.partition(b"/")[0].decode())
+            except ValueError:
+                return None
+    return None

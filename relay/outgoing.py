@@ -1,0 +1,506 @@
+"""The sending side of a link: reads what is stored, in order, and says it to the other hub as long as that has room.
+
+    ready   the other hub has said how far it is, and how much may be on its way
+    read    partitions with something new are read ahead, some at a time
+    say     topic after topic, one letter each: a large topic does not hold up a small one
+    stored  the other hub has it on its disk: how far that is goes into our log, some times a second
+
+Order per key: a partition is read in its order. Where partitions were added to a topic, a key may have moved, so that
+topic's partitions are merged by the time and id under which each piece was stored.
+"""
+# decision 225: pieces go as they are stored, and topics that grew are merged by time
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.admission.own_topics import AUDIT_TOPIC, CHECKS, HELD
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, join_address
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Fetched, Piece, Record
+from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
+from gatehouse.kernel.state.state import Kind
+from gatehouse.relay.errors import HistoryLost, OutOfTurn, PositionAhead, RelayError
+from gatehouse.relay.letters import Batches, Position, Ready, Section
+from gatehouse.relay.origins import ORIGIN_HEADER, Came, Marks
+from gatehouse.relay.passing import Filters
+from gatehouse.relay.positions import Origin, decode_sent, sent_record
+from gatehouse.relay.rate import Rate
+from gatehouse.relay.settings import LinkSettings, is_open
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.api import Cancellable, LinkPort
+    from gatehouse.kernel.state.topics import Topic
+
+LETTER_BYTES: Final = 256 << 10        # of pieces in one letter, but for a piece that is larger by itself
+READ_BYTES: Final = 512 << 10          # of one partition at a time
+READ_AT_ONCE: Final = 8                # partitions of one look at the log
+AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged
+SKIPPED: Final = 4_096                 # offsets that do not match before the other hub is told of them
+SKIPPED_MS: Final = 5_000              # or so long after the last letter
+OWN_TOPICS: Final = (CHECKS, HELD)
+MAX_LOST: Final = 100                  # that are listed
+
+Say = Callable[[str, Batches], int]
+"""Seal and send a letter about a topic; how many bytes that were."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """One partition on its way out."""
+
+    partition: int
+    partition_id: int
+    next: int                          # to be read
+    told: int                          # up to where the other hub has been told
+    stored: int                        # up to where it has it
+    begins: bool                       # it has heard nothing of this partition
+    ahead: deque[Piece] = field(default_factory=deque)
+    high: int = 0
+    lost: int = 0                      # offsets to be told as lost with the next section
+    reading: bool = False
+
+
+@dataclass(slots=True)
+class Stream:
+    """One topic on its way out."""
+
+    topic: Topic
+    passes_whole: bool
+    readings: dict[int, Reading]
+    unstored_bytes: int = 0
+    ahead_bytes: int = 0
+    turn: int = 0                      # which partition is next
+
+    @property
+    def merged(self) -> bool:
+        return len(self.topic.ranges) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class OnItsWay:
+    """A letter that is not stored there yet."""
+
+    number: int
+    size_bytes: int
+    messages: int
+    said_ms: int
+    stream: Stream
+    ends: list[tuple[Reading, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Offsets that the other hub will never have."""
+
+    topic: str
+    partition: int
+    first: int
+    count: int
+    at_ms: int
+
+
+@dataclass(slots=True)
+class OutCounts:
+    """Since the start of the hub."""
+
+    messages: int = 0
+    bytes: int = 0
+    letters: int = 0
+    not_matched: int = 0
+    not_forwarded: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    lost_messages: int = 0
+
+
+class Outgoing:
+    """See the module's text. Made for one session; `counts` and `rates` outlive it."""
+
+    def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, begun_ms: int, marks: Marks,
+                 counts: OutCounts, rates: tuple[Rate, Rate], say: Say, fail: Callable[[RelayError], None],
+                 max_letter_bytes: int) -> None:
+        self._kernel = kernel
+        self._settings = settings
+        self._peer_hub = peer_hub
+        self._begun_ms = begun_ms
+        self._marks = marks
+        self.counts = counts
+        self._bytes, self._messages = rates
+        self._say = say
+        self._fail = fail
+        self._max_letter_bytes = max_letter_bytes
+        self._send = Filters(settings.send)
+        self._wanted = Filters(())
+        self._positions: dict[tuple[bytes, int], int] = {}
+        self._topics_version = -1
+        self._watch: Cancellable | None = None
+        self._fetching = False
+        self._pumping = False
+        self._closed = False
+        self._number = 0
+        self._window_bytes = 0
+        self._unstored_bytes = 0
+        self._on_their_way: deque[OnItsWay] = deque()
+        self._dirty: dict[tuple[bytes, int], int] = {}
+        self._last_said_ms = 0
+        self._now_ms = self._wall_ms = 0
+        self.streams: dict[bytes, Stream] = {}
+        self.ready = False
+
+    # ---- what the other hub says
+
+    def on_positions(self, positions: Iterable[Position]) -> None:
+        """How far it is in partitions of ours."""
+        for uuid, partition, next_offset in positions:
+            self._positions[uuid, partition] = next_offset
+
+    def on_ready(self, ready: Ready) -> None:
+        """It has said all of them."""
+        if self.ready:
+            raise OutOfTurn("the other hub was ready before")
+        self._window_bytes = ready.window_bytes
+        self._wanted = Filters(ready.filters)
+        self.ready = True
+        self.pump()
+
+    def on_stored(self, number: int) -> None:
+        """That letter, and those before it, are on its disk."""
+        if number >= self._number:
+            raise OutOfTurn(f"the other hub has stored letter {number}, which was not sent")
+        while self._on_their_way and self._on_their_way[0].number <= number:
+            letter = self._on_their_way.popleft()
+            self._unstored_bytes -= letter.size_bytes
+            letter.stream.unstored_bytes -= letter.size_bytes
+            for reading, end in letter.ends:
+                if end > reading.stored:
+                    reading.stored = end
+                    self._dirty[letter.stream.topic.uuid, reading.partition] = end
+        self.pump()
+
+    # ---- time
+
+    def handle_tick(self, now_ms: int, wall_ms: int) -> None:
+        """Called some times a second."""
+        self._now_ms, self._wall_ms = now_ms, wall_ms
+        self.pump()
+
+    def take_dirty(self) -> list[StateRecord]:
+        """How far the other hub is, as far as that is not in our log."""
+        records = [sent_record(self._peer_hub, uuid, partition, end) for (uuid, partition), end in self._dirty.items()]
+        self._dirty.clear()
+        return records
+
+    def close(self) -> None:
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    @property
+    def unstored_bytes(self) -> int:
+        return self._unstored_bytes
+
+    @property
+    def oldest_said_ms(self) -> int:
+        """When the oldest letter that is not stored there was said; 0: none is on its way."""
+        return self._on_their_way[0].said_ms if self._on_their_way else 0
+
+    # ---- out
+
+    def pump(self) -> None:
+        """Say and read what can be now."""
+        if self._pumping or not self.ready or self._closed:
+            return
+        self._pumping = True
+        try:
+            self._look_for_topics()
+            while not self._closed and self._is_open() and self._say_next():
+                pass
+            self._read_ahead()
+        except RelayError as error:
+            self.close()
+            self._fail(error)
+        finally:
+            self._pumping = False
+
+    def _is_open(self) -> bool:
+        return (self._unstored_bytes < self._window_bytes and is_open(self._settings.hours, self._wall_ms)
+                and self._bytes.allows(self._now_ms) and self._messages.allows(self._now_ms))
+
+    def _look_for_topics(self) -> None:
+        kernel = self._kernel
+        if self._topics_version == kernel.topics_version:
+            return
+        self._topics_version = kernel.topics_version
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self._is_sent(topic)}
+        for uuid in self.streams.keys() - topics.keys():
+            del self.streams[uuid]
+        custom = any(entry.topic != UNROUTED for entry in kernel.route_entries)
+        for uuid, topic in topics.items():
+            stream = self.streams.get(uuid)
+            if stream is None:
+                whole = (not custom and topic.name != UNROUTED and self._send.covers(topic.name)
+                         and self._wanted.covers(topic.name))
+                stream = self.streams[uuid] = Stream(topic, whole, {})
+            stream.topic = topic
+            for partition in range(len(stream.readings), topic.partitions):
+                stream.readings[partition] = self._begin(topic, partition)
+
+    def _is_sent(self, topic: Topic) -> bool:
+        name = topic.name
+        if name == AUDIT_TOPIC or name.startswith(OWN_TOPICS):
+            return False
+        first = name if name != UNROUTED and not any(
+            entry.topic != UNROUTED for entry in self._kernel.route_entries) else None
+        return first is None or self._send.may_match(first) and self._wanted.may_match(first)
+
+    def _begin(self, topic: Topic, partition: int) -> Reading:
+        """Where a partition goes on. Raises PositionAhead."""
+        partition_id = topic.partition_id(partition)
+        start, high = self._kernel.bounds(partition_id)
+        theirs = self._positions.get((topic.uuid, partition))
+        if theirs is not None:
+            if theirs > high:
+                raise PositionAhead(f"the other hub has partition {partition} of {topic.name} up to offset {theirs}, "
+                                    f"and here it ends at {high}")
+            return Reading(partition, partition_id, theirs, theirs, theirs, False, high=high)
+        stored = self._kernel.link_state(Kind.SENT, Origin(self._peer_hub, topic.uuid, partition).encoded())
+        if stored is not None:
+            at = min(decode_sent(stored), high)
+        else:
+            old = topic.created_ms < self._begun_ms
+            at = high if old and self._settings.start == "now" else start if old else 0
+            self._dirty[topic.uuid, partition] = at
+        return Reading(partition, partition_id, at, at, at, True, high=high)
+
+    # ---- reading
+
+    def _read_ahead(self) -> None:
+        if self._fetching or self._closed:
+            return
+        wants = []
+        for stream in self.streams.values():
+            if stream.ahead_bytes >= AHEAD_BYTES and not stream.merged:
+                continue
+            for reading in stream.readings.values():
+                if reading.ahead:
+                    continue
+                reading.high = self._kernel.bounds(reading.partition_id)[1]
+                if reading.next < reading.high:
+                    wants.append((stream, reading))
+        if not wants:
+            self._wait_for_more()
+            return
+        wants.sort(key=lambda pair: pair[0].unstored_bytes)
+        chosen = wants[:READ_AT_ONCE]
+        self._fetching = True
+        self._kernel.fetch_stored([(reading.partition_id, reading.next, READ_BYTES) for _, reading in chosen],
+                                  READ_AT_ONCE * READ_BYTES, lambda answers: self._on_read(chosen, answers))
+
+    def _on_read(self, chosen: list[tuple[Stream, Reading]], answers: list[Fetched]) -> None:
+        self._fetching = False
+        if self._closed:
+            return
+        try:
+            for (stream, reading), answer in zip(chosen, answers, strict=True):
+                if stream.topic.uuid in self.streams:
+                    self._take(stream, reading, answer)
+        except RelayError as error:
+            self.close()
+            self._fail(error)
+            return
+        self.pump()
+
+    def _take(self, stream: Stream, reading: Reading, answer: Fetched) -> None:
+        """What was read of one partition."""
+        if answer.error is not None:
+            raise HistoryLost(f"partition {reading.partition} of {stream.topic.name} cannot be read: {answer.error}")
+        for piece in answer.pieces:
+            end = piece.first_offset + piece.count
+            if end <= reading.next:
+                continue
+            self._note_gap(stream, reading, piece.first_offset)
+            reading.ahead.append(piece)
+            stream.ahead_bytes += len(piece.data)
+            reading.next = end
+        if answer.next_offset > reading.next:
+            self._note_gap(stream, reading, answer.next_offset)
+            reading.next = answer.next_offset
+
+    def _note_gap(self, stream: Stream, reading: Reading, offset: int) -> None:
+        """What lies before this offset is gone. Raises HistoryLost."""
+        count = offset - reading.next
+        if count <= 0 or stream.topic.settings.compact:
+            return
+        if self._settings.on_lost == "stop":
+            raise HistoryLost(f"offsets {reading.next} to {offset - 1} of partition {reading.partition} of "
+                              f"{stream.topic.name} are no longer stored (set `on_lost`, or rewind the link)")
+        reading.lost += count
+        self.counts.lost_messages += count
+        if len(self.counts.lost) < MAX_LOST:
+            self.counts.lost.append(Lost(stream.topic.name, reading.partition, reading.next, count, self._wall_ms))
+
+    def _wait_for_more(self) -> None:
+        if self._watch is not None or any(reading.ahead for stream in self.streams.values()
+                                          for reading in stream.readings.values()):
+            return
+        partition_ids = {reading.partition_id for stream in self.streams.values()
+                         for reading in stream.readings.values()}
+        if partition_ids:
+            self._watch = self._kernel.watch(partition_ids, self._woken)
+
+    def _woken(self) -> None:
+        self._watch = None
+        self.pump()
+
+    # ---- saying
+
+    def _say_next(self) -> bool:
+        """One letter of the topic that has least on its way; False where nothing can be said."""
+        limit = self._window_bytes // 2
+        streams = [stream for stream in self.streams.values()
+                   if stream.unstored_bytes < limit and self._may_say(stream)]
+        if not streams:
+            return False
+        stream = min(streams, key=lambda candidate: candidate.unstored_bytes)
+        sections, messages = self._sections(stream)
+        if sections:
+            self._letter(stream, sections, messages)
+        return True
+
+    def _may_say(self, stream: Stream) -> bool:
+        if stream.merged:
+            return any(reading.ahead for reading in stream.readings.values()) and all(
+                reading.ahead or reading.next >= reading.high for reading in stream.readings.values())
+        return any(reading.ahead or self._is_far_behind(reading) for reading in stream.readings.values())
+
+    def _is_far_behind(self, reading: Reading) -> bool:
+        """Whether the other hub has not been told for long of offsets that do not match."""
+        skipped = reading.next - reading.told
+        return skipped >= SKIPPED or skipped > 0 and self._now_ms - self._last_said_ms >= SKIPPED_MS
+
+    def _sections(self, stream: Stream) -> tuple[list[Section], int]:
+        """What one letter holds, and how many messages that are."""
+        sections: list[Section] = []
+        size_bytes = messages = 0
+        while size_bytes < LETTER_BYTES:
+            reading = self._next_reading(stream)
+            if reading is None:
+                break
+            pieces: list[Piece] = []
+            while reading.ahead and size_bytes < LETTER_BYTES:
+                piece = reading.ahead.popleft()
+                stream.ahead_bytes -= len(piece.data)
+                passing = self._passing(stream, reading, piece)
+                size_bytes += sum([len(part.data) for part in passing])
+                messages += sum([part.count for part in passing])
+                pieces += passing
+                if stream.merged:
+                    break
+            end = reading.next if not reading.ahead else reading.ahead[0].first_offset
+            if pieces or self._has_skipped(reading, end):
+                sections.append(Section(reading.partition, reading.begins, reading.told, end, reading.lost, pieces))
+                reading.told, reading.begins, reading.lost = end, False, 0
+            elif not reading.ahead and not stream.merged:
+                continue
+        return sections, messages
+
+    def _has_skipped(self, reading: Reading, end: int) -> bool:
+        return end - reading.told >= SKIPPED or end > reading.told and self._now_ms - self._last_said_ms >= SKIPPED_MS
+
+    def _next_reading(self, stream: Stream) -> Reading | None:
+        readings = [reading for reading in stream.readings.values() if reading.ahead]
+        if stream.merged:
+            if not readings or not self._may_say(stream):
+                return None
+            return min(readings, key=lambda reading: (reading.ahead[0].append_ms, reading.ahead[0].first_id))
+        if readings:
+            stream.turn += 1
+            return readings[stream.turn % len(readings)]
+        return next((reading for reading in stream.readings.values() if self._is_far_behind(reading)), None)
+
+    def _letter(self, stream: Stream, sections: list[Section], messages: int) -> None:
+        letter = Batches(self._number, self._wall_ms, stream.topic.uuid, stream.topic.name, sections)
+        size_bytes = self._say(stream.topic.name, letter)
+        self._number += 1
+        ends = [(stream.readings[section.partition], section.next) for section in sections]
+        self._on_their_way.append(OnItsWay(letter.number, size_bytes, messages, self._now_ms, stream, ends))
+        self._unstored_bytes += size_bytes
+        stream.unstored_bytes += size_bytes
+        self._last_said_ms = self._now_ms
+        self.counts.letters += 1
+        self.counts.messages += messages
+        self.counts.bytes += size_bytes
+        self._bytes.spend(size_bytes)
+        self._messages.spend(messages)
+
+    # ---- what passes
+
+    def _passing(self, stream: Stream, reading: Reading, piece: Piece) -> list[Piece]:
+        """What of a piece goes to the other hub: itself, where all of it does."""
+        came_over_a_link = not piece.whole and piece.data.find(ORIGIN_HEADER) >= 0
+        if stream.passes_whole and not came_over_a_link and piece.first_offset >= reading.told:
+            return [piece]
+        parts: list[Piece] = []
+        records: list[Record] = []
+        changed = False
+        for record in sound_records(piece):
+            came = self._marks.came_by(record[4]) if came_over_a_link else None
+            if record[0] < reading.told or not self._passes(stream.topic, record, came):
+                continue
+            if records and (record[0], record[6]) != (records[-1][0] + 1, records[-1][6] + 1):
+                parts.append(_piece_of(records, piece))
+                records = []
+            if came_over_a_link and came is None:
+                changed, record = True, _without_forged(record)
+            records.append(self._with_address(stream.topic, record))
+        if len(records) == piece.count and not parts and not changed and not self._adds_addresses:
+            return [piece]
+        return [*parts, _piece_of(records, piece)] if records else parts
+
+    def _passes(self, topic: Topic, record: Record, came: Came | None) -> bool:
+        address = self._kernel.address_of(topic.name, record[2], record[4])
+        if not self._send.match(address) or not self._wanted.match(address):
+            self.counts.not_matched += 1
+            return False
+        if came is not None and (not self._settings.forward or came.passed(self._peer_hub)):
+            self.counts.not_forwarded += 1
+            return False
+        return True
+
+    @property
+    def _adds_addresses(self) -> bool:
+        return any(entry.topic != UNROUTED for entry in self._kernel.route_entries)
+
+    def _with_address(self, topic: Topic, record: Record) -> Record:
+        """A record that says its address, where only routes of this hub would."""
+        if not self._adds_addresses:
+            return record
+        address = self._kernel.address_of(topic.name, record[2], record[4])
+        if address == join_address(topic.name, record[2]):
+            return record
+        offset, time_ms, key, value, headers, attributes, message_id = record
+        headers = (*[header for header in headers if header[0] != ADDRESS_HEADER], (ADDRESS_HEADER, address.encode()))
+        return offset, time_ms, key, value, headers, attributes, message_id
+
+
+def _without_forged(record: Record) -> Record:
+    """A record that came by a door and says that it came over a link."""
+    offset, time_ms, key, value, headers, attributes, message_id = record
+    headers = tuple([header for header in headers if header[0] != ORIGIN_HEADER])
+    return offset, time_ms, key, value, headers, attributes, message_id
+
+
+def _piece_of(records: list[Record], piece: Piece) -> Piece:
+    """Consecutive records of a piece as one of their own."""
+    body = b"".join([
+        encode_record(attributes, time_ms - piece.append_ms, encode_key(key), value, encode_headers(headers))
+        for _, time_ms, key, value, headers, attributes, _ in records])
+    return Piece(records[0][0], len(records), False, body, piece.append_ms, max([record[1] for record in records]),
+                 records[0][6])

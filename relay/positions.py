@@ -1,0 +1,63 @@
+"""How far what travels has come, as state records. Pure.
+
+    ARRIVED   hub 16 | topic uuid 16 | partition u32   →  next u64 | lost u64 | wall ms i64 | topic text | link text
+    SENT      hub 16 | topic uuid 16 | partition u32   →  next u64
+
+ARRIVED is about the hub where a message was first stored, whatever link it comes by, and is written in the frame of the
+messages themselves. SENT is what another hub has said that it has of ours: retention keeps what is behind it.
+"""
+# decision 224: positions belong to the origin, and lie in the frame of what they count
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.state.state import Kind
+from gatehouse.relay.fields import Fields, i64, text, u64
+
+_NAME = struct.Struct(">16s16sI")
+HUB_BYTES: Final = 16
+
+
+class Origin(NamedTuple):
+    """A partition of some hub."""
+
+    hub: bytes
+    uuid: bytes
+    partition: int
+
+    def encoded(self) -> bytes:
+        return _NAME.pack(*self)
+
+
+class Arrived(NamedTuple):
+    """How far a partition of another hub has arrived here."""
+
+    next: int
+    lost: int = 0
+    at_ms: int = 0
+    topic: str = ""
+    link: str = ""
+
+
+def decode_origin(key: bytes) -> Origin:
+    return Origin(*_NAME.unpack(key))
+
+
+def decode_arrived(value: bytes) -> Arrived:
+    fields = Fields(value)
+    return Arrived(fields.u64(), fields.u64(), fields.i64(), fields.text(), fields.text())
+
+
+def arrived_record(origin: Origin, arrived: Arrived) -> StateRecord:
+    value = u64(arrived.next) + u64(arrived.lost) + i64(arrived.at_ms) + text(arrived.topic) + text(arrived.link)
+    return StateRecord(Kind.ARRIVED, origin.encoded(), value)
+
+
+def decode_sent(value: bytes) -> int:
+    return Fields(value).u64()
+
+
+def sent_record(peer: bytes, uuid: bytes, partition: int, next_offset: int) -> StateRecord:
+    return StateRecord(Kind.SENT, _NAME.pack(peer, uuid, partition), u64(next_offset))

@@ -1,0 +1,126 @@
+"""`gatehouse relay serve`: the meeting point as a process, hubs by WebSocket.
+
+    GET /v1/relay     a hub: the protocol of `relay/PROTOCOL.md`
+    GET /healthz      200 while it takes hubs
+    GET /metrics      who is here and what was carried, for Prometheus; loopback only
+"""
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import secrets
+import ssl
+import time
+from collections import deque
+from typing import Final
+
+from aiohttp import WSMsgType, web
+
+from gatehouse.relay.meeting import GREETING_MS, Meeting
+from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
+
+log = logging.getLogger("gatehouse.relay")
+
+PATH: Final = "/v1/relay"
+HEARTBEAT_S: Final = 15.0
+CLOSE_S: Final = 2.0
+
+
+class WebSocketMember:
+    """`meeting.Member` over one WebSocket."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+        self._frames: deque[bytes | None] = deque()
+        self._some = asyncio.Event()
+        self.waiting_bytes = 0
+
+    def send(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self.waiting_bytes += len(frame)
+        self._some.set()
+
+    def close(self, reason: str) -> None:
+        log.info("hub let go: %s", reason)
+        self._frames.append(None)
+        self._some.set()
+
+    async def write(self) -> None:
+        """Send what is queued until it is closed."""
+        while True:
+            while self._frames:
+                frame = self._frames.popleft()
+                if frame is None:
+                    await self._socket.close()
+                    return
+                await self._socket.send_bytes(frame)
+                self.waiting_bytes -= len(frame)
+            self._some.clear()
+            await self._some.wait()
+
+
+class RelayServer:
+    """The meeting point's listener. `start` says where it listens."""
+
+    def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
+        self._section = section
+        self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info)
+        self._runner: web.AppRunner | None = None
+
+    async def start(self) -> str:
+        """Raises OSError, ssl.SSLError."""
+        application = web.Application()
+        application.router.add_get(PATH, self._on_hub)
+        application.router.add_get("/healthz", self._on_health)
+        application.router.add_get("/metrics", self._on_metrics)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_S)
+        await self._runner.setup()
+        host, _, port = self._section.listen.rpartition(":")
+        tls = None
+        if self._section.cert is not None:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(self._section.cert, self._section.key)
+        site = web.TCPSite(self._runner, host.strip("[]") or None, int(port), ssl_context=tls)
+        await site.start()
+        address = self._runner.addresses[0]
+        return f"{address[0]}:{address[1]}"
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _on_hub(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, compress=False, timeout=CLOSE_S,
+                                       max_msg_size=self._section.max_frame_bytes + 1024)
+        await socket.prepare(request)
+        member = WebSocketMember(socket)
+        visit = self.meeting.visit(member, int(time.monotonic() * 1000))
+        writing = asyncio.ensure_future(member.write())
+        late = asyncio.get_running_loop().call_later(GREETING_MS / 1000, visit.end_unless_proved)
+        try:
+            async for message in socket:
+                if message.type is not WSMsgType.BINARY:
+                    break
+                visit.handle_frame(message.data)
+        finally:
+            late.cancel()
+            visit.handle_closed()
+            writing.cancel()
+            await asyncio.gather(writing, return_exceptions=True)
+        return socket
+
+    async def _on_health(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _on_metrics(self, request: web.Request) -> web.Response:
+        if not ipaddress.ip_address(request.remote or "0.0.0.0").is_loopback:
+            raise web.HTTPForbidden(text="metrics are for this machine\n")
+        counts = self.meeting.counts
+        lines = [f"gatehouse_relay_hubs {len(self.meeting)}", f"gatehouse_relay_carried_total {counts.carried}",
+                 f"gatehouse_relay_carried_bytes_total {counts.carried_bytes}"]
+        lines += [f'gatehouse_relay_bounced_total{{reason="{reason}"}} {count}' for reason, count in
+                  counts.bounced.items()]
+        lines += [f'gatehouse_relay_refused_total{{reason="{reason}"}} {count}' for reason, count in
+                  counts.refused.items()]
+        return web.Response(text="\n".join(lines) + "\n")

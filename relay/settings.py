@@ -1,0 +1,144 @@
+"""What is set for links: `[relay]` and `[[relay.links]]` of a hub, and the file of a meeting point. Pure."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from gatehouse.kernel.errors import InvalidFilter
+from gatehouse.relay.passing import Filters, Renames
+
+ARROW: Final = "->"
+HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+DAY_MS: Final = 86_400_000
+MINUTE_MS: Final = 60_000
+KEY: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySection:
+    """[relay]"""
+
+    url: str = field(default="", metadata={
+        "help": "The meeting point that this hub dials, `wss://HOST[:PORT]/v1/relay`; `ws://` only to a host of this "
+                "machine. Left out, there are no links."})
+    ca: str | None = field(default=None, metadata={
+        "help": "File with the authority of the meeting point's certificate, instead of the system's."})
+    proxy: str | None = field(default=None, metadata={
+        "secret": True, "help": "HTTP proxy on the way there, `http://[USER:PASSWORD@]HOST:PORT`, asked to CONNECT."})
+    owed_messages: int = field(default=10_000_000, metadata={
+        "min": 0, "max": 1 << 40,
+        "help": "Messages of one partition that retention keeps at most for links that have not sent them; what is "
+                "older is lost to them and listed."})
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """[[relay.links]]"""
+
+    name: str = field(metadata={"help": "The link, as both hubs call it: an invitation names it."})
+    send: tuple[str, ...] = field(default=(), metadata={
+        "help": "Filters of the addresses that go out; none, and nothing does."})
+    receive: tuple[str, ...] = field(default=(), metadata={
+        "help": "Filters of the addresses that may come in, as the other hub calls them; none, and nothing does."})
+    rename: tuple[str, ...] = field(default=(), metadata={
+        "help": "What comes in is called otherwise here: `plant/# -> sites/factory/plant/#`. The first that matches "
+                "holds."})
+    tenant: str = field(default="/", metadata={"help": "The tenant whose topics the link is about."})
+    user: str = field(default="", metadata={
+        "help": "User under whose rights messages come in; left out, `receive` alone says what may."})
+    start: str = field(default="earliest", metadata={
+        "choices": ("earliest", "now"),
+        "help": "Where topics that exist when the link is first up begin: with what is stored of them, or with what "
+                "comes from then on."})
+    forward: bool = field(default=False, metadata={
+        "help": "Whether what came over other links goes out over this one too; never to where it has been."})
+    on_refused: str = field(default="park", metadata={
+        "choices": ("park", "stop"),
+        "help": "What becomes of a message that this hub cannot take (size, right, name): it is parked in the topic "
+                "`relay-parked` with the reason, or the link stops."})
+    on_lost: str = field(default="stop", metadata={
+        "choices": ("stop", "go_on"),
+        "help": "What happens where retention has deleted what the other hub does not have yet: the link stops, or "
+                "goes on behind it; either is listed."})
+    bytes_per_second: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 40, "help": "Bytes that go out in a second at most; 0: as many as can."})
+    messages_per_second: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 40, "help": "Messages that go out in a second at most; 0: as many as can."})
+    hours: str = field(default="", metadata={
+        "help": "When messages go out, `HH:MM-HH:MM` in UTC, over midnight too; left out, always."})
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", self.name):
+            raise ValueError(f"{self.name!r} is no name of a link: letters, digits, '.', '_', '-', at most 64")
+        try:
+            Filters((*self.send, *self.receive))
+        except InvalidFilter as error:
+            raise ValueError(str(error)) from None
+        renames_of(self.rename)
+        if self.hours and not HOURS.fullmatch(self.hours):
+            raise ValueError(f"hours: {self.hours!r} is not HH:MM-HH:MM")
+
+
+def renames_of(lines: tuple[str, ...]) -> Renames:
+    """Raises ValueError."""
+    pairs = []
+    for line in lines:
+        source, arrow, target = (part.strip() for part in line.partition(ARROW))
+        if not arrow:
+            raise ValueError(f"{line!r} is no rename: FILTER {ARROW} FILTER")
+        pairs.append((source, target))
+    return Renames(pairs)
+
+
+def is_open(hours: str, wall_ms: int) -> bool:
+    """Whether it is one of these hours."""
+    match = HOURS.fullmatch(hours)
+    if match is None:
+        return True
+    start, stop = (int(hour) * 60 + int(minute) for hour, minute in (match.group(1, 2), match.group(3, 4)))
+    minute = wall_ms % DAY_MS // MINUTE_MS
+    return start <= minute < stop if start < stop else minute >= start or minute < stop
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingSection:
+    """[relay] of a meeting point's file."""
+
+    name: str = field(metadata={"help": "The host name in the URL that hubs dial: hubs prove themselves to this name."})
+    listen: str = field(default="127.0.0.1:8443", metadata={"help": "`HOST:PORT`; port 0 takes a free one."})
+    cert: str | None = field(default=None, metadata={
+        "help": "File with the certificate chain, PEM. Left out, there is no TLS: only on loopback, or behind "
+                "something that ends it."})
+    key: str | None = field(default=None, metadata={"help": "File with the certificate's key, PEM."})
+    plain: bool = field(default=False, metadata={
+        "help": "Whether it may listen without TLS on more than loopback."})
+    max_frame_bytes: int = field(default=16 << 20, metadata={
+        "min": 1 << 16, "max": 1 << 28, "help": "Largest frame that is carried, in bytes."})
+    waiting_bytes: int = field(default=16 << 20, metadata={
+        "min": 1 << 20, "max": 1 << 34,
+        "help": "Bytes that may wait here for one hub; what comes beyond is bounced, and its link begins anew."})
+    max_hubs: int = field(default=1_000, metadata={"min": 1, "max": 100_000, "help": "Hubs connected at once."})
+
+
+@dataclass(frozen=True, slots=True)
+class MetHub:
+    """[[hubs]] of a meeting point's file."""
+
+    name: str = field(metadata={"help": "What the hub is called in this file and in the log."})
+    keys: tuple[str, ...] = field(metadata={
+        "min": 1, "help": "Its key, as `gatehouse relay key` prints it; two while one replaces the other."})
+
+    def __post_init__(self) -> None:
+        for key in self.keys:
+            if not KEY.fullmatch(key):
+                raise ValueError(f"{key[:80]!r} is no key: 64 hexadecimal digits")
+
+
+@dataclass(frozen=True, slots=True)
+class MetLink:
+    """[[links]] of a meeting point's file."""
+
+    hubs: tuple[str, ...] = field(metadata={"min": 2, "max": 2, "help": "Names of the two hubs that may talk."})
+    topics: tuple[str, ...] = field(default=(), metadata={
+        "help": "Topics that may pass, either way, by name, `*` at the end for what begins so; none, and none does."})

@@ -1,0 +1,135 @@
+"""Administration with stock clients against a real hub: librdkafka's and kafka-python's, and over `kill -9`."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+from kafka.admin import KafkaAdminClient
+
+from tests.running_hub import RunningHub, config_of, sound_hub
+
+WAIT_S = 60
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with sound_hub(tmp_path_factory.mktemp("administration"), config_of(("http", "kafka"))) as running:
+        yield running
+
+
+def address(hub: RunningHub) -> str:
+    return f"127.0.0.1:{hub.port('kafka')}"
+
+
+def admin_of(hub: RunningHub) -> AdminClient:
+    return AdminClient({"bootstrap.servers": address(hub)})
+
+
+def make(admin: AdminClient, name: str, partitions: int = 2, **configs: str) -> None:
+    topic = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in configs.items()})
+    admin.create_topics([topic])[name].result(WAIT_S)
+
+
+def set_of(admin: AdminClient, name: str) -> dict[str, str | None]:
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    configs = admin.describe_configs([resource])[resource].result(WAIT_S)
+    return {entry.name: entry.value for entry in configs.values() if not entry.is_default}
+
+
+def start_of(admin: AdminClient, name: str, partition: int = 0) -> int:
+    wanted = TopicPartition(name, partition)
+    offset: int = admin.list_offsets({wanted: OffsetSpec.earliest()})[wanted].result(WAIT_S).offset
+    return offset
+
+
+def fill(hub: RunningHub, name: str, count: int = 10) -> None:
+    producer = Producer({"bootstrap.servers": address(hub)})
+    for i in range(count):
+        producer.produce(name, b"%d" % i, partition=0)
+    assert producer.flush(WAIT_S) == 0
+
+
+def test_librdkafka_configures_a_topic_and_reads_it_back(hub: RunningHub) -> None:
+    admin = admin_of(hub)
+    make(admin, "set-rd", retention_ms="60000", segment_bytes="1048576")
+    assert set_of(admin, "set-rd") == {"retention.ms": "60000", "segment.bytes": "1048576"}
+    resource = ConfigResource(ResourceType.TOPIC, "set-rd", incremental_configs=[
+        ConfigEntry("retention.ms", None, incremental_operation=AlterConfigOpType.DELETE),
+        ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)])
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    assert set_of(admin, "set-rd") == {"cleanup.policy": "compact", "segment.bytes": "1048576"}
+    wrong = ConfigResource(ResourceType.TOPIC, "set-rd", incremental_configs=[
+        ConfigEntry("min.insync.replicas", "3", incremental_operation=AlterConfigOpType.SET)])
+    with pytest.raises(KafkaException, match="not offered"):
+        admin.incremental_alter_configs([wrong])[wrong].result(WAIT_S)
+
+
+def test_librdkafka_grows_cuts_and_deletes_a_topic(hub: RunningHub) -> None:
+    admin = admin_of(hub)
+    make(admin, "grown-rd")
+    admin.create_partitions([NewPartitions("grown-rd", 5)])["grown-rd"].result(WAIT_S)
+    described = admin.describe_topics(TopicCollection(["grown-rd"]))["grown-rd"].result(WAIT_S)
+    assert len(described.partitions) == 5
+    fill(hub, "grown-rd")
+    wanted = TopicPartition("grown-rd", 0, 7)
+    assert admin.delete_records([wanted])[wanted].result(WAIT_S).low_watermark == 7
+    assert start_of(admin, "grown-rd") == 7
+    admin.delete_topics(["grown-rd"])["grown-rd"].result(WAIT_S)
+    assert "grown-rd" not in admin.list_topics(timeout=WAIT_S).topics
+
+
+def test_librdkafka_describes_the_cluster(hub: RunningHub) -> None:
+    admin = admin_of(hub)
+    cluster = admin.describe_cluster(include_authorized_operations=True).result(WAIT_S)
+    assert cluster.controller.id == 1 and len(cluster.nodes) == 1
+    assert cluster.authorized_operations
+
+
+def test_kafka_python_administers(hub: RunningHub) -> None:
+    make(admin_of(hub), "python")
+    fill(hub, "python")
+    admin = KafkaAdminClient(bootstrap_servers=address(hub))
+    try:
+        described, = admin.describe_topics(["python"])
+        assert len(described["partitions"]) == 2
+        admin.delete_topics(["python"])
+        assert "python" not in admin.list_topics()
+    finally:
+        admin.close()
+
+
+def test_what_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:
+    config = config_of(("kafka",), 'fsync = "commit"')
+    hub = RunningHub(tmp_path, config)
+    try:
+        hub.wait_ready()
+        admin = admin_of(hub)
+        make(admin, "kept", cleanup_policy="delete", segment_ms="5000")
+        make(admin, "gone")
+        fill(hub, "kept")
+        admin.create_partitions([NewPartitions("kept", 3)])["kept"].result(WAIT_S)
+        wanted = TopicPartition("kept", 0, 4)
+        admin.delete_records([wanted])[wanted].result(WAIT_S)
+        admin.delete_topics(["gone"])["gone"].result(WAIT_S)
+        hub.kill()
+        hub = RunningHub(tmp_path, config)
+        hub.wait_ready()
+        admin = admin_of(hub)
+        topics = admin.list_topics(timeout=WAIT_S).topics
+        assert "gone" not in topics and len(topics["kept"].partitions) == 3
+        assert start_of(admin, "kept") == 4
+        assert set_of(admin, "kept") == {"cleanup.policy": "delete", "segment.ms": "5000"}
+    finally:
+        hub.kill()

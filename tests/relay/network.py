@@ -1,0 +1,204 @@
+"""Hubs of one thread, a meeting point, and a network between them that does what a test says: all in lists of bytes."""
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.relay import frames
+from gatehouse.relay.hub_links import HubLinks
+from gatehouse.relay.meeting import Meeting, Visit
+from gatehouse.relay.settings import LinkSettings, MeetingSection, MetHub, MetLink, RelaySection
+from tests.kernel.rig import Rig
+
+URL = "wss://relay.test/v1/relay"
+NAME = "relay.test"
+TICK_MS = 250
+MAX_TURNS = 5_000
+
+
+class HubRig(Rig):
+    """A rig whose hub has an identity of its own."""
+
+    def __init__(self, name: str, **rest) -> None:
+        self._hub_identity = name.encode().ljust(16, b"-")[:16]
+        super().__init__(**rest)
+
+    def _open(self) -> Kernel:
+        kernel = Kernel(loop=self.world.loop, log_worker=self.world.log_worker, reader_worker=self.world.reader_worker,
+                        checkpoint_worker=self.world.checkpoint_worker,
+                        validation_worker=self.world.validation_worker, log=self.log, store=self.store,
+                        routes=self.routes, settings=self.settings, fatal=self.fatal.append,
+                        on_damage=self.damage.append, on_error=self.errors.append, notices=self.told,
+                        new_hub=self._hub_identity, new_secret=self._hub_identity * 2)
+        kernel.open()
+        return kernel
+
+
+class Cable:
+    """One connection of a hub to the meeting point; frames wait in both directions until they are moved."""
+
+    def __init__(self) -> None:
+        self.up: deque[bytes] = deque()
+        self.down: deque[bytes] = deque()
+        self.cut = False
+        self.reason = ""
+
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(len(frame) for frame in self.down)
+
+
+class HubEnd:
+    def __init__(self, cable: Cable) -> None:
+        self.cable = cable
+
+    def send(self, frame: bytes) -> None:
+        self.cable.up.append(frame)
+
+    def close(self, reason: str) -> None:
+        self.cable.cut, self.cable.reason = True, reason
+
+
+class RelayEnd:
+    def __init__(self, cable: Cable) -> None:
+        self.cable = cable
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.cable.waiting_bytes
+
+    def send(self, frame: bytes) -> None:
+        self.cable.down.append(frame)
+
+    def close(self, reason: str) -> None:
+        self.cable.reason = reason
+
+
+class TestHub:
+    """A hub with its links."""
+
+    __test__ = False
+
+    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, **rest) -> None:
+        self.name = name
+        self.settings = links
+        self.rng = rng
+        self.rig = HubRig(name, **rest)
+        self.events: list[tuple[str, str, str]] = []
+        self.denied: set[str] = set()
+        self.clock_apart_ms = 0
+        self.cable: Cable | None = None
+        self.visit: Visit | None = None
+        self._start()
+
+    def _start(self) -> None:
+        kernel, loop = self.rig.kernel, self.rig.world.loop
+        self.links = HubLinks(kernel=kernel, section=RelaySection(URL), settings=self.settings, secret=kernel.secret,
+                              hub_name=self.name, chance=self.rng.randbytes, now_ms=loop.now_ms,
+                              wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
+                              told=lambda *event: self.events.append(event))
+        kernel.keep_for(self.links)
+
+    def _allow(self, address: str) -> None:
+        if address in self.denied:
+            from gatehouse.kernel.errors import CreateDenied
+            raise CreateDenied("not here")
+
+    def crash(self) -> None:
+        """As kill -9: the connection is cut, what waits in memory is gone."""
+        if self.cable is not None:
+            self.cable.cut = True
+        self.rig.restart()
+        self.cable = None
+        self._start()
+
+    def values(self, topic: str) -> list[bytes]:
+        return sorted(value for value in self.rig.values(topic) if value is not None)
+
+    def state(self, link: str) -> str:
+        return self.links.describe_link(link)["state"]
+
+
+class Network:
+    """Hubs and the meeting point; `turn` moves everything a little."""
+
+    def __init__(self, *hubs: TestHub, topics: tuple[str, ...] = ("*",), pairs: list[tuple[str, str]] | None = None,
+                 rng: random.Random | None = None, **section) -> None:
+        self.hubs = list(hubs)
+        self.rng = rng or random.Random(1)
+        self.section = MeetingSection(NAME, **section)
+        self.met = tuple(MetHub(hub.name, (hub.links.identity.public.hex(),)) for hub in hubs)
+        names = [hub.name for hub in hubs]
+        everybody = [(a, b) for i, a in enumerate(names) for b in names[i + 1:]]
+        self.allowed = tuple(MetLink(pair, topics) for pair in (everybody if pairs is None else pairs))
+        self.told: list[str] = []
+        self.change: Callable[[TestHub, bytes, bool], list[bytes]] = lambda hub, frame, up: [frame]
+        self.replace_relay()
+
+    def replace_relay(self) -> None:
+        """The meeting point is killed, and another one stands there."""
+        for hub in self.hubs:
+            if hub.cable is not None:
+                hub.cable.cut = True
+        self.meeting = Meeting(self.section, self.met, self.allowed, self.rng.randbytes, self.told.append)
+
+    def cut(self, hub: TestHub) -> None:
+        if hub.cable is not None:
+            hub.cable.cut = True
+
+    def dial(self, hub: TestHub) -> None:
+        hub.cable = cable = Cable()
+        hub.visit = self.meeting.visit(RelayEnd(cable), 0)
+        hub.links.connected(HubEnd(cable), NAME)
+
+    def turn(self) -> bool:
+        """Move what waits; False where nothing did."""
+        moved = False
+        for hub in self.hubs:
+            if hub.cable is not None and hub.cable.cut:
+                hub.visit.handle_closed()
+                hub.cable = None
+                hub.links.lost("cut")
+            if hub.cable is None:
+                self.dial(hub)
+                moved = True
+            cable = hub.cable
+            hub.rig.run()
+            for _ in range(len(cable.up)):
+                for frame in self.change(hub, cable.up.popleft(), True):
+                    hub.visit.handle_frame(frame)
+                    moved = True
+            for _ in range(len(cable.down)):
+                for frame in self.change(hub, cable.down.popleft(), False):
+                    hub.links.handle_frame(frame)
+                    moved = True
+            hub.rig.run()
+        return moved
+
+    def tick(self, by_ms: int = TICK_MS) -> None:
+        for hub in self.hubs:
+            hub.rig.world.loop.advance(by_ms)
+            hub.links.handle_tick()
+            hub.rig.run()
+
+    def settle(self, ticks: int = 8) -> None:
+        """Until nothing moves, some times over."""
+        for _ in range(ticks):
+            for _ in range(MAX_TURNS):
+                if not self.turn():
+                    break
+            else:
+                raise AssertionError("the network never comes to rest")
+            self.tick()
+
+    def join(self, a: TestHub, b: TestHub, link: str) -> None:
+        text = a.links.invite(link, 60_000)
+        a.rig.run()
+        b.links.join(text)
+        b.rig.run()
+
+
+def carried(frame: bytes) -> bool:
+    return frame[:1] == bytes((frames.CARRY,))
