@@ -8,6 +8,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.openapi import Route
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Message, Owner, Stored, When
-    from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.message import Origin
+from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""
 
 NAME: Final = "http"
+
+NO_PRESET: Final = ("", "")
 
 _PAGE: Final = re.compile("[0-9a-f]{12}")
 
@@ -82,6 +86,7 @@ class Door:
         self.loop = loop
         self.kernel = cast("Kernel", services.kernel)          # its calls have no numbers yet: decision 149
         self.admission = services.admission
+        self._tells = self.kernel.records_journeys
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)
         self.cors = Cors(config)
@@ -128,8 +133,9 @@ class Door:
     async def _ask(self, call: Call, then: WithPrincipal) -> Answered:
         return await then(self, call, await self.principal(call))
 
-    async def principal(self, call: Call) -> Principal:
-        """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
+    async def principal(self, call: Call, preset: tuple[str, str] = NO_PRESET) -> Principal:
+        """Who asks: by what `Authorization` says, else by certificate, else nobody. `preset`: a user and password that
+        stand for nobody (`Credentials.preset`). Raises NotAuthenticated."""
         principal = self.known_principal(call)
         if principal is not None:
             return principal
@@ -137,6 +143,8 @@ class Door:
         version = self.admission.version
         if authorization is not None:
             credentials = read_authorization(authorization)
+            if preset is not NO_PRESET and (credentials.user, credentials.password) == preset:
+                credentials = replace(credentials, preset=True)
         else:
             certificate = session.certificate
             credentials = NOTHING if certificate is None else Credentials(
@@ -213,6 +221,8 @@ class Door:
         """Append messages, or schedule them. `owner` is told of the outcome, as the kernel tells. Raises what the
         kernel refuses at once."""
         key = self.scoped(principal, idempotency_key)
+        if self._tells:
+            self.kernel.speaker.speaks(Origin(NAME, principal.name))
         if whens is None:
             self.kernel.append(messages, owner, token, positions=True, idempotency_key=key)
         else:
@@ -237,6 +247,8 @@ class Door:
                            whens: list[When] | None = None) -> None:
         """Append, or schedule, without asking for the outcome (202). Raises what the kernel refuses at once."""
         key = self.scoped(principal, idempotency_key)
+        if self._tells:
+            self.kernel.speaker.speaks(Origin(NAME, principal.name))
         if whens is None:
             self.kernel.append(messages, None, None, idempotency_key=key)
         else:

@@ -6,13 +6,10 @@ from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
 from gatehouse.gateways.connections.settings import ConnectionSettings
+from gatehouse.gateways.mqtt.authenticating import METHODS
 from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
 
-NOT_HONOURED: Final = {
-    "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
-"""What clients ask for without effect, and what happens instead."""
-
-LINGER_MS: Final = 1000
+LINGER_MS: Final = 5000
 """How long a client is read on, and not listened to, once it was told why its connection ends."""
 
 
@@ -43,12 +40,19 @@ class MqttConfig:
         "help": "whether MQTT 5 subscriptions may have identifiers; where not, they are refused with 0xA1"})
     shared_available: bool = field(default=True, metadata={
         "help": "whether there are shared subscriptions; where not, they are refused with 0x9E"})
+    max_session_expiry_s: int = field(default=0, metadata={
+        "help": "the longest time that a session waits for its client, in seconds: of an MQTT 5 client that asks for "
+                "more, which is told, and of every 3.1.1 client without clean session; 0: as long as clients want, "
+                "those of 3.1.1 for ever", "min": 0, "max": 4_294_967_294})
     max_keep_alive_s: int = field(default=0, metadata={
         "help": "the longest keep alive of an MQTT 5 client; one that wants a longer one, or none, is told this one; "
                 "0: what clients want", "min": 0, "max": 65_535})
     response_prefix: str = field(default="reply/{client_id}", metadata={
         "help": "what an MQTT 5 client is told that asks where responses to it may go (response information), with its "
                 "client id for {client_id}; empty: nothing"})
+    auth_methods: tuple[str, ...] = field(default=METHODS, metadata={
+        "choices": METHODS,
+        "help": "methods of enhanced authentication that MQTT 5 clients may log in with; others are refused with 0x8C"})
     check_payload_format: bool = field(default=False, metadata={
         "help": "whether a payload that is said to be UTF-8 and is not is refused with reason 0x99"})
     keep_alive_factor: float = field(default=1.5, metadata={

@@ -6,12 +6,14 @@ the connection but DISCONNECT publishes the will [MQTT-3.1.2-8].
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
+from gatehouse.gateways.mqtt.authenticating import Done, EnhancedLogin, read_auth
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
 from gatehouse.gateways.mqtt.codec import (
     NEED_MORE,
@@ -24,7 +26,7 @@ from gatehouse.gateways.mqtt.codec import (
     packet_id_of,
     packet_size,
 )
-from gatehouse.gateways.mqtt.config import NOT_HONOURED
+from gatehouse.gateways.mqtt.durable import OWN_IDS, DurableSession, Welcome
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gatehouse.gateways.mqtt.incoming import Incoming
@@ -35,6 +37,9 @@ from gatehouse.gateways.mqtt.properties import Packet
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions
 from gatehouse.gateways.mqtt.transacting import Transacting
+from gatehouse.gateways.mqtt.wills import kept_will
+from gatehouse.gateways.mqtt.window import Window
+from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -44,7 +49,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.packets import Connect, Will
     from gatehouse.kernel.api import Message
 
-KEPT: Final = "clean_session_0"
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
 PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
 EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
@@ -74,7 +78,13 @@ class MqttSession:
         self._will: Will | None = None
         self._level = packets.MQTT311
         self._tells = True                                 # whether the client wants reason strings
-        self._session_expiry_s = 0
+        self._durable: DurableSession | None = None        # where the session may outlive the connection
+        self._expiry_ms = 0                                # for how long after the connection
+        self._is_let_in = False                            # CONNACK has left
+        self._keeps_will = False                           # the kernel has the will
+        self._login: EnhancedLogin | None = None           # under way
+        self._method = ""                                  # of it, and of later ones
+        self._proof = b""                                  # what CONNACK says of it
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
         self._ended = False
@@ -135,6 +145,7 @@ class MqttSession:
                         self._received.keep(data, pos, size)
                         return
                     if data[pos] in EXACT and size == PUBACK_SIZE:
+                        inbox.check_under_way(len(packet_ids))     # before PUBREL says that it is fewer
                         pos = self._handle_exact(data, pos, inbox, outbox)
                         continue
                 elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
@@ -236,7 +247,7 @@ class MqttSession:
         elif first == packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-2] a second CONNECT")
         elif first == packets.AUTH and level == packets.MQTT5:
-            raise ProtocolError("[MQTT5-4.12.0-6] AUTH without an authentication method")
+            self._handle_auth(body)
         else:
             raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
 
@@ -255,8 +266,11 @@ class MqttSession:
         reason = 0
         if self._level == packets.MQTT5:
             reason, given = packets.decode_reason(body, Packet.DISCONNECT)
-            if given.number(properties.SESSION_EXPIRY) and not self._session_expiry_s:
+            expiry_s = given.values.get(properties.SESSION_EXPIRY)
+            if expiry_s and not self._expiry_ms:
                 raise ProtocolError("[MQTT5-3.1.2-23] a session that was to end with its connection and now is not")
+            if expiry_s is not None:
+                self._expiry_ms = connecting.expiry_ms_of(expiry_s, self._config)
         elif body:
             raise MalformedPacket("a DISCONNECT with a body (3.14)")
         if reason != reasons.WITH_WILL:
@@ -266,6 +280,9 @@ class MqttSession:
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def _handle_first(self, data: bytes) -> None:
+        if self._login is not None:
+            self._handle_login(data)
+            return
         if data and data[0] != packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
         size = packet_size(data, 0, self._packet_bytes_max)
@@ -282,6 +299,8 @@ class MqttSession:
             raise
         if self._pacer.is_held:
             self._received.keep(data, size)
+        elif self._login is not None:
+            self._received.add(data[size:])
         elif self._inbox is not None and self._outbox is not None and size < len(data):
             self._handle_packets(data, size, self._inbox, self._outbox)
 
@@ -294,10 +313,15 @@ class MqttSession:
                                       not connect.clean_session and connect.protocol_level == packets.MQTT311):
             self._refuse(reasons.BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
             return
-        if properties.AUTH_METHOD in connect.properties.values:
+        if connect.will is not None and not self._may_have_will(connect.will):
+            return
+        method = connect.properties.values.get(properties.AUTH_METHOD, "")
+        if method and method not in self._config.auth_methods:
             self._refuse(reasons.BAD_METHOD, "there is no such authentication method [MQTT5-4.12.0-1]")
             return
-        if connect.will is not None and not self._may_have_will(connect.will):
+        if method:
+            self._begin_login(method, lambda answer, proof: self._on_logged_in(connect, answer, proof)
+                              ).take(connect.properties.values.get(properties.AUTH_DATA))
             return
         self._pacer.hold()  # decision 91
 
@@ -309,7 +333,7 @@ class MqttSession:
                 self._refuse(connecting.reason_of_refusal(answer, connect), str(answer))
                 return
             self._accept(connect, answer)
-            if self._received.held_bytes:
+            if self._received.held_bytes and not self._pacer.is_held:
                 self._take_rest()                              # what came behind CONNECT
 
         link = self._link
@@ -317,6 +341,79 @@ class MqttSession:
                                   certificate_ends_ms=link.certificate_ends_ms)
         self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
                                               lambda: self._ended or link.gone)
+
+    # --- enhanced authentication -------------------------------------------------------------------------------------
+
+    def _begin_login(self, method: str, done: Done) -> EnhancedLogin:
+        scram = self._services.admission.scram(DOOR_NAME, self._link.peer, method)
+        self._method = method
+        login = self._login = EnhancedLogin(self._link, method, scram, self._later, done)
+        return login
+
+    def _later(self, ms: int, call: Callable[[], None]) -> None:
+        self._timers.add(lambda now_ms: call()).at(self._now_ms() + max(1, ms))
+
+    def _handle_login(self, data: bytes) -> None:
+        """What comes between a CONNECT with an authentication method and its CONNACK [MQTT5-4.12.0-2]."""
+        login = self._login
+        size = packet_size(data, 0, self._packet_bytes_max)
+        if login is None or size == 0 or size > len(data) or login.waits:
+            self._received.keep(data, 0, size)
+            return
+        body = data[body_at(data, 0):size]
+        if data[0] == packets.DISCONNECT:
+            self._end("", says=False)
+        elif data[0] != packets.AUTH:
+            raise ProtocolError(f"[MQTT5-4.12.0-3] a packet that begins with {data[0]:#04x} before CONNACK")
+        else:
+            reason, said = read_auth(body, self._method)
+            if reason != reasons.CONTINUE_AUTHENTICATION:
+                raise ProtocolError("[MQTT5-4.12.1-1] a client logs in again before CONNACK")
+            login.take(said)
+            if login.waits and not self._ended:
+                self._pacer.hold()
+        if not self._ended and size < len(data):
+            self._received.add(data[size:])
+            if not self._pacer.is_held:
+                self._take_rest()
+
+    def _on_logged_in(self, connect: Connect, answer: Principal | NotAuthenticated, proof: bytes) -> None:
+        if self._ended:
+            return
+        self._login = None
+        if self._pacer.is_held:
+            self._pacer.release()
+        if isinstance(answer, NotAuthenticated):
+            self._refuse(connecting.reason_of_refusal(answer, connect), str(answer))
+            return
+        self._proof = proof
+        self._accept(connect, answer)
+        if self._received.held_bytes and not self._pacer.is_held:
+            self._take_rest()
+
+    def _handle_auth(self, body: bytes) -> None:
+        """An AUTH of a client that is let in: it logs in again [MQTT5-4.12.1-1], and the rest goes on meanwhile."""
+        reason, said = read_auth(body, self._method)
+        login = self._login
+        if reason == reasons.RE_AUTHENTICATE and login is None:
+            self._begin_login(self._method, self._on_logged_in_again).take(said)
+        elif reason == reasons.CONTINUE_AUTHENTICATION and login is not None and not login.waits:
+            login.take(said)
+        else:
+            raise ProtocolError(f"[MQTT5-4.12.0-3] an AUTH with reason code {reason:#04x} that is not its turn")
+
+    def _on_logged_in_again(self, answer: Principal | NotAuthenticated, proof: bytes) -> None:
+        guard = self._guard
+        if self._ended or guard is None:
+            return
+        self._login = None
+        before = guard.logged_in
+        if isinstance(answer, NotAuthenticated):
+            self._end(f"not_authenticated: {answer}")
+        elif (answer.name, answer.tenant) != (before.name, before.tenant):
+            self._end("not_authenticated: a client stays who it is when it logs in again")
+        else:
+            self._link.write(packets.encode_auth(reasons.SUCCESS, self._method, proof))
 
     def _may_have_will(self, will: Will) -> bool:
         """Raises ProtocolError for one that nobody may have."""
@@ -340,7 +437,7 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(reasons.BAD_CLIENT_ID, str(error))
             return
-        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id)
+        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer)
         self._will = connect.will
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
@@ -360,11 +457,59 @@ class MqttSession:
             outgoing.subscriptions = self._subscriptions
         self._silence.expect(self._now_ms(),
                              int(connecting.keep_alive_of(connect, config) * 1000 * config.keep_alive_factor))
-        keeps = connect.properties.number(properties.SESSION_EXPIRY) > 0 if outgoing else not connect.clean_session
-        if keeps:
-            services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
-        link.write(connecting.accepted(connect, config, self._client_id, self._packet_bytes_max,
-                                       session_expiry_s=0 if keeps else None))
+        self._expiry_ms = connecting.session_expiry_of(connect, config)
+        welcome = Welcome(lambda: self._welcome(connect), lambda why: self._refuse(reasons.QUOTA, why))
+        try:
+            self._open_session(connect, outbox, welcome)
+        except KernelError as error:
+            self._expiry_ms = 0
+            self._refuse(reasons.reason_of(error.code), str(error))
+            return
+        if welcome.waits:
+            self._pacer.hold()
+        else:
+            self._welcome(connect)
+
+    def _open_session(self, connect: Connect, outbox: Outbox, welcome: Welcome) -> None:
+        """What outlives the connection: the session, where there is one, and the will. `welcome` waits for the disk.
+        Raises SessionRefused, TooManySessions, Stopping."""
+        assert self._guard is not None and self._inbox is not None
+        sessions, name = self._kernel.sessions, (self._tenant, self._client_id)
+        was_there = sessions.owner_of(*name) is not None
+        if self._expiry_ms or was_there and not connect.clean_session:
+            outbox.window = Window(outbox.most_in_flight, OWN_IDS)
+            durable = self._durable = DurableSession(
+                self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
+                clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
+            outbox.durable = self._inbox.durable = durable
+            self._inbox.received.update(dict.fromkeys(durable.received(), 0))
+        elif was_there:
+            sessions.clear(*name, self.user)
+        if connect.will is None:
+            sessions.forget_will(*name)
+            return
+        sessions.keep_will(kept_will(connect.will, *name, self.user, self._expiry_ms), welcome.expect(), None)
+        self._keeps_will = True
+
+    def _welcome(self, connect: Connect) -> None:
+        """Everything that the client is told with CONNACK is durable."""
+        if self._ended:
+            return
+        durable = self._durable
+        self._is_let_in = True
+        self._link.write(connecting.accepted(
+            connect, self._config, self._client_id, self._packet_bytes_max,
+            session_present=durable is not None and durable.present,
+            session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms), proof=self._proof))
+        if durable is not None and self._subscriptions is not None:
+            for subscribed in durable.subscriptions():
+                self._subscriptions.resume(subscribed)
+            self._subscriptions.durable = durable
+            durable.start()
+        if self._pacer.is_held:
+            self._pacer.release()
+            if self._received.held_bytes:
+                self._take_rest()
 
     def _dress(self, connect: Connect) -> tuple[Incoming | None, Outgoing | None]:
         """What is MQTT 5's alone."""
@@ -388,6 +533,9 @@ class MqttSession:
         clients = Clients.of(self._services)
         if wanted and not self._services.admission.may_have_client_id(principal, wanted):
             raise ClientIdRefused(f"{principal.name} may not have this client id")
+        owner = self._kernel.sessions.owner_of(principal.tenant, wanted) if wanted else None
+        if owner is not None and owner != principal.name:
+            raise ClientIdRefused("the session of this client id belongs to another user")
         self._tenant, self.user, self._wanted_id = principal.tenant, principal.name, wanted
         self._client_id = wanted or clients.assign_id(self._kernel.epoch)
         return clients.connect(self._tenant, self._client_id, self)
@@ -440,7 +588,16 @@ class MqttSession:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = self._inbox.own = OwnMessages()
-        self._link.write(packets.encode_suback(packet_id, granted, self._level))
+        suback = packets.encode_suback(packet_id, granted, self._level)
+        if self._durable is not None:
+            self._durable.when_stored(suback, lambda: self._give_retained(wishes, granted, before))
+        else:
+            self._link.write(suback)
+            self._give_retained(wishes, granted, before)
+
+    def _give_retained(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str]) -> None:
+        outbox = self._outbox
+        assert outbox is not None
         for (raw, options), qos in zip(wishes, granted, strict=True):
             handling = options & packets.RETAIN_HANDLING
             # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.
@@ -456,7 +613,11 @@ class MqttSession:
         packet_id, filters = packets.decode_unsubscribe(body, self._level)
         codes = [reasons.SUCCESS if subscriptions.end(mapping.decode_filter(raw)) else reasons.NO_SUBSCRIPTION
                  for raw in filters]
-        self._link.write(packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None))
+        unsuback = packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None)
+        if self._durable is not None:
+            self._durable.when_stored(unsuback)
+        else:
+            self._link.write(unsuback)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 
@@ -489,15 +650,12 @@ class MqttSession:
 
     def handle_closed(self) -> None:
         self._finish()
-        will, self._will = self._will, None
-        if will is not None and self._inbox is not None:
-            self._inbox.publish_will(will)
 
     def _end(self, reason: str, reason_code: int = 0, *, says: bool = True) -> None:
         """`reason`: `code: text`. MQTT 5 is told, where it was let in and `says` is true."""
         if self._ended:
             return
-        if says and self._level == packets.MQTT5 and self._inbox is not None:
+        if says and self._level == packets.MQTT5 and self._is_let_in:
             code, _, text = reason.partition(": ")
             self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
                                                        (text or code) if self._tells else ""))
@@ -506,7 +664,9 @@ class MqttSession:
 
     def _finish(self) -> None:
         """Take nothing more and owe nothing more; idempotent."""
-        self._ended = True
+        if not self._ended:
+            self._ended = True
+            self._let_go()
         self._received.clear()
         self._timers.stop()
         if self._guard is not None:
@@ -518,6 +678,16 @@ class MqttSession:
         if self._subscriptions is not None:
             self._subscriptions.end_all()
         Clients.of(self._services).leave(self._tenant, self._client_id, self)
+
+    def _let_go(self) -> None:
+        """The session sleeps, or ends; the will is due, unless the client has said goodbye."""
+        if self._keeps_will:
+            if self._will is None:
+                self._kernel.sessions.forget_will(self._tenant, self._client_id)
+            else:
+                self._kernel.sessions.break_off(self._tenant, self._client_id)
+        if self._durable is not None:
+            self._durable.sleep(self._expiry_ms)
 
     def describe(self) -> dict[str, Any]:
         filters = [] if self._subscriptions is None else sorted(self._subscriptions.by_filter)

@@ -31,6 +31,7 @@ from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views
@@ -57,10 +58,12 @@ class Policies:
 
     def of_queue(self, group: LeasedGroup, queue: Queue) -> list[Policy]:
         """Those of a queue's own group."""
-        policies: list[Policy] = [QueueExpiry(self._core, group, queue), DeadLettering(self._letters, group)]
-        if queue.settings.limited:
-            policies.append(self._max_lengths.limit(self._core, group, queue))
-        return policies
+        return [QueueExpiry(self._core, group, queue), DeadLettering(self._letters, group),
+                *self.limits_of(group, queue)]
+
+    def limits_of(self, group: LeasedGroup, queue: Queue) -> list[Policy]:
+        """Of those the one about how much is in it, where that is limited."""
+        return [self._max_lengths.limit(self._core, group, queue)] if queue.settings.limited else []
 
     def _ttl_ms(self, topic_id: int) -> int:
         topic = self._topics.by_id(topic_id)
@@ -80,10 +83,10 @@ class Leasing:
     def __init__(self, *, loop: Loop, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
                  state: StateTable, subscriptions: Subscriptions, places: Places, identity: Identity,
                  committer: Committer, names: Mapping[str, str], on_committed: Callable[[int], None],
-                 on_error: Callable[[Exception], None], live: LiveGroups) -> None:
+                 on_error: Callable[[Exception], None], live: LiveGroups, recorder: Recorder | None = None) -> None:
         self.identity = identity
         self.live = live
-        self.core = Core(loop, committer, self, reader.append_ms_of, on_error)
+        self.core = Core(loop, committer, self, reader.append_ms_of, on_error, recorder)
         self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, committer.take_id, on_committed)
         self.definitions = GroupDefinitions(state)
         queue_definitions = QueueDefinitions(state, topics, self.core)
