@@ -278,7 +278,7 @@ class ConsumerGroups:
         rows = [(topic.name, numbers) for topic, numbers in self.topics_of(assigned)]
         answer = Assigned(PROTOCOL_TYPE, protocol or "", encode_assignment(rows))
         if entry.writing is not None:
-            entry.writing.held.append((lambda told: on_done(answer if isinstance(told, Beaten) else told), NOTHING))
+            entry.writing.held.append((lambda before: on_done(answer if isinstance(before, Beaten) else before), NOTHING))
         else:
             on_done(answer)
 
@@ -298,12 +298,12 @@ class ConsumerGroups:
 
     def partition_ids(self, tenant: str, parts: Parts) -> frozenset[int]:
         """Of partitions that a member names; without those that are not there."""
-        known: set[int] = set()
+        partition_ids: set[int] = set()
         for name, numbers in parts:
             topic = self._topics.get(name, tenant)
             if topic is not None:
-                known.update([topic.partition_id(number) for number in numbers if 0 <= number < topic.partitions])
-        return frozenset(known)
+                partition_ids.update([topic.partition_id(number) for number in numbers if 0 <= number < topic.partitions])
+        return frozenset(partition_ids)
 
     # ---- what others ask
 

@@ -52,8 +52,8 @@ def classic_of(group: ConsumerGroup, now_ms: int, named: Callable[[frozenset[int
         member = GroupMember(each.id, joining)
         member.assignment = encode_assignment(named(each.assigned))
         members.append(member)
-    known = [set(member.joining.protocol_names) for member in members]
-    common = [name for name in members[0].joining.protocol_names if all(name in names for names in known)]
+    sets = [set(member.joining.protocol_names) for member in members]
+    common = [name for name in members[0].joining.protocol_names if all(name in names for names in sets)]
     generation = max([each.epoch for each in group.members.values()])
     classic.restore(now_ms, generation, PROTOCOL_TYPE, common[0] if common else "", members[0].id, members)
     classic.share_out_anew(now_ms)

@@ -169,14 +169,14 @@ def describe_group(session: KafkaSession, name: str) -> list[Row]:
     require_group(session, Operation.CONSUME, name)
     configs = GroupConfigs.of(session.services).get(session.principal.tenant, name)
     rows = []
-    for config, known in GROUP_CONFIGS.items():
+    for config, kind in GROUP_CONFIGS.items():
         default = default_of_group(config, session.config)
-        synonyms = [Row(name=known.server_name, value=default, source=BROKER_SOURCE)]
+        synonyms = [Row(name=kind.server_name, value=default, source=BROKER_SOURCE)]
         if config in configs:
             synonyms.insert(0, Row(name=config, value=configs[config], source=GROUP_SOURCE))
         rows.append(Row(name=config, value=configs.get(config, default), read_only=False, is_sensitive=False,
                         synonyms=synonyms, config_source=synonyms[0].source, config_type=INT,
-                        documentation=known.about))
+                        documentation=kind.about))
     return rows
 
 
