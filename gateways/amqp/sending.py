@@ -131,7 +131,7 @@ class AmqpSender:
         attributes = mapping.attributes_of(traits)
         copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
         return Sent((place, body, headers, attributes, timestamp_ms), target.routed,
-                    mapping.half_headers(traits.headers), None, delay_ms, copies)
+                    mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies)
 
     def _delay_ms(self, name: str, headers: Table) -> int:
         """How long a delayed-message exchange lets a message wait. Others let none."""
