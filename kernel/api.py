@@ -591,6 +591,9 @@ class HubPort(Ports, Protocol):
     def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
         """Into a queue alone."""
 
+    def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/") -> Placement | None:
+        """Where an address leads, and by reference into these queues; None where its topic is not there."""
+
     def append(self, messages: list[PlacedMessage], owner: Owner | None, token: object = None, *,
                positions: bool = False, idempotency_key: str | None = None) -> None:
         """Store the hub's own messages; see `KernelPort.append`."""

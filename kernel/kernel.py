@@ -359,6 +359,10 @@ class Kernel:  # decision 138
         `chosen`. Raises as `place`."""
         return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
 
+    def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/") -> Placement | None:
+        """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
+        return self._places.place_known(address, partition_ids, tenant)
+
     @property
     def has_routes(self) -> bool:
         """Whether addresses may lead elsewhere than to the topic of their first level."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
-from gatehouse.gateways.amqp.dead_letters import encode_target
+from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
+from gatehouse.gateways.amqp.mapping import read_names
 from gatehouse.gateways.amqp.routing import Binding
 from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
 from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
 
-DeadLetter = Callable[[str, str, str, "Leased", str], "list[Message]"]
+Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
 
 SPACE: Final = "amqp"                  # of this door's definitions
@@ -281,13 +282,13 @@ class KernelQueues:
         if queue.kernel_queue is not None:
             self._group(queue).reject(handles)
 
-    def dead_letter_by(self, dead_letter: DeadLetter) -> None:
+    def dead_letter_by(self, bury: Bury) -> None:
         """Ask this what a dead letter becomes."""
         def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message] | None:
             if _door_settings(kernel_queue) is None:
                 return None
             target = kernel_queue.settings.dead_letter
-            return dead_letter(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
+            return bury(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
 
         self._kernel.groups.route_dead_letters(route)
 
@@ -305,6 +306,18 @@ class KernelQueues:
         if queue.stream is not None:
             return self._kernel.place_in(queue.stream.topic, None, partition=0, tenant=queue.vhost.name)
         return self._kernel.place_queue(queue.kernel_queue, priority)
+
+    def place_in_topic(self, tenant: str, letter: DeadLetter) -> Placement | None:
+        """Where a dead letter goes whose exchange has a topic: there, and by reference into its queues. None where that
+        topic does not exist."""
+        exchange, key = read_names(letter.names)
+        try:
+            address = address_of_amqp(exchange, key)
+        except KernelError:
+            return None
+        partition_ids = [queue.kernel_queue.partition_id(letter.priority) for queue in letter.queues
+                         if queue.stream is None]
+        return self._kernel.place_known(address, tuple(partition_ids), tenant)
 
     # ---- definitions
 
