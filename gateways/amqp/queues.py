@@ -172,7 +172,8 @@ class KernelQueues:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
-                                         hold=consumer.hold_limit(), priority=consumer.priority)
+                                         hold=consumer.hold_limit(), priority=consumer.priority,
+                                         taker=consumer.channel.connection.guard.origin)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
@@ -193,7 +194,8 @@ class KernelQueues:
         if source.queue.kernel_queue is None:
             on_done(None)
         else:
-            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit())
+            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit(),
+                                                source.channel.connection.guard.origin)
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""

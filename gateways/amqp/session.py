@@ -252,7 +252,8 @@ class AmqpSession:
 
     def _send_as_now(self) -> None:
         """Whatever is published is published by the principal of now."""
-        self.guard = self.services.guard(DOOR_NAME, self.identity.principal, None, own_places=True)
+        self.guard = self.services.guard(DOOR_NAME, self.identity.principal, None, own_places=True,
+                                         peer=self._link.peer)
         self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.guard,
                                  self.note_not_honoured)
 

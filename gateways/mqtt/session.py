@@ -348,7 +348,7 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(reasons.BAD_CLIENT_ID, str(error))
             return
-        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id)
+        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer)
         self._will = connect.will
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
