@@ -510,6 +510,9 @@ class SessionsPort(Protocol):
         """End the session that is there, connected or not. False where there is none. Raises SessionRefused,
         Stopping."""
 
+    def delete(self, tenant: str, client_id: str, owner: Owner | None = None, token: object = None) -> None:
+        """End a session, whoever it belongs to; its connection is told. Raises UnknownSession, Stopping."""
+
     def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
         """None where there is no such session."""
 
