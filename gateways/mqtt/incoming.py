@@ -98,8 +98,8 @@ class Incoming:
                 raise ProtocolError("a PUBLISH without a topic name and without a topic alias (3.3.2.1)")
             return raw
         if not 0 < alias <= self._alias_maximum:
-            raise ProtocolError(f"[MQTT5-3.3.2-{9 if alias else 8}] topic alias {alias}; the largest is {self._alias_maximum}",
-                                reasons.BAD_ALIAS)
+            raise ProtocolError(f"[MQTT5-3.3.2-{9 if alias else 8}] topic alias {alias}; the largest is "
+                                f"{self._alias_maximum}", reasons.BAD_ALIAS)
         if raw:
             mapping.decode_topic(raw)
             self._aliases[alias] = raw

@@ -362,7 +362,7 @@ def test_mqtt_3_3_4_4_one_copy_with_the_identifiers_of_all_filters() -> None:
     assert (sorted(seen.properties.subscription_ids), seen.qos) == ([1, 200], 2)
 
 
-def test_mqtt_3_3_4_5_the_identifier_that_came_last_holds() -> None:
+def test_3_8_4_the_identifier_that_came_last_holds() -> None:
     hub = FakeHub()
     client = Client(hub)
     client.subscribe(("t", 1), identifier=1)
