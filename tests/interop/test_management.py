@@ -302,6 +302,25 @@ def test_answers_read_as_rabbitmqs(api):
     assert api("POST", "overview")[0] == 405
 
 
+def test_metrics_as_rabbitmqs_dashboards_read_them(hub, api):
+    api("PUT", "queues/%2F/me%22asured", {})
+    api("POST", "exchanges/%2F/amq.default/publish", message("me\"asured", "x"))
+
+    def lines(path: str) -> list[str]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/rabbitmq/{path}", timeout=60) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return answer.read().decode().splitlines()
+
+    each = lines("metrics/per-object")
+    assert 'rabbitmq_queue_messages_ready{vhost="/",queue="me\\"asured"} 1' in each
+    ready = sum(int(line.rpartition(" ")[2]) for line in each if line.startswith("rabbitmq_queue_messages_ready{"))
+    assert f"rabbitmq_queue_messages_ready {ready}" in lines("metrics")
+    assert any(line.startswith('rabbitmq_identity_info{rabbitmq_node="gatehouse@') for line in each)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        lines("nothing")
+    api("DELETE", "queues/%2F/me%22asured")
+
+
 def test_a_message_of_another_door_is_seen(hub, api):
     api("PUT", "queues/%2F/others", {})
     api("POST", "bindings/%2F/e/amq.topic/q/others", {"routing_key": "plant.#"})
