@@ -18,6 +18,7 @@ from gatehouse.kernel.write.idempotency import decode_answer
 from tests.simulation.assigned import AssignedMembers
 from tests.simulation.checker import Broken, Ledger, difference
 from tests.simulation.clients import Client, Producer
+from tests.simulation.consumers import ConsumerMembers
 from tests.simulation.definitions import GROUPS, Definitions
 from tests.simulation.disk import BROKEN, FULL, Crash, CrashAt, CrashKind
 from tests.simulation.doors import Doors
@@ -43,7 +44,8 @@ FLIPPED: Final = 4                          # at a crash, one header of a segmen
 HEADER_BYTES: Final = 32                    # of a segment
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
-                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION, Kind.MEMBERS)
+                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION, Kind.MEMBERS,
+                         Kind.CONSUMER_GROUP, Kind.CONSUMER_MEMBER)
 
 
 class Simulation:
@@ -65,6 +67,7 @@ class Simulation:
         self.leasing = Leasing(self)
         self.transacting = Transacting(self)
         self.assigned = AssignedMembers(self)
+        self.consumers = ConsumerMembers(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.after_step
         self.done: list[Step] = []
@@ -72,7 +75,7 @@ class Simulation:
         self._flips = 0
         self._random = Random(f"start {plan.seed}")
         self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
-                       self.leasing, self.transacting, self.assigned)
+                       self.leasing, self.transacting, self.assigned, self.consumers)
 
     # ---- the run
 
@@ -153,6 +156,7 @@ class Simulation:
         self.ledger.crashed()
         self.leasing.crashed()
         self.assigned.crashed()
+        self.consumers.crashed()
         self.hub.crash(kind)
         self._flip_headers()
 
@@ -219,6 +223,7 @@ class Simulation:
         self.hub.stop(self._random)
         self.leasing.crashed()
         self.assigned.crashed()
+        self.consumers.crashed()
         self._restart()
 
     def kill(self, *_: int) -> None:
@@ -273,6 +278,7 @@ class Simulation:
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
         self.retaining.check()
         self.assigned.check()
+        self.consumers.check()
         self.scheduled.check(rests=False)
         self.transacting.check(rests=False)
 
