@@ -1,5 +1,5 @@
-"""A Kafka developer's first hour with clients that do not come from PyPI: Java's of two versions by their console tools,
-KafkaJS. Produce, a group, a second member, kill it, reset offsets, alter a topic.
+"""A Kafka developer's first hour with clients that do not come from PyPI: Java's of two versions by their console
+tools, KafkaJS. Produce, a group, a second member, kill it, reset offsets, alter a topic.
 
 What they need is fetched once by scripts/kafka_clients.py.
 """
