@@ -595,6 +595,19 @@ class HubPort(Ports, Protocol):
                positions: bool = False, idempotency_key: str | None = None) -> None:
         """Store the hub's own messages; see `KernelPort.append`."""
 
+    def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """See `KernelPort.delete_topic`."""
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark)."""
+
+    def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                      ) -> None:
+        """As `KernelPort.fetch`, with what doors keep of their own messages in place."""
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_for_time`."""
+
     def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
                        owner: Owner | None = None, token: object = None) -> None:
         """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""

@@ -71,6 +71,8 @@ class Broker:
             vhost = self.vhost(tenant)
             if name.startswith(records.EXCHANGE_MARK):
                 vhost.restore_exchange(records.decode_exchange(value))
+            elif name.startswith(records.STREAM_MARK):
+                vhost.restore_queue(records.decode_stream(value, vhost))
             elif name.startswith(records.POLICY_MARK):
                 policy = records.decode_policy(value)
                 vhost.policies.put(policy.name, policy)
@@ -120,7 +122,11 @@ class Broker:
                 self._note_binding(vhost, change, writes)
             elif isinstance(change, Exchange) and change.durable:
                 self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), writes)
-            elif isinstance(change, Destination) and change.kind != QUEUE:
+            elif isinstance(change, AmqpQueue) and change.settings.is_stream:
+                self._keep(vhost, records.stream_record(change.name), records.encode_stream(change), writes)
+            elif isinstance(change, Destination) and change.kind == QUEUE:
+                self._forget(vhost, records.stream_record(change.name), writes)
+            elif isinstance(change, Destination):
                 self._forget(vhost, records.exchange_record(change.name), writes)
         self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
 
