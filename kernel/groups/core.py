@@ -143,6 +143,7 @@ class Core:
         self.deadlines = Deadlines(loop)
         self.append_ms = append_ms
         self.on_error = on_error
+        self.lingering = 0                               # groups that keep what they have read though nobody takes
         self.recorder = recorder
         self._committer = committer
         self._participant = participant

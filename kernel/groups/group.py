@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SHARE: Final = 1_000                 # taken from one cursor before the next has its turn
 MAX_POP: Final = 10_000              # messages of one pop
+LINGER_MS: Final = 1_000             # what was read for who took one message is kept in memory so long
+LINGERING_MAX: Final = 128           # groups of which it is, at once
 READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after this
 
 FIRST_OF_ALL: Final = 1 << 31        # the priority of who takes one message at once: above any that a member can have
@@ -284,6 +286,7 @@ class LeasedGroup:
         self._reading: set[Prefetcher] = set()
         self._refused: dict[Prefetcher, None] = {}             # a full disk did not take what they gave: they rest
         self._next_member = 0
+        self._lingers = False                                  # what was read for one message stays for a while
         self._is_ranked = False                                # members differ in priority
         self._serving = False
         self._started = False
@@ -377,11 +380,31 @@ class LeasedGroup:
         self._rank()
         self._note_use()
         if not self.taken_from:
+            lingers = membership.is_once and self._linger()
+            for prefetcher in self.prefetchers.values():
+                if not lingers:
+                    self.put_back(prefetcher)
+                if prefetcher.has_more:
+                    self.cursor_ready(prefetcher)
+        self.wake()
+
+    def _linger(self) -> bool:  # decision 204
+        """Who takes messages one by one comes again soon: what was read stays for a while. False where it may not: what
+        so many groups have read does."""
+        if not self._lingers and self._core.lingering < LINGERING_MAX:
+            self._lingers = True
+            self._core.lingering += 1
+            self._core.deadlines.at(self._core.now_ms() + LINGER_MS, self._put_back_unused)
+        return self._lingers
+
+    def _put_back_unused(self) -> None:
+        self._lingers = False
+        self._core.lingering -= 1
+        if not self.gone and not self.taken_from:
             for prefetcher in self.prefetchers.values():
                 self.put_back(prefetcher)
                 if prefetcher.has_more:
                     self.cursor_ready(prefetcher)
-        self.wake()
 
     def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None],  # decision 22
             taker: Origin = NOBODY) -> Pop:

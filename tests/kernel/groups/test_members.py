@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.groups.core import LAZY_MS
-from gatehouse.kernel.groups.group import Budget
+from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, Budget
 from gatehouse.kernel.groups.settings import QueueSettings
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
@@ -207,3 +207,66 @@ def test_who_takes_one_message_comes_before_any_priority() -> None:
     membership.add_credit(1)
     rig.run()
     assert (one.values, high.values) == ([b"1"], [])
+
+
+# ---- one message after the other
+
+def reads_for(rig: Rig, queue) -> list[int]:
+    """Counts the reads of a queue's partition from now on."""
+    prefetcher = next(iter(rig.kernel.groups.queue_group(queue).prefetchers.values()))
+    reads: list[int] = []
+    fetch = prefetcher.fetch
+
+    def counted(wants, max_bytes, on_done):
+        reads.append(len(wants))
+        fetch(wants, max_bytes, on_done)
+
+    prefetcher.fetch = counted
+    return reads
+
+
+def test_what_was_read_for_one_message_is_there_for_the_next() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
+    send(rig, queue, *[b"%d" % n for n in range(50)])
+    reads = reads_for(rig, queue)
+    takers = [Taker() for _ in range(20)]
+    for taker in takers:
+        group.take_now(taker)
+        rig.run()
+    assert [taker.values for taker in takers] == [[b"%d" % n] for n in range(20)]
+    assert len(reads) == 1
+    assert group.counts().ready == 30
+    rig.world.advance(LINGER_MS)
+    rig.run()
+    group.take_now(takers[0])
+    rig.run()
+    assert (len(reads), takers[0].values) == (2, [b"0", b"20"])
+
+
+def test_only_so_many_groups_keep_what_was_read() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a")
+    send(rig, queue, b"1", b"2")
+    reads = reads_for(rig, queue)
+    rig.kernel.groups.queue_group(queue)._core.lingering = LINGERING_MAX
+    for _ in range(2):
+        rig.kernel.groups.queue_group(queue).take_now(Taker())
+        rig.run()
+    assert len(reads) >= 2
+
+
+def test_what_was_read_does_not_outlive_a_purge() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
+    send(rig, queue, b"1", b"2", b"3")
+    group.take_now(Taker())
+    rig.run()
+    assert group.purge() == 2
+    send(rig, queue, b"4")
+    one = Taker()
+    group.take_now(one)
+    rig.run()
+    assert one.values == [b"4"]
