@@ -47,6 +47,7 @@ from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
+from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
@@ -222,6 +223,8 @@ class Kernel:  # decision 138
             loop=loop, worker=reader_worker, index=index, state=state, topics=topics, clock=clock, places=places,
             disk_guard=disk_guard, backpressure=backpressure, committer=committer, appending=appending,
             max_scheduled=settings.max_scheduled, fatal=fatal)
+        self.reasons = Reasons(loop=loop, looking=self.looking, leasing=leasing, groups=self.groups, topics=topics,
+                               watermarks=watermarks, scheduling=scheduling, next_id=lambda: committer.next_id)
         self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
                              committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
                              identity=identity, fatal=fatal, on_error=on_error)

@@ -5,7 +5,7 @@
     groups        groups, dead-letters
     queues        queues list, show, declare, bind, unbind, purge, delete, peek, move
     scheduled     scheduled list, show, recall
-    trace         what happened to messages
+    trace, why    what happened to messages, and why one did not arrive
     connections   connections list, show, close
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
@@ -37,7 +37,7 @@ from gatehouse.cli.scheduled import scheduled
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics
 from gatehouse.cli.tables import show
-from gatehouse.cli.trace import trace
+from gatehouse.cli.trace import trace, why
 from gatehouse.cli.transactions import transactions
 from gatehouse.cli.users import users
 from gatehouse.exits import Refused
@@ -147,7 +147,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections, backup,
-                restore, trace, transactions, users, acl, relay, spark):
+                restore, trace, why, transactions, users, acl, relay, spark):
     cli.add_command(command)
 
 

@@ -93,6 +93,15 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
     for words in ("stored (from the log)", "released", "given up", "redriven", "acked", "billing"):
         assert words in said, said
     assert json.loads(command(hub, "trace", message_id, "--json"))["id"] == message_id
+    assert command(hub, "why", message_id, GROUP).startswith("arrived: it arrived: it was acked")
+    ask(hub, "PUT", "/v1/groups/latecomers", {"kind": "leased", "start": "latest"})
+    assert command(hub, "why", message_id, "latecomers").startswith("not_routed: ")
+    assert json.loads(command(hub, "why", message_id, "nobody", "--json"))["reason"] == "no_consumer"
+    status, half = ask(hub, "POST", "/v1/transactions", {"group": "sellers", "messages": [
+        {"address": "orders/8", "value": "maybe"}]})
+    assert status in (200, 201), half
+    assert ask(hub, "GET", f"/v1/trace/{half['id']}/why?consumer={GROUP}")[1]["reason"] == "not_committed"
+
     by_place = command(hub, "trace", "--topic", TOPIC, "--offset", "0")
     assert message_id in by_place
 

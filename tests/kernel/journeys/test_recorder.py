@@ -16,8 +16,8 @@ NONE = JourneySettings(rate=0.0)
 EDGE = Origin("http", "edge", "", "192.0.2.7:5000")
 
 
-def rig(settings: JourneySettings | None, **more) -> Rig:
-    return Rig(routes=Routes((), ROUTES), journeys=settings, **more)
+def rig(journeys: JourneySettings | None, **more) -> Rig:
+    return Rig(routes=Routes((), ROUTES), journeys=journeys, **more)
 
 
 def events(hub: Rig) -> list[Event]:
