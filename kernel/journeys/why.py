@@ -52,6 +52,9 @@ PASSED: Final = "passed"
 NOBODY_TAKES: Final = "nobody_takes"
 READY: Final = "ready"
 
+NOTHING_THERE: Final = ("nothing is there of it that this user may read: retention has passed it, or no message had "
+                        "this id")
+
 
 class Reason(NamedTuple):
     """The answer: a constant name, words, and what shows it."""
@@ -104,7 +107,7 @@ class Reasons:
         elif not 0 < message_id < self._next_id():
             reason = Reason(NEVER_GIVEN, "this hub has never given such an id", {})
         else:
-            reason = Reason(GONE, "nothing is there of it: retention has passed it, or no message had this id", {})
+            reason = Reason(GONE, NOTHING_THERE, {})
         on_done(journey, reason, None)
 
     # ---- what is known of it

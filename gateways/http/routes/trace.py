@@ -43,7 +43,7 @@ from gatehouse.gateways.json_messages import door_of
 from gatehouse.gateways.properties.envelope import Kind as PropertyKind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.journeys.why import Reason
+from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import Event, Kind
 from gatehouse.transactions.states import State
@@ -208,11 +208,12 @@ async def why(door: Door, call: Call) -> Answered:
 
     door.kernel.reasons.ask(message_id, consumer, principal.tenant, on_done)
     journey, reason = await reply
-    if reason is None or journey.is_known and not _may_see(door, principal, journey):
-        raise _unknown(call.captures[0])
+    is_seen = journey.is_known and reason is not None and _may_see(door, principal, journey)
+    if reason is None or journey.is_known and not is_seen:
+        reason = Reason("gone", NOTHING_THERE, {})
     if not journey.is_known:
         reason = await _of_transaction(door, principal, message_id) or reason
-    if USER.name in query:
+    if USER.name in query and is_seen:
         reason = _of_rights(door, principal, query[USER.name], address_of(door, journey), consumer) or reason
     return json_answer({"id": str(message_id), "consumer": consumer, "reason": reason.code, "text": reason.text,
                         "evidence": _evidence(door, principal, reason.evidence)})
