@@ -206,3 +206,12 @@ def test_an_event_takes_some_two_hundred_bytes_with_its_index():
     hub.publish("orders/line1/temp", b"")
     one = hub.kernel.statistics()["appended_bytes_total"] - before
     assert one < 300
+
+
+def test_no_more_are_followed_in_a_second_than_the_settings_say():
+    hub = rig(JourneySettings(rate=1.0, followed_per_second=3, topics={"orders": 1.0}))
+    hub.publish("plant/1", *[b"x"] * 10)
+    hub.publish("orders/1", *[b"x"] * 10)
+    assert [event.address for event in events(hub)] == ["plant/1"] * 3 + ["orders/1"] * 10
+    hub.publish("plant/1", b"x")
+    assert len(events(hub)) == 14
