@@ -31,6 +31,7 @@ from gatehouse.accounts import AccountStorage
 from gatehouse.clocks import HubLoop
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
+from gatehouse.consumers import consumer_samples
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.admission import Admission
@@ -298,7 +299,8 @@ class Hub:
             services.links = self._relaying = Relaying(self.config.relay, kernel, admission, hub_loop,
                                                        self.config.hub.name)
             self.metrics.add(self._relaying.samples)
-        for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
+        for source in (self._hub_samples, storage.samples, partial(consumer_samples, kernel.lags, hub_loop.wall_ms),
+                       partial(trace_samples, admission.trace), self._door_samples,
                        services.not_honoured.samples):
             self.metrics.add(source)
         for door in self.config.doors:

@@ -62,5 +62,5 @@ def read_topic_rates(tables: dict[str, Any], place: ConfigPlace, problems: Probl
 
 def journeys_of(section: TracingSection, topics: Mapping[str, float]) -> JourneySettings:
     """The section and the tables of topics as the kernel's settings."""
-    return JourneySettings(section.enabled, section.rate, section.followed_per_second, topics, section.retention_hours * 3_600_000,
-                           section.errors_per_minute)
+    return JourneySettings(section.enabled, section.rate, section.followed_per_second, topics,
+                           section.retention_hours * 3_600_000, section.errors_per_minute)
