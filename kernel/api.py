@@ -437,6 +437,13 @@ class SessionPort(Protocol):
         """An encoded header (`record.add_header`) that says who publishes, for a message of a client that has a
         filter with no-local; b"" where it has none."""
 
+    @property
+    def in_flight(self) -> int:
+        """How many messages have a packet id."""
+
+    def received(self) -> list[int]:
+        """The packet ids that were taken in and are not released."""
+
     def subscriptions(self) -> list[Subscribed]:
         """As they are."""
 
@@ -487,6 +494,9 @@ class SessionsPort(Protocol):
         """The session of a client, which is connected from now on; who had it is told that it is over. `clean`: what
         was there is gone. Answered once it is durable, and then the client may be told of it. Raises SessionRefused,
         TooManySessions, Stopping."""
+
+    def owner_of(self, tenant: str, client_id: str) -> str | None:
+        """Whose session it is; None where there is none."""
 
     def clear(self, tenant: str, client_id: str, user: str) -> bool:
         """End the session that is there, connected or not. False where there is none. Raises SessionRefused,

@@ -268,9 +268,9 @@ class Guard:
         return topic
 
     def sees_topic(self, name: str) -> bool:
-        """Whether the principal may know of a topic: who may consume or publish all of it may."""
+        """Whether the principal may know of a topic: who may consume or publish all of it may, or describe it."""
         return any(self._admission.may_topic(self.principal, operation, name)
-                   for operation in (Operation.CONSUME, Operation.PUBLISH))
+                   for operation in (Operation.CONSUME, Operation.PUBLISH, Operation.DESCRIBE))
 
     def topics(self) -> list[Topic]:
         """The topics of the tenant that the principal may know of, sorted by name."""

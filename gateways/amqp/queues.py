@@ -201,9 +201,14 @@ class KernelQueues:
         """Call when everything published so far is in its queues, or was refused."""
         self._kernel.append([], _Flushed(self._kernel, then), None)
 
-    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+    def note_stored(self, owner: Owner, token: object) -> None:
+        """Tell the owner when the frame that is being filled is durable."""
+        self._kernel.append([], owner, token)
+
+    def ack(self, queue: AmqpQueue, handles: list[Handle], *, at_once: bool = False) -> None:
+        """Settle them: `at_once` in the frame that is being filled, else in whichever comes next."""
         if queue.kernel_queue is not None:
-            self._group(queue).ack(handles, lazily=True)
+            self._group(queue).ack(handles, lazily=not at_once)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""

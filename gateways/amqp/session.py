@@ -123,7 +123,7 @@ class AmqpSession:
         channels = self.channels
         while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._pacer.is_held:
             channel = channels.open.get(data[pos + 1:pos + 3])
-            if channel is not None and channel.publishing.content is None:
+            if channel is not None and channel.publishing.content is None and channel.tx is None:
                 self.sender.refresh()
                 before = pos
                 pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,

@@ -212,9 +212,11 @@ class KafkaSession:
 
     def audit(self, action: str, details: Mapping[str, object]) -> None:
         """Say on the audit topic what this client has changed."""
-        principal = self.principal
-        self.admission.audit(Author(principal.name, DOOR, self.link.peer), action,
-                             {**details, "tenant": principal.tenant})
+        self.admission.audit(self.author(), action, {**details, "tenant": self.principal.tenant})
+
+    def author(self) -> Author:
+        """Who asks, for the audit topic."""
+        return Author(self.principal.name, DOOR, self.link.peer)
 
     # ---- admission's `RegisteredSession`
 
