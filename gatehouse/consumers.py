@@ -15,21 +15,29 @@ REST: Final = "(others)"
 """Not a name that anything has: names of groups may hold it, and of topics none does."""
 
 
-def consumer_samples(lags: Lags, wall_ms: Callable[[], int]) -> Iterator[Sample]:
-    """Of every group and queue; the busiest by name."""
+def consumer_samples(lags: Lags, wall_ms: Callable[[], int], by_name: bool = True) -> Iterator[Sample]:
+    """Of every group and queue; those furthest behind by name, unless nobody is to read names."""
     each, left_out = lags.look()
     yield "gatehouse_groups_left_out", (), left_out
     for kind in ("group", "queue"):
         rows = [lag for lag in each if bool(lag.group) == (kind == "group")]
         rows.sort(key=lambda lag: (-lag.lag, lag.tenant, lag.group, lag.of))
-        for lag in rows[:MOST]:
+        rest_labels = (REST, REST, REST) if kind == "group" else (REST, REST)
+        ages_s = [_age_s(lags.oldest_ms(lag), wall_ms()) for lag in rows[:MOST]]
+        if not by_name:
+            yield f"gatehouse_{kind}_oldest_seconds", rest_labels, max(ages_s, default=0)
+            yield from _counts(kind, rest_labels, _sum(rows))
+            continue
+        for lag, age_s in zip(rows, ages_s, strict=False):
             labels = (lag.tenant, lag.group, lag.of) if lag.group else (lag.tenant, lag.of)
-            oldest_ms = lags.oldest_ms(lag)
-            yield f"gatehouse_{kind}_oldest_seconds", labels, max(0, wall_ms() - oldest_ms) / 1000 if oldest_ms else 0
+            yield f"gatehouse_{kind}_oldest_seconds", labels, age_s
             yield from _counts(kind, labels, lag)
         if len(rows) > MOST:
-            labels = (REST, REST, REST) if kind == "group" else (REST, REST)
-            yield from _counts(kind, labels, _sum(rows[MOST:]))
+            yield from _counts(kind, rest_labels, _sum(rows[MOST:]))
+
+
+def _age_s(oldest_ms: int, now_ms: int) -> float:
+    return max(0, now_ms - oldest_ms) / 1000 if oldest_ms else 0
 
 
 def _counts(kind: str, labels: tuple[str, ...], lag: Lag) -> Iterator[Sample]:

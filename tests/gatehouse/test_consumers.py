@@ -75,6 +75,13 @@ def test_names_are_bounded_and_the_rest_is_one_row():
     assert ("gatehouse_group_oldest_seconds", ("/", "g499", "t"), 60.0) in samples
 
 
+def test_without_names_there_are_sums_alone():
+    samples = list(consumer_samples(Many(3), lambda: 61_000, by_name=False))
+    assert {labels for _, labels, _ in samples} == {(), (REST, REST, REST), (REST, REST)}
+    assert ("gatehouse_group_lag_messages", (REST, REST, REST), 3) in samples
+    assert ("gatehouse_group_oldest_seconds", (REST, REST, REST), 60.0) in samples
+
+
 def test_every_sample_is_declared_with_its_labels():
     hub = Rig()
     hub.publish("orders/1", b"1")
