@@ -223,14 +223,14 @@ class Kernel:  # decision 138
         self.scheduling = scheduling = Scheduling(
             loop=loop, worker=reader_worker, index=index, state=state, topics=topics, clock=clock, places=places,
             disk_guard=disk_guard, backpressure=backpressure, committer=committer, appending=appending,
-            max_scheduled=settings.max_scheduled, fatal=fatal)
+            max_scheduled=settings.max_scheduled, fatal=fatal, recorder=recorder)
         self.lags = Lags(leasing=leasing, views=views, topics=topics, watermarks=watermarks,
                          append_ms=reader.append_ms_of)
         self.reasons = Reasons(loop=loop, looking=self.looking, leasing=leasing, groups=self.groups, topics=topics,
                                watermarks=watermarks, scheduling=scheduling, next_id=lambda: committer.next_id)
         self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
                              committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
-                             identity=identity, fatal=fatal, on_error=on_error)
+                             identity=identity, fatal=fatal, on_error=on_error, recorder=recorder)
 
     @property
     def epoch(self) -> int:

@@ -313,6 +313,21 @@ class Journeys:  # decision 214
             self._tell(followed, Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1],
                                        attempt=message[2], group=name_of(group), reason=reason), is_first)
 
+    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
+        """See `Recorder`."""
+        for message, message_id in zip(messages, ids, strict=True):
+            placement = message[0]
+            followed = self.following.by_id(message_id)
+            if followed is None:
+                if not self._budget.spend(placement.topic_id, self._loop.now_ms()):
+                    continue
+                followed = self.following.add(message_id, b"", False, placement.topic_id)
+            context = self._context_of(message[2])
+            self._tell(followed, Event(
+                Kind.FELL_DUE if is_due else Kind.COMMITTED, address=placement.address,
+                tenant=placement.tenant if placement.tenant != TENANT else "",
+                trace_id=context.trace_id if context is not None else b""))
+
     def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
         """See `Recorder`."""
         followed = self.following.by_id(letter[6])
