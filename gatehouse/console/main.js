@@ -14,6 +14,7 @@ import { retained } from "./retained.js";
 import { scheduled } from "./scheduled.js";
 import { Series } from "./series.js";
 import { topic, topics } from "./topics.js";
+import { trace } from "./trace.js";
 import { transactions } from "./transactions.js";
 import { users } from "./users.js";
 
@@ -28,6 +29,7 @@ const PAGES = [
   ["dead-letters", "Dead letters", deadLetters, deadLetters],
   ["retained", "Retained", retained, retained],
   ["transactions", "Transactions", transactions, transactions],
+  ["trace", "Trace", trace, trace],
   ["users", "Users", users],
 ];
 const FOR_ADMINISTRATORS = ["connections", "users"];
