@@ -104,8 +104,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_durable_seconds": Declared(
         HISTOGRAM, "How long messages took from their door to the disk, those of a flush counted with its oldest."),
     "gatehouse_group_lag_messages": Declared(
-        GAUGE, "Messages of a topic that a group has not settled, or not read. The 50 groups that are furthest behind "
-               "have rows of their own, the others one together.", ("tenant", "group", "topic")),
+        GAUGE, "Messages of a topic that a group has not settled, or not read. With `hub.metrics_names` the 50 groups "
+               "that are furthest behind have rows of their own; the others have one together.",
+        ("tenant", "group", "topic")),
     "gatehouse_group_ready_messages": Declared(
         GAUGE, "Those of them that a leased group may hand out now.", ("tenant", "group", "topic")),
     "gatehouse_group_leased_messages": Declared(

@@ -74,7 +74,7 @@ class HubSettings:
         "help": "Name of this hub, shown to clients and in the metrics."})
     data_dir: str = field(default="data", metadata={
         "help": "Folder of everything that is stored, from the folder of the configuration file on."})
-    metrics_names: bool = field(default=True, metadata={
+    metrics_names: bool = field(default=False, metadata={
         "help": "Whether `/metrics`, which is read without a login, names groups, their topics, queues and tenants; "
                 "else it has their sums alone."})
     log_level: str = field(default="info", metadata={
