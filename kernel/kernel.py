@@ -31,6 +31,7 @@ from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
+from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import (
     Queue,
@@ -47,6 +48,7 @@ from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
+from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
@@ -79,7 +81,7 @@ from gatehouse.kernel.state.views import Views, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import Answering, Committer
+from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Committer
 from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
@@ -221,10 +223,14 @@ class Kernel:  # decision 138
         self.scheduling = scheduling = Scheduling(
             loop=loop, worker=reader_worker, index=index, state=state, topics=topics, clock=clock, places=places,
             disk_guard=disk_guard, backpressure=backpressure, committer=committer, appending=appending,
-            max_scheduled=settings.max_scheduled, fatal=fatal)
+            max_scheduled=settings.max_scheduled, fatal=fatal, recorder=recorder)
+        self.lags = Lags(leasing=leasing, views=views, topics=topics, watermarks=watermarks,
+                         append_ms=reader.append_ms_of)
+        self.reasons = Reasons(loop=loop, looking=self.looking, leasing=leasing, groups=self.groups, topics=topics,
+                               watermarks=watermarks, scheduling=scheduling, next_id=lambda: committer.next_id)
         self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
                              committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
-                             identity=identity, fatal=fatal, on_error=on_error)
+                             identity=identity, fatal=fatal, on_error=on_error, recorder=recorder)
 
     @property
     def epoch(self) -> int:
@@ -674,6 +680,16 @@ class Kernel:  # decision 138
         """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
         flight = self._committer.flight
         return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
+
+    def durable_ms(self) -> tuple[list[tuple[int, int]], int, int]:
+        """Of all messages since the start: how many were durable within so many ms (upper bound, count), how many there
+        are, and the sum of what they took."""
+        committer, below = self._committer, 0
+        bounds: list[tuple[int, int]] = []
+        for bound_ms, count in zip(DURABLE_MS, committer.durable, strict=False):
+            below += count
+            bounds.append((bound_ms, below))
+        return bounds, below + committer.durable[-1], committer.durable_ms
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""

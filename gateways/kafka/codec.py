@@ -21,6 +21,7 @@ import struct
 from typing import Final
 
 from gatehouse.gateways.connections.receiving import ReceiveBuffer
+from gatehouse.gateways.connections.wrong_port import came_to
 
 PRODUCE_FLEXIBLE: Final = 9
 SMALLEST_REQUEST: Final = 8          # a header without its client id
@@ -185,7 +186,8 @@ class RequestReader:
         if len(data) - at >= 4:
             size: int = _SIZE.unpack_from(data, at)[0]
             if size < self.min_frame_bytes or size > self.max_frame_bytes:
-                raise Malformed(f"a request of {size} bytes; at most {self.max_frame_bytes} are taken")
+                raise Malformed(came_to(data[at:at + 12], "Kafka",
+                                        f"a request of {size} bytes; at most {self.max_frame_bytes} are taken"))
             needed_bytes = size + 4
         if len(data) - at < needed_bytes:
             self._received.keep(data, at, needed_bytes)
