@@ -6,11 +6,14 @@ from collections import deque
 from collections.abc import Callable
 
 from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.world import World
 from gatehouse.relay import frames
 from gatehouse.relay.hub_links import HubLinks
 from gatehouse.relay.meeting import Meeting, Visit
 from gatehouse.relay.settings import LinkSettings, MeetingSection, MetHub, MetLink, RelaySection
-from tests.kernel.rig import Rig
+from tests.kernel.rig import Rig, Witness
+from tests.simulation.disk import CrashKind, SimDisk
+from tests.simulation.store import SimStore
 
 URL = "wss://relay.test/v1/relay"
 NAME = "relay.test"
@@ -34,6 +37,17 @@ class HubRig(Rig):
                         new_hub=self._hub_identity, new_secret=self._hub_identity * 2)
         kernel.open()
         return kernel
+
+
+    def crash(self, kind: CrashKind) -> None:
+        """The process is gone, and what the next start finds is what disk and index have."""
+        assert isinstance(self.disk, SimDisk) and isinstance(self.store, SimStore)
+        self.disk.crash(kind)
+        self.store.crash(kind)
+        self.log = self._new_log()
+        self.world = World(self.world.loop.wall_ms() + 1_000)
+        self.witness = Witness()
+        self.kernel = self._open()
 
 
 class Cable:
@@ -106,12 +120,15 @@ class TestHub:
             from gatehouse.kernel.errors import CreateDenied
             raise CreateDenied("not here")
 
-    def crash(self) -> None:
-        """As kill -9: the connection is cut, what waits in memory is gone."""
-        if self.cable is not None:
-            self.cable.cut = True
-        self.rig.restart()
+    def crash(self, kind: CrashKind | None = None) -> None:
+        """As kill -9, or where the disk is simulated as a power cut: the connection is cut, memory is gone."""
+        if self.visit is not None and self.cable is not None:
+            self.visit.handle_closed()
         self.cable = None
+        if kind is None:
+            self.rig.restart()
+        else:
+            self.rig.crash(kind)
         self._start()
 
     def values(self, topic: str) -> list[bytes]:
@@ -155,33 +172,39 @@ class Network:
 
     def turn(self) -> bool:
         """Move what waits; False where nothing did."""
+        return any([self.turn_of(hub) for hub in self.hubs])
+
+    def turn_of(self, hub: TestHub) -> bool:
+        """What waits for one hub, and from it."""
         moved = False
-        for hub in self.hubs:
-            if hub.cable is not None and hub.cable.cut:
-                hub.visit.handle_closed()
-                hub.cable = None
-                hub.links.lost("cut")
-            if hub.cable is None:
-                self.dial(hub)
+        if hub.cable is not None and hub.cable.cut:
+            hub.visit.handle_closed()
+            hub.cable = None
+            hub.links.lost("cut")
+        if hub.cable is None:
+            self.dial(hub)
+            moved = True
+        cable = hub.cable
+        hub.rig.run()
+        for _ in range(len(cable.up)):
+            for frame in self.change(hub, cable.up.popleft(), True):
+                hub.visit.handle_frame(frame)
                 moved = True
-            cable = hub.cable
-            hub.rig.run()
-            for _ in range(len(cable.up)):
-                for frame in self.change(hub, cable.up.popleft(), True):
-                    hub.visit.handle_frame(frame)
-                    moved = True
-            for _ in range(len(cable.down)):
-                for frame in self.change(hub, cable.down.popleft(), False):
-                    hub.links.handle_frame(frame)
-                    moved = True
-            hub.rig.run()
+        for _ in range(len(cable.down)):
+            for frame in self.change(hub, cable.down.popleft(), False):
+                hub.links.handle_frame(frame)
+                moved = True
+        hub.rig.run()
         return moved
 
     def tick(self, by_ms: int = TICK_MS) -> None:
         for hub in self.hubs:
-            hub.rig.world.loop.advance(by_ms)
-            hub.links.handle_tick()
-            hub.rig.run()
+            self.tick_of(hub, by_ms)
+
+    def tick_of(self, hub: TestHub, by_ms: int = TICK_MS) -> None:
+        hub.rig.world.loop.advance(by_ms)
+        hub.links.handle_tick()
+        hub.rig.run()
 
     def settle(self, ticks: int = 8) -> None:
         """Until nothing moves, some times over."""
