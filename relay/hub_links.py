@@ -432,25 +432,23 @@ class HubLinks:
 
     def lag(self, link: Link) -> tuple[int, int]:
         """Messages that the other hub does not have yet, and for how long the oldest letter is on its way."""
-        outgoing = link.outgoing
-        if outgoing is None:
-            return self._owed(link), 0
-        messages = 0
-        for stream in outgoing.streams.values():
-            for reading in stream.readings.values():
-                messages += max(self._kernel.bounds(reading.partition_id)[1] - reading.stored, 0)
-        said_ms = outgoing.oldest_said_ms
+        said_ms = 0 if link.outgoing is None else link.outgoing.oldest_said_ms
+        filters, messages, outgoing = Filters(link.settings.send), 0, link.outgoing
+        for topic in self._kernel.topics(link.settings.tenant):
+            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else filters.may_match(topic.name):
+                for partition in range(topic.partitions):
+                    start, high = self._kernel.bounds(topic.partition_id(partition))
+                    messages += max(high - max(self._sent_of(link, topic, partition), start), 0)
         return messages, self._now_ms() - said_ms if said_ms else 0
 
-    def _owed(self, link: Link) -> int:
-        filters, owed = Filters(link.settings.send), 0
-        for topic in self._kernel.topics(link.settings.tenant):
-            if filters.may_match(topic.name):
-                for partition in range(topic.partitions):
-                    value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-                    if value is not None:
-                        owed += max(self._kernel.bounds(topic.partition_id(partition))[1] - decode_sent(value), 0)
-        return owed
+    def _sent_of(self, link: Link, topic: Topic, partition: int) -> int:
+        """Up to where the other hub has a partition."""
+        stream = None if link.outgoing is None else link.outgoing.streams.get(topic.uuid)
+        reading = None if stream is None else stream.readings.get(partition)
+        if reading is not None:
+            return reading.stored
+        value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
+        return 0 if value is None else decode_sent(value)
 
     def arrived(self, name: str) -> list[tuple[Origin, Arrived]]:
         """How far partitions of the hub at the other end are. Raises UnknownLink."""

@@ -41,7 +41,7 @@ BREAK: Final = 0x17
 FIRST_WAIT_MS: Final = 500
 LONGEST_WAIT_MS: Final = 60_000
 GREETING_MS: Final = 10_000            # a greeting that is not answered by then begins anew
-SILENCE_MS: Final = 60_000             # nothing stored of what was said, for so long
+SILENCE_MS: Final = 30_000             # nothing stored of what was said, for so long
 KEEP_MS: Final = 1_000                 # between two notes of how far the other hub is
 
 STOPS: Final = (PositionGap, PositionAhead, HistoryLost, LinkRefused)
@@ -158,7 +158,7 @@ class Link:
             self.keep()
         outgoing, session = self._outgoing, self._session
         if outgoing is not None and outgoing.oldest_said_ms and now_ms - outgoing.oldest_said_ms > SILENCE_MS:
-            self._fail(OutOfTurn("the other hub has stored nothing for a minute"))
+            self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
         elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
             self._greet()
         elif self.state == GREETING and now_ms - self._greeting_since_ms > GREETING_MS:

@@ -139,6 +139,7 @@ class Outgoing:
         self._watch: Cancellable | None = None
         self._fetching = False
         self._pumping = False
+        self._came = False                     # something was read
         self._closed = False
         self._number = 0
         self._window_bytes = 0
@@ -217,9 +218,12 @@ class Outgoing:
         self._pumping = True
         try:
             self._look_for_topics()
-            while not self._closed and self._is_open() and self._say_next():
-                pass
-            self._read_ahead()
+            self._came = True
+            while self._came and not self._closed:
+                while not self._closed and self._is_open() and self._say_next():
+                    pass
+                self._came = False
+                self._read_ahead()                       # what is in memory comes before this returns
         except RelayError as error:
             self.close()
             self._fail(error)
@@ -238,7 +242,7 @@ class Outgoing:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self._is_sent(topic)}
+        topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self.sends(topic)}
         for uuid in self.streams.keys() - topics.keys():
             del self.streams[uuid]
         custom = any(entry.topic != UNROUTED for entry in kernel.route_entries)
@@ -252,7 +256,8 @@ class Outgoing:
             for partition in range(len(stream.readings), topic.partitions):
                 stream.readings[partition] = self._begin(topic, partition)
 
-    def _is_sent(self, topic: Topic) -> bool:
+    def sends(self, topic: Topic) -> bool:
+        """Whether something of a topic may pass, as far as both hubs have said."""
         name = topic.name
         if name == AUDIT_TOPIC or name.startswith(OWN_TOPICS):
             return False
@@ -315,6 +320,7 @@ class Outgoing:
             self.close()
             self._fail(error)
             return
+        self._came = True
         self.pump()
 
     def _take(self, stream: Stream, reading: Reading, answer: Fetched) -> None:

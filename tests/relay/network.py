@@ -57,6 +57,7 @@ class Cable:
         self.up: deque[bytes] = deque()
         self.down: deque[bytes] = deque()
         self.cut = False
+        self.closing = False
         self.reason = ""
 
     @property
@@ -87,7 +88,7 @@ class RelayEnd:
         self.cable.down.append(frame)
 
     def close(self, reason: str) -> None:
-        self.cable.reason = reason
+        self.cable.closing, self.cable.reason = True, reason
 
 
 class TestHub:
@@ -103,6 +104,7 @@ class TestHub:
         self.events: list[tuple[str, str, str]] = []
         self.denied: set[str] = set()
         self.clock_apart_ms = 0
+        self.may_dial = True                 # once in a tick
         self.cable: Cable | None = None
         self.visit: Visit | None = None
         self._start()
@@ -166,13 +168,15 @@ class Network:
             hub.cable.cut = True
 
     def dial(self, hub: TestHub) -> None:
+        hub.may_dial = False
         hub.cable = cable = Cable()
         hub.visit = self.meeting.visit(RelayEnd(cable), 0)
         hub.links.connected(HubEnd(cable), NAME)
 
     def turn(self) -> bool:
         """Move what waits; False where nothing did."""
-        return any([self.turn_of(hub) for hub in self.hubs])
+        moved = [self.turn_of(hub) for hub in self.hubs]
+        return True in moved
 
     def turn_of(self, hub: TestHub) -> bool:
         """What waits for one hub, and from it."""
@@ -182,6 +186,8 @@ class Network:
             hub.cable = None
             hub.links.lost("cut")
         if hub.cable is None:
+            if not hub.may_dial:
+                return False
             self.dial(hub)
             moved = True
         cable = hub.cable
@@ -195,6 +201,7 @@ class Network:
                 hub.links.handle_frame(frame)
                 moved = True
         hub.rig.run()
+        cable.cut |= cable.closing
         return moved
 
     def tick(self, by_ms: int = TICK_MS) -> None:
@@ -202,6 +209,7 @@ class Network:
             self.tick_of(hub, by_ms)
 
     def tick_of(self, hub: TestHub, by_ms: int = TICK_MS) -> None:
+        hub.may_dial = True
         hub.rig.world.loop.advance(by_ms)
         hub.links.handle_tick()
         hub.rig.run()
