@@ -51,6 +51,12 @@ class Listen:
     advertise: str | None = None
     """HOST:PORT that clients which came by this address are sent to, on doors that send them somewhere (Kafka)."""
 
+    websocket: bool = False
+    """Whether clients speak inside a WebSocket there, as at the door's paths of the HTTP door."""
+
+    origins: tuple[str, ...] = ()
+    """Where pages come from that may connect there, in lower case, or `*`."""
+
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""

@@ -36,7 +36,17 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gatehouse.kernel.addresses.routes import RouteEntry
-    from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+    from gatehouse.kernel.assigned.values import (
+        Assigned,
+        Beat,
+        Beaten,
+        ConsumerRules,
+        DescribedConsumers,
+        DescribedGroup,
+        GroupRules,
+        Joined,
+        Joining,
+    )
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
@@ -379,7 +389,17 @@ class AssignedPort(Protocol):
     def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/"
               ) -> list[KernelError | None]: ...
 
-    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None: ...
+    def require_member(self, name: str, member_id: str, epoch: int = -1, tenant: str = "/") -> None: ...
+
+    def beat(self, name: str, beat: Beat, rules: ConsumerRules, may_read: Callable[[str], bool],
+             on_done: Callable[[Beaten | KernelError], None], tenant: str = "/") -> None: ...
+
+    def leave_consumers(self, name: str, beat: Beat, on_done: Callable[[Beaten | KernelError], None],
+                        tenant: str = "/") -> None: ...
+
+    def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 
     def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
                        token: object, member_id: str = "", instance_id: str | None = None, generation: int = -1,

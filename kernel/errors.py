@@ -260,6 +260,36 @@ class InconsistentProtocol(KernelError):
     code = "inconsistent_protocol"
 
 
+class FencedEpoch(KernelError):
+    """The member epoch is not the one that the group gave this member last: it joins again, with nothing assigned."""
+
+    code = "fenced_epoch"
+
+
+class StaleEpoch(KernelError):
+    """The member epoch of a commit is not the member's own any more: it learns the new one with its next heartbeat."""
+
+    code = "stale_epoch"
+
+
+class InstanceTaken(KernelError):
+    """A member with this instance id is in the group and has not left."""
+
+    code = "instance_taken"
+
+
+class UnknownAssignor(KernelError):
+    """The group has no assignor of this name."""
+
+    code = "unknown_assignor"
+
+
+class InvalidPattern(KernelError):
+    """A regular expression of topics is none, uses what is not offered, or takes too much work to match."""
+
+    code = "invalid_pattern"
+
+
 class InvalidQueue(KernelError):
     """Settings that no queue can have."""
 

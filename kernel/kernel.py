@@ -175,8 +175,8 @@ class Kernel:  # decision 138
             names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
         spill.ask(leasing.cursors)
         self.assigned = AssignedGroups(
-            loop=loop, state=state, definitions=leasing.definitions, live=live, put_state=leasing.core.put_state,
-            has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+            loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
+            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,

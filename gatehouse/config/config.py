@@ -376,6 +376,8 @@ def _read_door(spec: GatewaySpec, table: dict[str, Any], place: ConfigPlace, pro
     key = f"gateways.{spec.name}"
     own = dict(table)
     listen = parse_listen(own.pop("listen", list(spec.default_listen)), own.pop("tls", None), key, place, problems)
+    if not spec.websockets and any(each.websocket for each in listen):
+        problems.add(place.source, f"{key}.listen", "this door is not spoken inside a WebSocket; take websocket out")
     settings = read_section(spec.config, own, key, place, problems, also=("listen", "tls"))
     return Door(spec, listen, settings)
 

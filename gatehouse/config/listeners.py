@@ -1,6 +1,7 @@
 """Where doors listen: texts `HOST:PORT` or tables with TLS, and what cannot be together on one machine.
 
-    listen = ["127.0.0.1:1883", { address = "0.0.0.0:8883", tls = { cert = "hub.pem", key = "hub.key" } }]
+    listen = ["127.0.0.1:1883", { address = "0.0.0.0:8883", tls = { cert = "hub.pem", key = "hub.key" } },
+              { address = "127.0.0.1:8083", websocket = true }]
     tls    = { ... }      of the door: for every listener without one of its own; `tls = false` there keeps it plain
 
 Hosts are names or addresses; IPv6 stands in brackets, and an empty host or `*` is every address of the machine. Files
@@ -34,6 +35,11 @@ class ListenSettings:
     address: str = field(metadata={"help": "`HOST:PORT`; port 0 takes a free one."})
     advertise: str | None = field(default=None, metadata={
         "help": "`HOST:PORT` that Kafka clients which came by this address are sent to, instead of the door's."})
+    websocket: bool = field(default=False, metadata={
+        "help": "Whether clients speak inside a WebSocket there, at any path; on doors that browsers reach (MQTT, "
+                "AMQP)."})
+    origins: tuple[str, ...] = field(default=(), metadata={
+        "help": "Origins whose web pages may connect to such an address (`https://app.example`), or `*` for all."})
 
 
 def parse_address(text: str) -> Listen:
@@ -71,7 +77,11 @@ def parse_listen(value: Any, tls: Any, door: str, place: ConfigPlace, problems: 
         except ValueError as error:
             problems.add(source, key, str(error))
             continue
-        listens.append(dataclasses.replace(address, tls=chosen, advertise=settings.advertise))
+        if settings.origins and not settings.websocket:
+            problems.add(source, key, "origins are of a listener with websocket = true")
+        listens.append(dataclasses.replace(address, tls=chosen, advertise=settings.advertise,
+                                           websocket=settings.websocket,
+                                           origins=tuple([origin.rstrip("/").lower() for origin in settings.origins])))
     return tuple(listens)
 
 

@@ -72,8 +72,8 @@ class Connection(asyncio.Protocol):
     """One peer's socket. Made by a `Listener`, which owns it."""
 
     __slots__ = ("certificate", "certificate_ends_ms", "id", "listen", "peer", "since_ms", "write", "write_many",
-                 "_listener", "_transport", "_framing", "_session", "_idle", "_taken_mark", "_written", "_charged",
-                 "_session_due_ms", "_write_due_ms", "_armed_ms", "_armed_tick")
+                 "_lingers", "_listener", "_transport", "_framing", "_session", "_idle", "_taken_mark", "_written",
+                 "_charged", "_session_due_ms", "_write_due_ms", "_armed_ms", "_armed_tick")
 
     write: Callable[[bytes], None]
     write_many: Callable[[list[bytes]], None]
@@ -91,6 +91,7 @@ class Connection(asyncio.Protocol):
         self._framing = framing          # what stands between the door's session and the bytes of this connection
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
+        self._lingers = False            # closed, and read on for a while
         self._idle = 0                   # bits: why the peer is not read
         self._written = 0                # bytes written since the peer became slow
         self._charged = 0                # of what is unsent, to the budget of all connections; 0 while it keeps up
@@ -116,10 +117,26 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._idle & ENDING:
             return
+        paused = self._idle
         self._end(reason)
+        listener = self._listener
+        if reason and listener.settings.linger_ms and not listener.stopping and transport.can_write_eof():
+            self._linger(transport, paused)
+            return
         transport.close()
         if transport.get_write_buffer_size():
             self._watch_writes()         # a peer that does not even take the goodbye is not waited for
+
+    def _linger(self, transport: asyncio.Transport, paused: int) -> None:  # decision 177
+        """Say that nothing more comes, and read on for a while: a system that closes with something unread resets the
+        connection, and the peer never sees what it was told last (RFC 1122, 4.2.2.13)."""
+        self._lingers = True
+        transport.write_eof()
+        if paused:
+            transport.resume_reading()
+        self._watch_writes()
+        self._write_due_ms = self._listener.now_ms() + self._listener.settings.linger_ms
+        self._arm()
 
     def abort(self, reason: str) -> None:
         """Close without sending what is queued."""
@@ -355,6 +372,8 @@ class Connection(asyncio.Protocol):
         """Abort a peer that has taken nothing since the last look."""
         self._write_due_ms = 0
         if not self.unsent_bytes:
+            if self._lingers and self._transport is not None:
+                self._transport.close()
             return
         taken = self._taken()
         if taken <= self._taken_mark:

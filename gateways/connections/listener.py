@@ -16,6 +16,7 @@ from gatehouse.gateways.connections.endings import Endings
 from gatehouse.gateways.connections.ports import Ports
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.connections.wakeups import Wakeups
+from gatehouse.gateways.websocket.opening import WebSocketOpening
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import GatewaySpec, Link, Listen, Services, Session
@@ -50,6 +51,7 @@ class Listener:
         self._room = Room(capacity, self.counts, getattr(config, "max_connections_per_address", 0),
                           most=self.settings.max_connections, spare=self.settings.spare_connections)
         self._ports = Ports(self, lambda listen: Connection(self, listen), spec.alpn)
+        self._subprotocols = tuple(dict.fromkeys(each for route in spec.websockets for each in route.subprotocols))
         self.stopping = False
         self._drained = asyncio.Event()
         self._held: deque[Connection] = deque()      # not read because the kernel is congested
@@ -146,6 +148,11 @@ class Listener:
         return self._services.certificate_user
 
     def new_session(self, link: Link) -> Session:
+        if link.listen.websocket:
+            return WebSocketOpening(link, self._new_session, self._subprotocols, self.now_ms())
+        return self._new_session(link)
+
+    def _new_session(self, link: Link) -> Session:
         return self._make_session(link, self._services, self._config)
 
     def forget(self, connection: Connection) -> None:

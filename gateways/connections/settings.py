@@ -24,6 +24,9 @@ class ConnectionSettings:
         "help": "connections that one door may have open; 0: as many as the descriptors allow"})
     spare_connections: int = field(default=0, metadata={
         "help": "connections that it may still take, of the hub's own reserve, where all doors have taken all"})
+    linger_ms: int = field(default=0, metadata={
+        "help": "after a session has closed a connection for a reason, so long the peer is read and not listened to, "
+                "unless it closes sooner: else what it has sent unread would cost it the goodbye; 0: not at all"})
     drain_s: float = field(default=10.0, metadata={
         "help": "seconds that sessions get to answer and say goodbye when the hub stops"})
 

@@ -53,6 +53,14 @@ class KafkaConfig:
         "min": 0, "max": 600_000,
         "help": "How long, in ms, the first member of an empty consumer group waits for others before partitions are "
                 "assigned: with more time fewer of them begin twice."})
+    group_consumer_session_timeout_ms: int = field(default=45_000, metadata={
+        "min": 1, "max": 86_400_000,
+        "help": "After how long, in ms, a silent member of a group of the new protocol (`group.protocol=consumer`) "
+                "counts as gone; there the hub says, not the member."})
+    group_consumer_heartbeat_interval_ms: int = field(default=3_000, metadata={
+        "min": 1, "max": 86_400_000,
+        "help": "How often, in ms, such a member is to say that it is there, and so at most how long until it hears of "
+                "a change. While it waits for others it asks sooner."})
     group_max_size: int = field(default=1_000, metadata={
         "min": 1, "max": 100_000, "help": "Most members of one consumer group."})
     max_partitions: int = field(default=20_000, metadata={

@@ -66,15 +66,20 @@ def code_of(error: Exception) -> int:
 
 
 COORDINATOR_CODES: Final[dict[type[Exception], int]] = {
+    errors.FencedEpoch: error_codes.FENCED_MEMBER_EPOCH,
     errors.FencedMember: error_codes.FENCED_INSTANCE_ID,
     errors.GroupFull: error_codes.GROUP_MAX_SIZE_REACHED,
     errors.GroupHasMembers: error_codes.NON_EMPTY_GROUP,
     errors.GroupIsLeased: error_codes.INCONSISTENT_GROUP_PROTOCOL,
+    errors.InstanceTaken: error_codes.UNRELEASED_INSTANCE_ID,
+    errors.InvalidPattern: error_codes.INVALID_REGULAR_EXPRESSION,
     errors.InconsistentProtocol: error_codes.INCONSISTENT_GROUP_PROTOCOL,
     errors.InvalidGroup: error_codes.INVALID_GROUP_ID,
     errors.MemberIdRequired: error_codes.MEMBER_ID_REQUIRED,
     errors.Rebalancing: error_codes.REBALANCE_IN_PROGRESS,
+    errors.StaleEpoch: error_codes.STALE_MEMBER_EPOCH,
     errors.StaleGeneration: error_codes.ILLEGAL_GENERATION,
+    errors.UnknownAssignor: error_codes.UNSUPPORTED_ASSIGNOR,
     errors.UnknownGroup: error_codes.GROUP_ID_NOT_FOUND,
     errors.UnknownMember: error_codes.UNKNOWN_MEMBER_ID,
     errors.StorageFull: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat

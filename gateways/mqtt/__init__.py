@@ -1,12 +1,17 @@
 """The MQTT door: 3.1, 3.1.1 and 5.0, QoS 0, 1 and 2. What it does not do is in README.md."""
 from __future__ import annotations
 
+from typing import Final
+
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, WebSocketRoute
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.column import MQTT3, MQTT5, SPELLING
-from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.config import MqttConfig, connection_settings
 from gatehouse.gateways.mqtt.session import MqttSession
+
+SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
 GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
                       session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
-                      websockets=(WebSocketRoute("/mqtt", ("mqtt", "mqttv3.1")),))
+                      connection_settings=connection_settings,
+                      websockets=(WebSocketRoute("/mqtt", SUBPROTOCOLS), WebSocketRoute("/", SUBPROTOCOLS)))

@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
+from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
 
 NOT_HONOURED: Final = {
     "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
 """What clients ask for without effect, and what happens instead."""
+
+LINGER_MS: Final = 1000
+"""How long a client is read on, and not listened to, once it was told why its connection ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +76,8 @@ class MqttConfig:
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80, and with 0x97 in MQTT 5", "min": 1})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)
+
+
+def connection_settings(config: MqttConfig) -> ConnectionSettings:
+    """The bounds of connections."""
+    return ConnectionSettings(linger_ms=LINGER_MS)

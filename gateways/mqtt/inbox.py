@@ -379,7 +379,7 @@ class Inbox:
         if reason < reasons.FAILURE and publish.qos == 2:      # its sender goes on with PUBREL
             self.received[publish.packet_id] = self._submitted
         self.acknowledge_in_turn(encode_ack(PUBACK if publish.qos == 1 else PUBREC, publish.packet_id, reason,
-                                            text if self._tells else ""))
+                                            text if self._tells and reason >= reasons.FAILURE else ""))
 
     @property
     def _tells(self) -> bool:

@@ -69,7 +69,7 @@ OF_CODE: Final[dict[str, int]] = {
     "not_authenticated": NOT_AUTHORIZED,
     "not_authorized": NOT_AUTHORIZED,
     "queue_full": QUOTA,
-    "reserved": NOT_AUTHORIZED,
+    "reserved": NO_MATCHING_SUBSCRIBERS,
     "stopping": SHUTTING_DOWN,
     "storage_full": QUOTA,
     "storage_failed": IMPLEMENTATION,

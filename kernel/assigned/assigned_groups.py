@@ -13,15 +13,25 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupMember
-from gatehouse.kernel.assigned.values import Assigned, DescribedGroup, GroupRules, Joined, Joining
+from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten
+from gatehouse.kernel.assigned.due import DueHeap
+from gatehouse.kernel.assigned.group_names import GroupNames, PutState
+from gatehouse.kernel.assigned.values import (
+    Assigned,
+    Beat,
+    ConsumerRules,
+    DescribedConsumers,
+    DescribedGroup,
+    GroupRules,
+    Joined,
+    Joining,
+)
 from gatehouse.kernel.errors import (
     GroupFull,
-    GroupIsLeased,
     InconsistentProtocol,
     InvalidGroup,
     KernelError,
@@ -30,12 +40,13 @@ from gatehouse.kernel.errors import (
     UnknownMember,
 )
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key, split_key
+from gatehouse.kernel.groups.settings import GroupSettings, check_name, named_key, split_key
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
-from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import offset_record
 
 MAX_GROUPS: Final = 50_000
@@ -59,16 +70,8 @@ MAX_CLIENT_ID: Final = 100
 UNUSED_MS: Final = 600_000
 """How long a group without members is remembered, whose next generation is to have the next number."""
 
-MAX_STALE: Final = 1_000
-"""Times in the heap at which nothing is looked at any more, beside one for each group."""
-
-OURS: Final = GroupSettings(kind=ASSIGNED)
-"""The definition that a group gets from its first member."""
-
 OnJoined = Callable[["Joined | KernelError"], None]
 OnAssigned = Callable[["Assigned | KernelError"], None]
-PutState = Callable[[list[StateRecord], "Owner | None", object], None]
-"""Puts records into the pending frame. Raises Stopping."""
 
 
 class _Writing(NamedTuple):
@@ -97,24 +100,22 @@ class _Entry:
 
 class AssignedGroups:
     """`open` before use. `live` learns which groups have members; `has_offsets` says whether a group has committed
-    any."""
+    any. Groups of the consumer protocol are beside those of the classic one, under the same names."""
 
-    def __init__(self, *, loop: Loop, state: StateTable, definitions: Definitions[GroupSettings], live: LiveGroups,
-                 put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
+    def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, definitions: Definitions[GroupSettings],
+                 live: LiveGroups, put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
                  on_error: Callable[[Exception], None]) -> None:
         self._loop = loop
         self._state = state
-        self._definitions = definitions
-        self._live = live
+        self._names = names = GroupNames(definitions, live, put_state, has_offsets)
         self._put_state = put_state
-        self._has_offsets = has_offsets
         self._on_error = on_error
+        self._consumers = ConsumerGroups(loop=loop, state=state, topics=topics, names=names, put_state=put_state,
+                                         on_error=on_error)
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._size_bytes = 0
-        self._due: list[tuple[int, int, _Entry]] = []
+        self._due: DueHeap[_Entry] = DueHeap(loop, self._look, lambda: len(self._entries))
         self._numbers = 0
-        self._timer: Timer | None = None
-        self._timer_ms = 0                     # when it comes
         self._unused: dict[_Entry, None] = {}  # groups without members, the longest unused first
         self._identity = identity
         self._member_ids = b""                 # what signs them, from this start on
@@ -133,10 +134,13 @@ class AssignedGroups:
             entry.is_stored = True
             self._entries[entry.tenant, entry.name] = entry
             self._settle(entry)
+        self._consumers.open()
 
     def stop(self) -> None:
         """Who waits is told that the hub stops; groups stay as they are stored."""
         self._stopped = True
+        self._due.stop()
+        self._consumers.stop()
         for entry in self._entries.values():
             entry.group.end(Stopping("the hub is stopping"))
             self._tell(entry.group.take().answers)
@@ -157,11 +161,14 @@ class AssignedGroups:
         if len((joining.instance_id or "").encode()) > MAX_INSTANCE_BYTES:
             raise InvalidGroup(f"an instance id has at most {MAX_INSTANCE_BYTES} bytes")
         self._require_room(0 if entry is None else entry.size_bytes, joining.said_bytes)
-        self._require_not_leased(tenant, name)
+        self._names.require_not_leased(tenant, name)
+        if self._consumers.has_members(tenant, name):
+            raise InconsistentProtocol(f"the members of group {name!r} follow the consumer protocol")
         if entry is None:
             if joining.member_id:
                 raise UnknownMember(f"there is no group {name!r} with members")
             self._make_room()
+            self._consumers.forget_unused(tenant, name)
             entry = self._entries[tenant, name] = _Entry(tenant, name)
         self._claim(entry)
         try:
@@ -202,10 +209,46 @@ class AssignedGroups:
         finally:
             self._settle(entry)
 
-    def require_member(self, name: str, member_id: str, tenant: str = "/") -> None:
-        """Raises UnknownMember where the group has no member of this id, Stopping."""
+    def require_member(self, name: str, member_id: str, epoch: int = -1, tenant: str = "/") -> None:
+        """Raises UnknownMember where the group has no member of this id, StaleEpoch where that is in another `epoch`,
+        Stopping."""
+        consumers = self._consumers.group(tenant, name)
+        if consumers is not None and consumers.members:
+            consumers.require_epoch(member_id, epoch)
+            return
         if member_id not in self._require_entry(tenant, name).group.members:
             raise UnknownMember(f"the group {name!r} has no member {member_id!r}")
+
+    # ---- members of consumer groups
+
+    def beat(self, name: str, beat: Beat, rules: ConsumerRules, may_read: MayRead, on_done: OnBeaten,
+             tenant: str = "/") -> None:
+        """Join a consumer group, which is made where it is missing, or be there still. `on_done` is told the member's
+        epoch and what it may have, once that is durable. `may_read` says of which topics a pattern may find the names.
+
+        Raises InvalidGroup, GroupIsLeased, UnknownGroup, UnknownMember, FencedMember, FencedEpoch, InstanceTaken,
+        GroupFull, UnknownAssignor, InvalidPattern, InconsistentProtocol, Stopping.
+        """
+        entry = self._entries.get((tenant, name))
+        if entry is not None:
+            if entry.group.members:
+                raise InconsistentProtocol(f"the members of group {name!r} follow the classic protocol")
+            if beat.epoch == 0:
+                self._forget(entry)
+        self._consumers.beat(tenant, name, beat, rules, may_read, on_done)
+
+    def leave_consumers(self, name: str, beat: Beat, on_done: OnBeaten, tenant: str = "/") -> None:
+        """Be no member of a consumer group any more, or for a while. Raises UnknownGroup, UnknownMember, FencedMember,
+        InvalidGroup, Stopping."""
+        self._consumers.leave(tenant, name, beat, on_done)
+
+    def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None:
+        """None where no member of the consumer protocol was in the group for a while."""
+        return self._consumers.describe(tenant, name)
+
+    def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]:
+        """The partitions by topic, with their numbers in it; without those of topics that are gone."""
+        return self._consumers.topics_of(partition_ids)
 
     # ---- offsets
 
@@ -216,12 +259,15 @@ class AssignedGroups:
         member, or without a generation for somebody who assigns for itself. Of no offsets only whether they might be
         committed.
 
-        Raises InvalidGroup, GroupIsLeased, UnknownMember, FencedMember, StaleGeneration, Rebalancing, Stopping.
+        Raises InvalidGroup, GroupIsLeased, UnknownMember, FencedMember, StaleGeneration, StaleEpoch, Rebalancing,
+        Stopping.
         """
         check_name(name, "group")
-        self._require_not_leased(tenant, name)
-        entry = self._entries.get((tenant, name))
-        if entry is not None:
+        self._names.require_not_leased(tenant, name)
+        entry, consumers = self._entries.get((tenant, name)), self._consumers.group(tenant, name)
+        if consumers is not None and consumers.members:
+            consumers.require_commit(member_id, instance_id, generation)
+        elif entry is not None:
             entry.group.require_commit(self._loop.now_ms(), member_id, instance_id, generation)
         elif generation >= 0:
             raise StaleGeneration(f"there is no group {name!r} with members")
@@ -238,7 +284,7 @@ class AssignedGroups:
         Raises InvalidGroup, GroupIsLeased, Stopping.
         """
         check_name(name, "group")
-        self._require_not_leased(tenant, name)
+        self._names.require_not_leased(tenant, name)
         self._put_state([offset_record(name, partition_id, None) for partition_id in partition_ids], owner, token)
 
     # ---- what anybody may ask
@@ -250,18 +296,10 @@ class AssignedGroups:
 
     # ---- names
 
-    # decision 159: one table of names
     def _claim(self, entry: _Entry) -> None:
         """The name is an assigned group's from now on. Raises GroupIsLeased, Stopping."""
-        if self._require_not_leased(entry.tenant, entry.name) is None:
-            self._put_state([self._definitions.put(entry.tenant, entry.name, OURS)], None, None)
+        if self._names.claim(entry.tenant, entry.name):
             entry.is_ours = True
-
-    def _require_not_leased(self, tenant: str, name: str) -> GroupSettings | None:
-        settings = self._definitions.get(tenant, name)
-        if settings is not None and settings.kind != ASSIGNED:
-            raise GroupIsLeased(f"messages of group {name!r} are leased and acked; nobody is assigned its partitions")
-        return settings
 
     def _require_running(self) -> None:
         if self._stopped:
@@ -301,7 +339,8 @@ class AssignedGroups:
         size_bytes = group.size_bytes
         self._size_bytes += size_bytes - entry.size_bytes
         entry.size_bytes = size_bytes
-        self._live.note(entry.tenant, entry.name, bool(group.members))
+        self._names.note(entry.tenant, entry.name,
+                         bool(group.members) or self._consumers.has_members(entry.tenant, entry.name))
         if not group.is_unused:
             entry.unused_ms = 0
             self._unused.pop(entry, None)
@@ -310,7 +349,7 @@ class AssignedGroups:
             self._unused[entry] = None
         if effects.store:
             self._write(entry, effects.held)
-        self._watch(entry)
+        self._due.at(entry, entry.unused_ms + UNUSED_MS if entry.unused_ms else group.next_ms())
         self._tell(effects.answers)
 
     # decision 158: before any member hears its part
@@ -352,9 +391,8 @@ class AssignedGroups:
         """The group has had no members for long. Its definition goes where it is still the one that was made for them,
         and nothing was committed under it."""
         records = [StateRecord(Kind.MEMBERS, named_key(entry.tenant, entry.name), None)] if entry.is_stored else []
-        is_ours = entry.is_ours and self._definitions.get(entry.tenant, entry.name) == OURS
-        if is_ours and not self._has_offsets(entry.tenant, entry.name):
-            records.append(self._definitions.put(entry.tenant, entry.name, None))
+        if entry.is_ours:
+            records += self._names.disclaim(entry.tenant, entry.name)
         if records:
             self._put_state(records, None, None)
         del self._entries[entry.tenant, entry.name], self._unused[entry]
@@ -362,38 +400,9 @@ class AssignedGroups:
 
     # ---- time
 
-    # decision 161: one entry in one heap
-    def _watch(self, entry: _Entry) -> None:
-        """Look at the group when something of it falls due; earlier does no harm, so heartbeats need no look."""
-        when_ms = entry.unused_ms + UNUSED_MS if entry.unused_ms else entry.group.next_ms()
-        if when_ms is None or entry.due_ms and entry.due_ms <= when_ms:
-            return
-        entry.due_ms = when_ms
-        self._numbers += 1
-        heappush(self._due, (when_ms, self._numbers, entry))
-        if len(self._due) > 2 * len(self._entries) + MAX_STALE:
-            self._due = list({row[2]: row for row in self._due if row[2].due_ms == row[0]}.values())
-            heapify(self._due)
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        if self._due and (self._timer is None or self._due[0][0] < self._timer_ms):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_ms = self._due[0][0]
-            self._timer = self._loop.call_at(self._timer_ms, self._on_time)
-
-    def _on_time(self) -> None:
-        self._timer = None
-        now_ms = self._loop.now_ms()
-        while self._due and self._due[0][0] <= now_ms and not self._stopped:
-            when_ms, _, entry = heappop(self._due)
-            if entry.due_ms == when_ms:            # else it was looked at earlier
-                entry.due_ms = 0
-                self._look(entry, now_ms)
-        self._set_timer()
-
     def _look(self, entry: _Entry, now_ms: int) -> None:
+        if self._entries.get((entry.tenant, entry.name)) is not entry:
+            return
         try:
             if entry.unused_ms and entry.unused_ms + UNUSED_MS <= now_ms:
                 self._forget(entry)
@@ -402,6 +411,7 @@ class AssignedGroups:
                 self._settle(entry)
         except Stopping:
             self._stopped = True
+            self._due.stop()
 
 
 def encode_members(group: ClassicGroup, is_ours: bool) -> bytes:

@@ -11,6 +11,8 @@ class GroupState(Enum):
     EMPTY = "Empty"                       # it has no members; offsets, perhaps
     PREPARING = "PreparingRebalance"      # members join
     COMPLETING = "CompletingRebalance"    # all have joined, the leader assigns
+    ASSIGNING = "Assigning"               # members of a consumer group have changed, the hub has yet to assign
+    RECONCILING = "Reconciling"           # members of a consumer group are on their way to what they are to have
     STABLE = "Stable"                     # everybody has partitions
     DEAD = "Dead"                         # it is forgotten
 
@@ -102,3 +104,93 @@ class DescribedGroup(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
+
+
+# ---- consumer groups: the hub assigns
+
+class ConsumerRules(NamedTuple):
+    """What may be set about consumer groups."""
+
+    session_ms: int = 45_000
+    """A member that says nothing for so long is one no more."""
+
+    heartbeat_ms: int = 3_000
+    """How often a member is to say that it is there."""
+
+    max_members: int = 1_000
+
+
+class Beat(NamedTuple):
+    """A heartbeat of a member of a consumer group: what it says of itself, and what it has. None: as it said before."""
+
+    member_id: str
+    epoch: int
+    """As the group gave it; 0 joins."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_ms: int | None = None
+    """How long the member may take to give partitions up."""
+
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+    """A regular expression of more topics; "" for none."""
+
+    assignor: str | None = None
+    owned: frozenset[int] | None = None
+    """The partition ids that it has now."""
+
+    @property
+    def said_bytes(self) -> int:
+        """What it says of itself."""
+        return sum([len(name) + 64 for name in self.topics or ()]) + len(self.pattern or "")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything: then it is told everything, too."""
+        return (self.rebalance_ms is not None and self.owned is not None
+                and (self.topics is not None or self.pattern is not None))
+
+
+class Beaten(NamedTuple):
+    """The answer to a heartbeat."""
+
+    member_id: str
+    epoch: int
+    heartbeat_ms: int
+    assigned: frozenset[int] | None
+    """The partition ids that it may have; None: as it was told before."""
+
+
+class DescribedConsumer(NamedTuple):
+    """A member of a consumer group."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    epoch: int
+    client_id: str
+    client_host: str
+    topics: frozenset[str]
+    """That it named."""
+
+    pattern: str
+    matched: frozenset[str]
+    """The topics that its regular expression matches."""
+
+    assigned: frozenset[int]
+    target: frozenset[int]
+    is_classic: bool = False
+    """It follows the classic protocol."""
+
+
+class DescribedConsumers(NamedTuple):
+    """A consumer group as it is now."""
+
+    state: GroupState
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumer, ...]

@@ -61,6 +61,8 @@ class Kind(IntEnum):
     SENT = 31             # how far a link's other hub has a partition of ours, by link, topic uuid and partition
     LINK = 32             # the hub at the other end of a link, its key, and what people have said of the link
     INVITATION = 33       # an invitation to a link that nobody has used, by its number
+    CONSUMER_GROUP = 36   # epochs of a consumer group, by tenant and name
+    CONSUMER_MEMBER = 37  # a member of a consumer group, with what it has and is to have, by group and member id
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))

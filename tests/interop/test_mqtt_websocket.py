@@ -15,7 +15,7 @@ from queue import Queue
 import aiohttp
 import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.certificates import Authority
 from tests.running_hub import RunningHub
@@ -34,7 +34,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def hub(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[RunningHub]:
     running = RunningHub(tmp_path_factory.mktemp("ws"), f"""
         [gateways.mqtt]
-        listen = ["127.0.0.1:0"]
+        listen = ["127.0.0.1:0", {{ address = "127.0.0.1:0", websocket = true }}]
         [gateways.amqp]
         listen = ["127.0.0.1:0"]
         [gateways.http]
@@ -50,6 +50,28 @@ def hub(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Itera
 def ports(hub: RunningHub) -> tuple[int, int]:
     plain, encrypted = [int(line.rpartition(":")[2]) for line in hub.lines if line.startswith("http listens on ")]
     return plain, encrypted
+
+
+@pytest.mark.parametrize("place", ["own listener", "root of the HTTP door"])
+@pytest.mark.parametrize("protocol", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+def test_paho_at_other_places(hub: RunningHub, place: str, protocol: MQTTProtocolVersion) -> None:
+    received: Queue[bytes] = Queue()
+    subscribed = threading.Event()
+    client = paho.Client(CallbackAPIVersion.VERSION2, "elsewhere", transport="websockets", protocol=protocol,
+                         reconnect_on_failure=False)
+    own = place == "own listener"
+    client.ws_set_options(path="/anything" if own else "/")
+    client.on_message = lambda _, __, message: received.put(message.payload)
+    client.on_subscribe = lambda *_: subscribed.set()
+    mqtt_ports = [int(line.rpartition(":")[2]) for line in hub.lines if line.startswith("mqtt listens on ")]
+    client.connect("localhost", mqtt_ports[1] if own else ports(hub)[0])
+    client.loop_start()
+    client.subscribe("elsewhere/#", 2)
+    assert subscribed.wait(WAIT_S)
+    client.publish("elsewhere/x", b"y" * 70_000, 2).wait_for_publish(WAIT_S)
+    assert received.get(timeout=WAIT_S) == b"y" * 70_000
+    client.disconnect()
+    client.loop_stop()
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["ws", "wss"])

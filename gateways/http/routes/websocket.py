@@ -10,14 +10,8 @@ from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Handover
 from gatehouse.gateways.http.websocket.connection import open_connection
-from gatehouse.gateways.http.websocket.handshake import (
-    choose_deflate,
-    choose_protocol,
-    is_key,
-    no_handshake,
-    read_key,
-    switching,
-)
+from gatehouse.gateways.http.websocket.handshake import choose_deflate, no_handshake, read_key, switching
+from gatehouse.gateways.websocket.opening import choose_protocol, is_key
 
 PROTOCOL: Final = "gatehouse.v1+json"
 

@@ -6,13 +6,12 @@ door that reads JSON, or one of another door, which counts it, bounds it and lis
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from hashlib import sha1
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.response import SERVER, Handover
+from gatehouse.gateways.websocket.opening import KEY_BYTES, accept_of, choose_protocol, is_key
 from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 WEBSOCKET: Final = "websocket"
 VERSION: Final = "13"
 UPGRADE: Final = {"Upgrade": WEBSOCKET, "Connection": "Upgrade"}      # RFC 9110, 7.8: never the one without the other
-KEY_BYTES: Final = 16
-ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"      # of section 1.3
 ASCII: Final = ("upgrade", "connection", "sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol",
                 "sec-websocket-extensions")
 DEFLATE: Final = "permessage-deflate"
@@ -58,20 +55,6 @@ def no_handshake() -> Refusal:
                    headers={**UPGRADE, "Sec-WebSocket-Version": VERSION})
 
 
-def is_key(key: str) -> bool:
-    """Whether it is 16 bytes in base64."""
-    try:
-        return len(b64decode(key, validate=True)) == KEY_BYTES
-    except ValueError:
-        return False
-
-
-def choose_protocol(fields: Mapping[str, str], spoken: tuple[str, ...]) -> str:
-    """The first of these that the client offers; "" where there is none."""
-    offered = {word.strip() for word in fields.get("sec-websocket-protocol", "").split(",")}
-    return next((protocol for protocol in spoken if protocol in offered), "")
-
-
 def choose_deflate(fields: Mapping[str, str]) -> Deflate | None:
     """The first of the client's offers that can be met; None where it offers none."""
     for offer in fields.get("sec-websocket-extensions", "").split(","):
@@ -100,9 +83,8 @@ def _agree(given: Mapping[str, str]) -> Deflate | None:
 
 def switching(key: str, protocol: str, extension: str = "") -> bytes:
     """The whole answer (4.2.2)."""
-    accept = b64encode(sha1(key.encode() + ACCEPT_GUID).digest()).decode()
     lines = ["HTTP/1.1 101 Switching Protocols", f"Upgrade: {WEBSOCKET}", "Connection: Upgrade",
-             f"Sec-WebSocket-Accept: {accept}"]
+             f"Sec-WebSocket-Accept: {accept_of(key)}"]
     if protocol:
         lines.append(f"Sec-WebSocket-Protocol: {protocol}")
     if extension:

@@ -6,6 +6,7 @@ deletes it. What a tool does to a group waits for the disk.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import (
@@ -34,8 +35,8 @@ from gatehouse.kernel.message import Stored
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
-CLASSIC: Final = "classic"               # the kind of group, as ListGroups calls it
-CONSUMER: Final = "consumer"             # the protocol type of groups that consume
+CLASSIC: Final = "classic"               # kinds of groups, as ListGroups calls them
+CONSUMER: Final = "consumer"             # and the protocol type of groups that consume
 FIRST_NOT_FOUND: Final = 6               # DescribeGroups: an unknown group is an error; before it is "Dead"
 MAY_CONSUME: Final = frozenset((3, 8))   # Kafka's numbers for read and describe
 MAY_ALTER: Final = frozenset((6,))       # and for delete
@@ -43,10 +44,13 @@ NOBODY: Final = DescribedGroup(GroupState.EMPTY, "", "", ())
 
 
 def find_group(session: KafkaSession, name: str) -> DescribedGroup | None:
-    """An assigned group as it is now; None where there is none of this name."""
+    """A group of the classic protocol, or of no members, as it is now; None where there is none of this name."""
     tenant = session.principal.tenant
     described = session.kernel.assigned.describe(name, tenant)
     settings = session.kernel.groups.settings(name, tenant)
+    consumers = session.kernel.assigned.describe_consumers(name, tenant)
+    if consumers is not None and consumers.members:
+        return None
     is_there = settings.kind == ASSIGNED if settings is not None else described is not None and bool(described.members)
     return described or NOBODY if is_there else None
 
@@ -96,14 +100,22 @@ def list_groups(request: Request) -> None:
     types = {kind.lower() for kind in asked.types_filter or ()}
     rows = []
     for name, settings in session.kernel.groups.all(session.principal.tenant):
-        if settings.kind != ASSIGNED or types and CLASSIC not in types \
-                or not session.admission.may_group(session.principal, Operation.CONSUME, name):
+        if settings.kind != ASSIGNED or not session.admission.may_group(session.principal, Operation.CONSUME, name):
             continue
-        group = session.kernel.assigned.describe(name, session.principal.tenant) or NOBODY
-        if not states or group.state.value.lower() in states:
-            rows.append(Row(group_id=name, protocol_type=group.protocol_type, group_state=group.state.value,
-                            group_type=CLASSIC))
+        row = list_group(session, name)
+        if (not states or row.group_state.lower() in states) and (not types or row.group_type in types):
+            rows.append(row)
     request.answer(ListGroupsResponse, throttle_time_ms=0, error_code=NONE, groups=rows)
+
+
+def list_group(session: KafkaSession, name: str) -> Row:
+    """A group is of the protocol that its members follow, or followed last."""
+    assigned, tenant = session.kernel.assigned, session.principal.tenant
+    consumers = assigned.describe_consumers(name, tenant)
+    if consumers is not None:
+        return Row(group_id=name, protocol_type=CONSUMER, group_state=consumers.state.value, group_type=CONSUMER)
+    group = assigned.describe(name, tenant) or NOBODY
+    return Row(group_id=name, protocol_type=group.protocol_type, group_state=group.state.value, group_type=CLASSIC)
 
 
 # ---- DeleteGroups
@@ -174,14 +186,14 @@ class OffsetDeletion:
         self.deleted: list[Row] = []         # of partitions that wait for the disk
         self.partition_ids: list[int] = []
 
-    def add(self, asked: Any, group: DescribedGroup) -> None:
+    def add(self, asked: Any, is_read: Callable[[str], bool]) -> None:
         """A topic's partitions; what is wrong with one of them stands in its row."""
         rows = [Row(partition_index=partition.partition_index, error_code=NONE) for partition in asked.partitions]
         self.rows.append(Row(name=asked.name, partitions=rows))
         for row in rows:
             try:
                 topic = find_topic(self.request.session, asked.name, Operation.CONSUME)
-                if any(reads(member.metadata, asked.name) for member in group.members):
+                if is_read(asked.name):
                     raise Refused(GROUP_SUBSCRIBED_TO_TOPIC, "members of the group read this topic")
                 self.partition_ids.append(topic.partition_id(row.partition_index))
             except Refused as refusal:
@@ -209,6 +221,21 @@ class OffsetDeletion:
                             topics=self.rows if code == NONE else [])
 
 
+def readers_of(session: KafkaSession, name: str) -> Callable[[str], bool]:
+    """Whether members of the group read a topic. Raises Refused where there is no such group, or nobody knows."""
+    consumers = session.kernel.assigned.describe_consumers(name, session.principal.tenant)
+    if consumers is not None and consumers.members:
+        wanted = {topic for member in consumers.members for topic in member.topics | member.matched}
+        return wanted.__contains__
+    group = find_group(session, name)
+    if group is None:
+        raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r}")
+    if group.members and group.protocol_type != CONSUMER:
+        raise Refused(NON_EMPTY_GROUP, "the group has members, and nobody knows what they read")
+    said = [member.metadata for member in group.members]
+    return lambda topic: any(reads(metadata, topic) for metadata in said)
+
+
 def reads(metadata: bytes, topic: str) -> bool:
     """Whether a member that says this reads the topic; one that is not understood may read any."""
     topics = subscribed_topics(metadata)
@@ -221,16 +248,12 @@ def delete_offsets(request: Request) -> None:
     try:
         require_group(request.session, Operation.ALTER, asked.group_id)
         request.session.kernel.groups.require_commits(asked.group_id, request.session.principal.tenant)
-        group = find_group(request.session, asked.group_id)
-        if group is None:
-            raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group {asked.group_id!r}")
-        if group.members and group.protocol_type != CONSUMER:
-            raise Refused(NON_EMPTY_GROUP, "the group has members, and nobody knows what they read")
+        is_read = readers_of(request.session, asked.group_id)
     except (KernelError, Refused) as refusal:
         deletion.answer(code_of_refusal(refusal))
         return
     for topic in asked.topics:
-        deletion.add(topic, group)
+        deletion.add(topic, is_read)
     deletion.store(asked.group_id)
 
 

@@ -67,7 +67,7 @@ def check(session: KafkaSession, name: str, asked: Any) -> int:
     try:
         session.kernel.groups.require_commits(name, session.principal.tenant)
         if member_id:
-            session.kernel.assigned.require_member(name, member_id, session.principal.tenant)
+            session.kernel.assigned.require_member(name, member_id, asked.member_epoch, session.principal.tenant)
     except KernelError as refusal:
         return coordinator_code_of(refusal)
     return NONE

@@ -203,6 +203,33 @@ def test_close_sends_what_is_queued_and_nothing_behind_it(plain: bool) -> None:
     run(test, plain=plain)
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_was_sent_and_not_read_does_not_cost_a_peer_the_goodbye(plain: bool, leaves: bool) -> None:
+    async def test() -> None:
+        async with Stage(settings=ConnectionSettings(linger_ms=1000)) as stage:
+            stage.hold_time()
+            reader, writer = await stage.connect()
+            writer.write(b"C")
+            assert await reader.read() == b"bye"
+            session, = stage.sessions
+            for _ in range(20):                    # a connection that was reset would fail one of these
+                writer.write(b"not read" * 1000)
+                await writer.drain()
+                await turns(1)
+            assert session.seen == b"C" and not session.closed
+            assert stage.listener.counts["closed_said_goodbye"] == 1
+            if leaves:
+                writer.close()
+            else:
+                stage.pass_time(999)
+                await turns(3)
+                assert not session.closed
+                stage.pass_time(1)
+            await until(lambda: session.closed)
+    run(test, plain=plain)
+
+
 def test_small_answers_leave_at_once() -> None:
     async def test() -> None:
         async with Stage() as stage:

@@ -113,9 +113,9 @@ class FakeKernel:
         identity = Identity(bytes(16), bytes(32), 0)
         identity.begin(hub=bytes(16), secret=bytes(32), shard=0, epoch=EPOCH, first_id=0)
         self.assigned = AssignedGroups(
-            loop=self.loop, state=StateTable(MemoryStore()), definitions=definitions, live=self.live,
-            put_state=self.put_state, has_offsets=lambda tenant, name: bool(self.offsets.get(name)),
-            identity=identity, on_error=_raise)
+            loop=self.loop, state=StateTable(MemoryStore()), topics=cast(Any, FakeTopics(self)),
+            definitions=definitions, live=self.live, put_state=self.put_state,
+            has_offsets=lambda tenant, name: bool(self.offsets.get(name)), identity=identity, on_error=_raise)
         self.assigned.open()
 
     # ---- topics
@@ -349,6 +349,29 @@ class FakeGroups:
         self.kernel.group_definitions.put(tenant, name, None)
         self.kernel.put_state([offset_record(name, partition_id, None)
                                for partition_id in self.kernel.offsets.get(name, {})], owner, token)
+
+
+class FakeTopics:
+    """The topics of the kernel, as consumer groups look at them."""
+
+    def __init__(self, kernel: FakeKernel) -> None:
+        self.kernel = kernel
+
+    @property
+    def version(self) -> int:
+        return sum([topic.partitions + 1 for topic in self.kernel.by_name.values()])
+
+    def get(self, name: str, tenant: str) -> Topic | None:
+        return self.kernel.by_name.get(name)
+
+    def of(self, tenant: str) -> list[Topic]:
+        return list(self.kernel.by_name.values())
+
+    def of_partition(self, partition_id: int) -> tuple[Topic, int] | None:
+        for topic in self.kernel.by_name.values():
+            if partition_id in topic.partition_ids():
+                return topic, partition_id - topic.ranges[0][0]
+        return None
 
 
 class FakeDefinitions:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.assigned import assigned_groups
+from gatehouse.kernel.assigned import assigned_groups, due
 from gatehouse.kernel.assigned.values import Assigned, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.errors import (
     AssignedGroup,
@@ -318,7 +318,7 @@ def test_what_is_told_of_a_group_that_was_forgotten_is_not_told_of_the_next(monk
 
 def test_times_that_count_no_more_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    monkeypatch.setattr(assigned_groups, "MAX_STALE", 10)
+    monkeypatch.setattr(due, "MAX_STALE", 10)
     Client(rig, session_ms=1_000_000).join().sync()
     for _ in range(100):                               # each an earlier time, and then the late one anew
         with pytest.raises(MemberIdRequired):

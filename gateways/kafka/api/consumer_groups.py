@@ -1,0 +1,188 @@
+"""ConsumerGroupHeartbeat 0 and 1, ConsumerGroupDescribe 0 and 1: groups whose partitions the hub assigns (KIP-848).
+
+One request does it all: it joins (epoch 0), says what the member wants and has, hears what it may have, and leaves
+(epoch -1, or -2 for a static member that comes back). A change is answered when it is durable. A member that gives no
+rights to a topic that it names is refused; what its regular expression finds are topics that it may read.
+"""
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.membership import Deferred, client_host, code_of_refusal, require_group
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.consumer_messages import (
+    CONSUMER_GROUP_DESCRIBE_REQUEST,
+    CONSUMER_GROUP_DESCRIBE_RESPONSE,
+    CONSUMER_GROUP_HEARTBEAT_REQUEST,
+    CONSUMER_GROUP_HEARTBEAT_RESPONSE,
+)
+from gatehouse.gateways.kafka.error_codes import (
+    GROUP_ID_NOT_FOUND,
+    INVALID_REQUEST,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+)
+from gatehouse.gateways.kafka.mapping import Refused
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules, DescribedConsumer
+from gatehouse.kernel.errors import KernelError
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.kafka.session import KafkaSession
+
+JOINS: Final = 0                         # member epochs that mean something
+LEAVES_FOR_A_WHILE: Final = -2
+FIRST_OWN_ID: Final = 1                  # the version from which on members bring their id (KIP-1082)
+UNKNOWN_RIGHTS: Final = -1 << 31         # authorized operations, where nobody has asked for them
+MAY_CONSUME: Final = 1 << 3 | 1 << 8     # Kafka's numbers for read and describe
+MAY_ALTER: Final = 1 << 6                # and for delete
+CLASSIC_MEMBER: Final = 0                # kinds of members
+CONSUMER_MEMBER: Final = 1
+
+
+# ---- ConsumerGroupHeartbeat
+
+class Beating(Deferred):
+    """A heartbeat until what it changed is durable."""
+
+    __slots__ = ()
+
+    def accept(self, answer: Beaten) -> None:
+        parts = None if answer.assigned is None else Row(topic_partitions=[
+            Row(topic_id=uuid.UUID(bytes=topic.uuid), partitions=numbers)
+            for topic, numbers in self.request.session.kernel.assigned.topics_of(answer.assigned)])
+        self.request.answer(
+            CONSUMER_GROUP_HEARTBEAT_RESPONSE, throttle_time_ms=0, error_code=NONE, error_message=None,
+            member_id=answer.member_id, member_epoch=answer.epoch, heartbeat_interval_ms=answer.heartbeat_ms,
+            assignment=parts)
+
+    def refuse(self, refusal: Exception) -> None:
+        self.request.answer(
+            CONSUMER_GROUP_HEARTBEAT_RESPONSE, throttle_time_ms=0, error_code=code_of_refusal(refusal),
+            error_message=str(refusal), member_id=None, member_epoch=0, heartbeat_interval_ms=0, assignment=None)
+
+
+def beat(request: Request) -> None:
+    asked = request.decode(CONSUMER_GROUP_HEARTBEAT_REQUEST)
+    session, tenant, waiting = request.session, request.session.principal.tenant, Beating(request)
+    try:
+        require_group(session, Operation.CONSUME, asked.group_id)
+        check_heartbeat(request.version, asked)
+        require_topics(session, asked.subscribed_topic_names or ())
+        said = beat_of(session, asked)
+        if said.epoch < JOINS:
+            session.kernel.assigned.leave_consumers(asked.group_id, said, waiting.on_answer, tenant)
+            return
+        config, principal = session.config, session.principal
+        rules = ConsumerRules(config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms,
+                              config.group_max_size)
+        session.kernel.assigned.beat(
+            asked.group_id, said, rules,
+            lambda topic: session.admission.may_topic(principal, Operation.CONSUME, topic), waiting.on_answer, tenant)
+    except (KernelError, Refused) as refusal:
+        waiting.refuse(refusal)
+
+
+def check_heartbeat(version: int, asked: Any) -> None:
+    """Raises Refused for what no member says."""
+    text = ""
+    joins = asked.member_epoch == JOINS
+    if not asked.member_id and (version >= FIRST_OWN_ID or not joins):
+        text = "a member has an id"
+    elif "" in (asked.group_id, asked.instance_id, asked.rack_id):
+        text = "a group, an instance and a rack have a name, or are not named"
+    elif asked.member_epoch < LEAVES_FOR_A_WHILE:
+        text = f"{asked.member_epoch} is no member epoch"
+    elif asked.member_epoch == LEAVES_FOR_A_WHILE and asked.instance_id is None:
+        text = "only a static member leaves for a while"
+    elif joins and asked.rebalance_timeout_ms <= 0:
+        text = "who joins says how long giving up partitions may take"
+    elif joins and asked.topic_partitions != []:
+        text = "who joins has no partitions, and says so"
+    elif joins and asked.subscribed_topic_names is None and not asked.subscribed_topic_regex:
+        text = "who joins says what it subscribes to"
+    if text:
+        raise Refused(INVALID_REQUEST, text)
+
+
+def require_topics(session: KafkaSession, names: Any) -> None:
+    """Raises Refused where the client may not read one of them."""
+    for name in names:
+        if not session.admission.may_topic(session.principal, Operation.CONSUME, name):
+            raise Refused(TOPIC_AUTHORIZATION_FAILED, f"{session.principal.name} may not read {name!r}")
+
+
+def beat_of(session: KafkaSession, asked: Any) -> Beat:
+    names = asked.subscribed_topic_names
+    return Beat(
+        asked.member_id or str(uuid.uuid4()), asked.member_epoch, asked.instance_id, asked.rack_id, session.client_id,
+        client_host(session), None if asked.rebalance_timeout_ms <= 0 else asked.rebalance_timeout_ms,
+        None if names is None else frozenset(names), asked.subscribed_topic_regex, asked.server_assignor,
+        None if asked.topic_partitions is None else owned(session, asked.topic_partitions))
+
+
+def owned(session: KafkaSession, rows: list[Any]) -> frozenset[int]:
+    """Partition ids of what a member says that it has; of topics that are gone nobody has any."""
+    partition_ids: set[int] = set()
+    for row in rows:
+        try:
+            topic = session.guard.seen_topic(row.topic_id.bytes)
+            partition_ids.update([topic.partition_id(number) for number in row.partitions])
+        except (KernelError, Denied):
+            continue
+    return frozenset(partition_ids)
+
+
+# ---- ConsumerGroupDescribe
+
+def describe(request: Request) -> None:
+    """Each group once, however often it is named."""
+    asked = request.decode(CONSUMER_GROUP_DESCRIBE_REQUEST)
+    request.answer(CONSUMER_GROUP_DESCRIBE_RESPONSE, throttle_time_ms=0, groups=[
+        describe_group(request.session, name, asked.include_authorized_operations)
+        for name in dict.fromkeys(asked.group_ids)])
+
+
+def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Row:
+    row = Row(error_code=NONE, error_message=None, group_id=name, group_state="", group_epoch=0, assignment_epoch=0,
+              assignor_name="", members=[], authorized_operations=UNKNOWN_RIGHTS)
+    try:
+        require_group(session, Operation.CONSUME, name)
+        tenant = session.principal.tenant
+        group = session.kernel.assigned.describe_consumers(name, tenant)
+        if group is None or not group.members and session.kernel.groups.settings(name, tenant) is None:
+            raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r} of the new protocol")
+    except (KernelError, Refused) as refusal:
+        row.error_code, row.error_message = code_of_refusal(refusal), str(refusal)
+        return row
+    if with_rights:
+        may_alter = session.admission.may_group(session.principal, Operation.ALTER, name)
+        row.authorized_operations = MAY_CONSUME | MAY_ALTER if may_alter else MAY_CONSUME
+    row.group_state, row.group_epoch, row.assignment_epoch = group.state.value, group.epoch, group.target_epoch
+    row.assignor_name = group.assignor
+    row.members = [member_row(session, member) for member in group.members]
+    return row
+
+
+def member_row(session: KafkaSession, member: DescribedConsumer) -> Row:
+    return Row(
+        member_id=member.member_id, instance_id=member.instance_id, rack_id=member.rack_id, member_epoch=member.epoch,
+        client_id=member.client_id, client_host=member.client_host, subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.pattern or None, assignment=parts_row(session, member.assigned),
+        target_assignment=parts_row(session, member.target),
+        member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER)
+
+
+def parts_row(session: KafkaSession, partition_ids: frozenset[int]) -> Row:
+    return Row(topic_partitions=[
+        Row(topic_id=uuid.UUID(bytes=topic.uuid), topic_name=topic.name, partitions=numbers)
+        for topic, numbers in session.kernel.assigned.topics_of(partition_ids)])
+
+
+CONSUMER_GROUP_HEARTBEAT = Api(key=68, name="ConsumerGroupHeartbeat", first_version=0, last_version=1, first_flexible=0,
+                               dispatch=beat)
+CONSUMER_GROUP_DESCRIBE = Api(key=69, name="ConsumerGroupDescribe", first_version=0, last_version=1, first_flexible=0,
+                              dispatch=describe)

@@ -1,0 +1,340 @@
+"""Consumer groups by name: written down, told what topics there are and what time it is.
+
+    a member's heartbeat ─► ConsumerGroup ─► nothing has changed: the answer now
+                                         └─► records of whatever has, in one frame ─► durable ─► the answer
+
+An answer never overtakes what it tells of: while a frame of the group is on its way, later answers wait behind it.
+"""
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from gatehouse.kernel.assigned.consumer_group import (
+    LEAVES_FOR_A_WHILE,
+    Answer,
+    Changes,
+    ConsumerGroup,
+    ConsumerMember,
+    check_assignor,
+)
+from gatehouse.kernel.assigned.consumer_records import group_record, member_record, read_group, read_member
+from gatehouse.kernel.assigned.due import DueHeap
+from gatehouse.kernel.assigned.group_names import GroupNames, PutState
+from gatehouse.kernel.assigned.topic_patterns import TopicPattern
+from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules, DescribedConsumers
+from gatehouse.kernel.errors import GroupFull, KernelError, Stopping, UnknownGroup
+from gatehouse.kernel.groups.settings import check_name, split_key
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.topics import Topic, Topics
+
+MAX_GROUPS: Final = 50_000
+"""Groups that are in memory."""
+
+MAX_BYTES: Final = 256 << 20
+"""What the members of all groups say and have, by their own reckoning."""
+
+MAX_GROUP_BYTES: Final = 64 << 20
+"""Of one group: half a million partitions, about."""
+
+MAX_MEMBER_ID_BYTES: Final = 255
+MAX_TOPICS: Final = 10_000
+"""That one member names."""
+
+MAX_PATTERNS: Final = 64
+"""That are kept compiled, with the names that they match."""
+
+UNUSED_MS: Final = 600_000
+"""How long a group without members is remembered, with its epoch."""
+
+OnBeaten = Callable[["Beaten | KernelError"], None]
+MayRead = Callable[[str], bool]
+
+
+class _GroupWriting:
+    """Records on their way, and who waits for them."""
+
+    __slots__ = ("entry", "held")
+
+    def __init__(self, entry: _ConsumerEntry, held: list[tuple[object, Answer]]) -> None:
+        self.entry = entry
+        self.held = held
+
+
+class _ConsumerEntry:
+    """A group under its name."""
+
+    __slots__ = ("tenant", "name", "group", "rules", "is_ours", "size_bytes", "due_ms", "unused_ms", "versions",
+                 "writing")
+
+    def __init__(self, tenant: str, name: str) -> None:
+        self.tenant = tenant
+        self.name = name
+        self.group = ConsumerGroup()
+        self.is_ours = False                         # its definition was made for its first member
+        self.size_bytes = 0
+        self.due_ms = 0                              # when it is looked at next, 0: never
+        self.unused_ms = 0                           # since when it has had no members, 0: it has
+        self.versions: dict[str, int] = {}           # of the topics in which a member's pattern was looked up
+        self.writing: _GroupWriting | None = None         # the last one
+
+
+class _Matches:
+    """A pattern, and which names it was tried on."""
+
+    __slots__ = ("pattern", "version", "names", "tried")
+
+    def __init__(self, pattern: TopicPattern) -> None:
+        self.pattern = pattern
+        self.version = -1
+        self.names: set[str] = set()
+        self.tried: set[str] = set()
+
+
+class ConsumerGroups:
+    """`open` before use."""
+
+    def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, names: GroupNames, put_state: PutState,
+                 on_error: Callable[[Exception], None]) -> None:
+        self._loop = loop
+        self._state = state
+        self._topics = topics
+        self._names = names
+        self._put_state = put_state
+        self._on_error = on_error
+        self._entries: dict[tuple[str, str], _ConsumerEntry] = {}
+        self._unused: dict[_ConsumerEntry, None] = {}        # groups without members, the longest unused first
+        self._due: DueHeap[_ConsumerEntry] = DueHeap(loop, self._look, lambda: len(self._entries))
+        self._patterns: OrderedDict[tuple[str, str], _Matches] = OrderedDict()
+        self._size_bytes = 0
+        self._stopped = False
+
+    def open(self) -> None:
+        """Load the groups that are stored: their members have a session's time to be heard of."""
+        members: dict[tuple[str, str], list[ConsumerMember]] = {}
+        for key, value in self._state.scan(Kind.CONSUMER_MEMBER):
+            tenant, name, member = read_member(key, value)
+            members.setdefault((tenant, name), []).append(member)
+        now_ms, rules = self._loop.now_ms(), ConsumerRules()
+        for key, value in list(self._state.scan(Kind.CONSUMER_GROUP)):
+            entry = _ConsumerEntry(*split_key(key))
+            stored = read_group(value)
+            entry.is_ours = stored.is_ours
+            entry.group.restore(now_ms, stored.epoch, stored.target_epoch, stored.assignor, stored.topics_digest,
+                                sorted(members.pop((entry.tenant, entry.name), []), key=lambda each: each.id), rules)
+            self._entries[entry.tenant, entry.name] = entry
+            entry.group.take()
+            self._settle(entry)
+
+    def stop(self) -> None:
+        """Who waits is told that the hub stops; groups stay as they are stored."""
+        self._stopped = True
+        self._due.stop()
+
+    # ---- what members ask for
+
+    def beat(self, tenant: str, name: str, beat: Beat, rules: ConsumerRules, may_read: MayRead, on_done: OnBeaten
+             ) -> None:
+        """See `AssignedGroups.beat`."""
+        self._require_running()
+        check_name(name, "group")
+        self._names.require_not_leased(tenant, name)
+        if len(beat.member_id.encode()) > MAX_MEMBER_ID_BYTES or len(beat.topics or ()) > MAX_TOPICS:
+            raise GroupFull(f"a member's id has at most {MAX_MEMBER_ID_BYTES} bytes, and it names {MAX_TOPICS} topics")
+        check_assignor(beat.assignor)
+        entry = self._entries.get((tenant, name))
+        held_bytes = 0 if entry is None else entry.size_bytes
+        if held_bytes + beat.said_bytes > MAX_GROUP_BYTES or self._size_bytes + beat.said_bytes > MAX_BYTES:
+            raise GroupFull("what members say and have is more than may be kept")
+        if entry is None:
+            if beat.epoch:
+                raise UnknownGroup(f"there is no consumer group {name!r} with members")
+            matched = self._match(tenant, beat.pattern, may_read) if beat.pattern else None
+            self._make_room()
+            entry = self._entries[tenant, name] = _ConsumerEntry(tenant, name)
+            entry.is_ours = self._names.claim(tenant, name)
+        else:
+            matched = self._matched(entry, beat, may_read)
+        try:
+            entry.group.beat(self._loop.now_ms(), beat, matched, rules, self._topics.version,
+                             lambda topic: self._ranges(tenant, topic), on_done)
+            if matched is not None:
+                entry.versions[beat.member_id] = self._topics.version
+        finally:
+            self._settle(entry)
+
+    def leave(self, tenant: str, name: str, beat: Beat, on_done: OnBeaten) -> None:
+        self._require_running()
+        entry = self._require(tenant, name)
+        try:
+            entry.group.leave(self._loop.now_ms(), beat.member_id, beat.instance_id,
+                              beat.epoch == LEAVES_FOR_A_WHILE, lambda topic: self._ranges(tenant, topic), on_done)
+        finally:
+            self._settle(entry)
+
+    # ---- what others ask
+
+    def has_members(self, tenant: str, name: str) -> bool:
+        entry = self._entries.get((tenant, name))
+        return entry is not None and bool(entry.group.members)
+
+    def group(self, tenant: str, name: str) -> ConsumerGroup | None:
+        entry = self._entries.get((tenant, name))
+        return None if entry is None else entry.group
+
+    def describe(self, tenant: str, name: str) -> DescribedConsumers | None:
+        entry = self._entries.get((tenant, name))
+        return None if entry is None else entry.group.describe()
+
+    def forget_unused(self, tenant: str, name: str) -> None:
+        """Another kind of group takes the name. Raises Stopping."""
+        entry = self._entries.get((tenant, name))
+        if entry is not None and not entry.group.members:
+            self._forget(entry)
+
+    # ---- topics
+
+    def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]:
+        """See `AssignedGroups.topics_of`."""
+        matched: dict[Topic, list[int]] = {}
+        for partition_id in sorted(partition_ids):
+            there = self._topics.of_partition(partition_id)
+            if there is not None:
+                matched.setdefault(there[0], []).append(there[1])
+        return list(matched.items())
+
+    def _ranges(self, tenant: str, name: str) -> tuple[tuple[int, int], ...]:
+        topic = self._topics.get(name, tenant)
+        return () if topic is None else topic.ranges
+
+    def _matched(self, entry: _ConsumerEntry, beat: Beat, may_read: MayRead) -> frozenset[str] | None:
+        """What the member's pattern finds, where it may find something else than before. Raises InvalidPattern."""
+        member = entry.group.members.get(beat.member_id)
+        pattern = beat.pattern if beat.pattern is not None or member is None else member.pattern
+        if not pattern or beat.pattern is None and entry.versions.get(beat.member_id) == self._topics.version:
+            return None
+        return self._match(entry.tenant, pattern, may_read)
+
+    def _match(self, tenant: str, text: str, may_read: MayRead) -> frozenset[str]:
+        matched = self._patterns.get((tenant, text))
+        if matched is None:
+            matched = self._patterns[tenant, text] = _Matches(TopicPattern(text))
+            if len(self._patterns) > MAX_PATTERNS:
+                self._patterns.popitem(last=False)
+        self._patterns.move_to_end((tenant, text))
+        if matched.version != self._topics.version:
+            names = {topic.name for topic in self._topics.of(tenant)}
+            matched.names &= names
+            matched.names |= matched.pattern.matching(list(names - matched.tried))
+            matched.tried, matched.version = names, self._topics.version
+        return frozenset([name for name in matched.names if may_read(name)])
+
+    # ---- names
+
+    def _require_running(self) -> None:
+        if self._stopped:
+            raise Stopping("the hub is stopping")
+
+    def _require(self, tenant: str, name: str) -> _ConsumerEntry:
+        entry = self._entries.get((tenant, name))
+        if entry is None:
+            check_name(name, "group")
+            raise UnknownGroup(f"there is no consumer group {name!r} with members")
+        return entry
+
+    def _make_room(self) -> None:
+        """For one more group. Raises GroupFull."""
+        if len(self._entries) >= MAX_GROUPS:
+            if not self._unused:
+                raise GroupFull(f"there are {MAX_GROUPS} groups with members, as many as may be")
+            self._forget(next(iter(self._unused)))
+
+    def _forget(self, entry: _ConsumerEntry) -> None:
+        """The group has had no members for long."""
+        records = [group_record(entry.tenant, entry.name, None)]
+        if entry.is_ours:
+            records += self._names.disclaim(entry.tenant, entry.name)
+        self._put_state(records, None, None)
+        del self._entries[entry.tenant, entry.name]
+        self._unused.pop(entry, None)
+        self._size_bytes -= entry.size_bytes
+
+    # ---- what became of a call
+
+    def _settle(self, entry: _ConsumerEntry) -> None:
+        """Write down what is to be written, tell who is to be told, and see to it that time goes on."""
+        group = entry.group
+        changes = group.take()
+        self._size_bytes += group.size_bytes - entry.size_bytes
+        entry.size_bytes = group.size_bytes
+        self._names.note(entry.tenant, entry.name, bool(group.members))
+        if group.members:
+            entry.unused_ms = 0
+            self._unused.pop(entry, None)
+        elif not entry.unused_ms:
+            entry.unused_ms = self._loop.now_ms()
+            self._unused[entry] = None
+        for member_id in changes.members:
+            if member_id not in group.members:
+                entry.versions.pop(member_id, None)
+        if changes.members or changes.group or changes.held:
+            self._write(entry, changes)
+        self._due.at(entry, entry.unused_ms + UNUSED_MS if entry.unused_ms else group.next_ms())
+        if entry.writing is not None:
+            entry.writing.held.extend(changes.answers)
+        else:
+            self._tell(changes.answers)
+
+    # decision 193: what changed, in one frame, before anybody hears of it
+    def _write(self, entry: _ConsumerEntry, changes: Changes) -> None:
+        records = [member_record(entry.tenant, entry.name, member_id, entry.group.members.get(member_id))
+                   for member_id in changes.members]
+        if changes.group:
+            records.append(group_record(entry.tenant, entry.name, entry.group, entry.is_ours))
+        writing = _GroupWriting(entry, changes.held)
+        try:
+            self._put_state(records, self, writing)
+        except Stopping as refusal:
+            self._written(writing, refusal)
+        else:
+            entry.writing = writing
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Records are durable, or were refused."""
+        for answer in stored:
+            writing = answer.token
+            assert isinstance(writing, _GroupWriting)
+            error = answer.error
+            assert error is None or isinstance(error, KernelError)
+            self._written(writing, error)
+
+    def _written(self, writing: _GroupWriting, error: KernelError | None) -> None:
+        entry = writing.entry
+        if entry.writing is writing:
+            entry.writing = None
+        if error is not None:
+            entry.group.store_all()
+        self._tell([(waiting, answer if error is None else error) for waiting, answer in writing.held])
+
+    def _tell(self, answers: list[tuple[Any, Answer]]) -> None:
+        for waiting, answer in answers:
+            try:
+                waiting(answer)
+            except Exception as fault:             # one member's bug must not cost the others their answers
+                self._on_error(fault)
+
+    def _look(self, entry: _ConsumerEntry, now_ms: int) -> None:
+        """Something of the group may have fallen due."""
+        if self._entries.get((entry.tenant, entry.name)) is not entry:
+            return
+        try:
+            if entry.unused_ms and entry.unused_ms + UNUSED_MS <= now_ms:
+                self._forget(entry)
+            else:
+                entry.group.on_time(now_ms, lambda topic: self._ranges(entry.tenant, topic))
+                self._settle(entry)
+        except Stopping:
+            self.stop()
