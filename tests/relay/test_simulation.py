@@ -74,7 +74,8 @@ def safely(hub: TestHub, rng: random.Random, act) -> bool:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_both_have_the_same_at_the_end(seed: int) -> None:
     rng = random.Random(seed)
-    sent = LinkSettings("link", send=("plant/#", "half/x/#"), receive=("back/#",), start=rng.choice(("earliest", "now")))
+    sent = LinkSettings("link", send=("plant/#", "half/x/#"), receive=("back/#",),
+                        start=rng.choice(("earliest", "now")))
     left = sim_hub("left", sent, rng, seed)
     right = sim_hub("right", LinkSettings("link", send=("back/#",), receive=("plant/#", "half/#")), rng, seed)
     network = Network(left, right, rng=rng)
