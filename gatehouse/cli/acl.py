@@ -11,7 +11,8 @@ from gatehouse.cli.account_access import Command, Document, access_options, acco
 from gatehouse.cli.tables import as_json, show, table
 
 COLUMNS: Final = ("id", "effect", "who", "operations", "kind", "pattern", "tenant", "from_file")
-OPERATIONS: Final = ("publish", "consume", "create", "alter", "transact", "administer", "relay", "connect")
+OPERATIONS: Final = ("publish", "consume", "create", "alter", "transact", "administer", "relay", "connect",
+                     "describe")
 
 
 def kind_options(command: Command) -> Command:

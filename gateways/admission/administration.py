@@ -22,6 +22,7 @@ from gatehouse.gateways.admission.accounts import (
     MAX_TENANTS,
     Accounts,
     ApiKey,
+    ScramSecret,
     User,
     check_group_name,
     check_tenant_name,
@@ -94,6 +95,9 @@ class UserChanges:
 
     messages_per_s: float | None = None
     bytes_per_s: float | None = None
+    scram: Mapping[str, ScramSecret | None] = field(default_factory=dict, repr=False)
+    """By mechanism, a secret that somebody else has made of a password, for logins by that mechanism alone; None: there
+    is none any more."""
 
     def check(self) -> None:
         """Check the fields. Raises InvalidUser."""
@@ -119,6 +123,9 @@ class UserChanges:
                           tenant=user.tenant if self.tenant is None else self.tenant,
                           disabled=user.disabled if self.disabled is None else self.disabled,
                           expires_ms=user.expires_ms if self.expires_ms is None else self.expires_ms)
+        if self.scram:
+            secrets = {**user.scram, **self.scram}
+            changed = replace(changed, scram={name: secret for name, secret in secrets.items() if secret is not None})
         if self.password is None:
             return changed
         password = check_new_password(self.password)
@@ -130,6 +137,7 @@ class UserChanges:
         for name in ("tenants", "groups", "add_groups", "remove_groups"):
             shown[name] = sorted(getattr(self, name)) if getattr(self, name) else None
         shown["password"] = "changed" if self.password is not None else None
+        shown["scram"] = sorted(self.scram) or None
         changed = {name: value for name, value in shown.items() if value is not None}
         return changed if self.expires_ms is None else {**changed, "expires": self.expires_ms or None}
 
@@ -349,7 +357,7 @@ def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 
         return "the user is disabled", ""
     if not before.tenants | {before.tenant} <= user.tenants | {user.tenant}:
         return "the user has left a tenant", ""
-    if before.password_hash != user.password_hash:
+    if before.password_hash != user.password_hash or before.scram != user.scram:
         return "the password was changed", "password"
     return "", ""
 

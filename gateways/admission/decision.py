@@ -16,6 +16,8 @@ class Operation(enum.Enum):
     TRANSACT = "transact"
     RELAY = "relay"
     CONNECT = "connect"
+    DESCRIBE = "describe"
+    """Know that something is there, and how it is set; whoever may consume or publish may that, too."""
 
 
 Decide = Callable[[Principal, Operation, str], bool]

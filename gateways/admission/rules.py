@@ -32,8 +32,10 @@ CLIENT: Final = "client"
 """A client id."""
 
 KINDS: Final[Mapping[str, frozenset[Operation]]] = {
-    ADDRESS: frozenset((Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER, Operation.TRANSACT)),
-    TOPIC: frozenset((Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER, Operation.TRANSACT)),
+    ADDRESS: frozenset((Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER, Operation.TRANSACT,
+                        Operation.DESCRIBE)),
+    TOPIC: frozenset((Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER, Operation.TRANSACT,
+                      Operation.DESCRIBE)),
     GROUP: frozenset((Operation.CONSUME, Operation.ALTER, Operation.TRANSACT)),
     HUB: frozenset((Operation.ADMINISTER, Operation.RELAY)),
     CLIENT: frozenset((Operation.CONNECT,)),

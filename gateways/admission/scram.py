@@ -45,7 +45,12 @@ Refuse = Callable[[str], NotAuthenticated]
 def make_secret(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramSecret:
     """The secret that the server keeps of a password (RFC 5802, 3). `password` is prepared by SASLprep."""
     hash_name = HASHES[mechanism]
-    salted = hashlib.pbkdf2_hmac(hash_name, password, salt, iterations)
+    return salted_secret(mechanism, hashlib.pbkdf2_hmac(hash_name, password, salt, iterations), salt, iterations)
+
+
+def salted_secret(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramSecret:
+    """The same of a password that was salted by somebody else, as often as he says."""
+    hash_name = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     return ScramSecret(salt, iterations, hashlib.new(hash_name, client_key).digest(),
                        hmac.digest(salted, b"Server Key", hash_name))

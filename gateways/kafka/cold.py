@@ -23,9 +23,10 @@ Row = SimpleNamespace
 
 MAX_BYTES: Final = 512 << 10      # of such a request: the offsets of 32,000 partitions, or 2,000 of the longest names
 
-TRAILED: Final = {"MetadataRequest"}
+TRAILED: Final = {"MetadataRequest", "AlterUserScramCredentialsRequest"}
 """Requests that may be longer than they say, as for Kafka: where librdkafka asks for all topics, from version 9 on, its
-missing list takes four bytes instead of one, and what it meant comes behind what it said."""
+missing list takes four bytes instead of one, and what it meant comes behind what it said. Where it alters SCRAM
+credentials, a byte too many ends the request."""
 
 FIXED: Final = 0
 STRING: Final = 1

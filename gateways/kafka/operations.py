@@ -27,6 +27,7 @@ _OF_TOPICS: Final[dict[Operation, frozenset[int]]] = {
     Operation.CONSUME: frozenset((READ, DESCRIBE, DESCRIBE_CONFIGS)),
     Operation.PUBLISH: frozenset((WRITE, DESCRIBE, DESCRIBE_CONFIGS)),
     Operation.CREATE: frozenset((CREATE,)),
+    Operation.DESCRIBE: frozenset((DESCRIBE, DESCRIBE_CONFIGS)),
     Operation.ALTER: frozenset((DELETE, ALTER, ALTER_CONFIGS)),
 }
 _OF_ADMINISTRATORS: Final = frozenset((CREATE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))

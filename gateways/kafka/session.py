@@ -212,9 +212,11 @@ class KafkaSession:
 
     def audit(self, action: str, details: Mapping[str, object]) -> None:
         """Say on the audit topic what this client has changed."""
-        principal = self.principal
-        self.admission.audit(Author(principal.name, DOOR, self.link.peer), action,
-                             {**details, "tenant": principal.tenant})
+        self.admission.audit(self.author(), action, {**details, "tenant": self.principal.tenant})
+
+    def author(self) -> Author:
+        """Who asks, for the audit topic."""
+        return Author(self.principal.name, DOOR, self.link.peer)
 
     # ---- admission's `RegisteredSession`
 
@@ -372,7 +374,8 @@ class KafkaSession:
 
     def _become(self, principal: Principal) -> None:
         """The connection is this principal's from now on."""
-        before, self._guard = self._guard, self.services.guard(DOOR, principal, self)
+        before, self._guard = self._guard, self.services.guard(DOOR, principal, self,
+                                                                      peer=self.link.peer)
         if before is not None:
             before.leave()
         self._reader.max_frame_bytes = self.config.max_request_bytes

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -14,7 +18,11 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 from kafka.admin import KafkaAdminClient
 
@@ -108,6 +116,35 @@ def test_kafka_python_administers(hub: RunningHub) -> None:
         assert "python" not in admin.list_topics()
     finally:
         admin.close()
+
+
+def test_librdkafka_gives_rights_and_takes_them_away(hub: RunningHub) -> None:
+    admin = admin_of(hub)
+    own = AclBinding(ResourceType.TOPIC, "rights-", ResourcePatternType.PREFIXED, "User:bob", "*", AclOperation.READ,
+                     AclPermissionType.ALLOW)
+    admin.create_acls([own])[own].result(WAIT_S)
+    asked = AclBindingFilter(ResourceType.TOPIC, "rights-1", ResourcePatternType.MATCH, None, None, AclOperation.ANY,
+                             AclPermissionType.ANY)
+    assert admin.describe_acls(asked).result(WAIT_S) == [own]
+    assert admin.delete_acls([asked])[asked].result(WAIT_S) == [own]
+    assert admin.describe_acls(asked).result(WAIT_S) == []
+
+
+def test_a_user_that_librdkafka_has_made_logs_in_by_scram(hub: RunningHub) -> None:
+    admin = admin_of(hub)
+    change = UserScramCredentialUpsertion("scram-rd", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096),
+                                          b"lovelace-1815")
+    admin.alter_user_scram_credentials([change])["scram-rd"].result(WAIT_S)
+    described = admin.describe_user_scram_credentials(["scram-rd"])["scram-rd"].result(WAIT_S)
+    assert [info.mechanism for info in described.scram_credential_infos] == [ScramMechanism.SCRAM_SHA_512]
+    for password, rights in ((b"lovelace-1815".decode(), True), ("wrong", False)):
+        user = AdminClient({"bootstrap.servers": address(hub), "security.protocol": "SASL_PLAINTEXT",
+                            "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "scram-rd", "sasl.password": password})
+        if rights:
+            assert user.describe_cluster().result(WAIT_S).controller.id == 1
+        else:
+            with pytest.raises(KafkaException):
+                user.list_topics(timeout=3)
 
 
 def test_what_was_answered_is_there_after_a_kill(tmp_path: Path) -> None:

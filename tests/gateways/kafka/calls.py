@@ -13,6 +13,9 @@ import kafka.protocol.producer
 import kafka.protocol.sasl
 from kafka.protocol.api_message import ApiMessage
 
+from gatehouse.gateways.admission.administration import Administration, UserChanges
+from gatehouse.gateways.admission.scram import HASHES, salted_secret
+from tests.gateways.admission.kit import Administered
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
 
@@ -28,6 +31,12 @@ def plant() -> Peer:
     peer.kernel.append_batch(topic.partition_id(0), batch(b"a", b"b", b"c", timestamp_ms=1000), None)
     peer.kernel.flush()
     peer.link.take()
+    rig = Administered()
+    secrets = {mechanism: salted_secret(mechanism, b"salted", b"salt", 4096) for mechanism in HASHES}
+    rig.did(lambda told: rig.administration.put_user("root", "ann", UserChanges(scram=secrets, bytes_per_s=5000), told))
+    rig.did(lambda told: rig.administration.add_rule("root", {
+        "who": "user:ann", "kind": "topic", "pattern": "plant", "operations": ["consume"]}, told))
+    peer.services.accounts = rig.administration
     return peer
 
 
@@ -90,7 +99,18 @@ def _group(*names: str, **fields: Any) -> Callable[[Peer, int], dict[str, Any]]:
 def _committed(peer: Peer, version: int) -> dict[str, Any]:
     part = Row(partition_index=0, committed_offset=2, committed_leader_epoch=-1, committed_metadata="")
     return {"group_id": "g", "generation_id_or_member_epoch": -1, "generation_id": -1, "member_id": "",
-            "group_instance_id": None, "retention_time_ms": -1, "topics": [Row(name="plant", partitions=[part])]}
+            "group_instance_id": None, "retention_time_ms": -1,
+            "topics": [Row(name="plant", topic_id=plant_id(peer), partitions=[part])]}
+
+
+def accounts_of(peer: Peer) -> Administration:
+    assert peer.services.accounts is not None
+    return peer.services.accounts
+
+
+def _acl_filter(peer: Peer, version: int) -> dict[str, Any]:
+    return {"resource_type_filter": 2, "resource_name_filter": "plant", "pattern_type_filter": 3,
+            "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
 
 
 CALLS: dict[int, Call] = {
@@ -159,6 +179,17 @@ CALLS: dict[int, Call] = {
         == [("cleanup.policy", "delete", 5)]),
     33: Call(_configs, lambda peer, answer: [row.error_code for row in answer.responses] == [0]
              and _retention(peer) == 60_000),
+    29: Call(_acl_filter, lambda peer, answer: [(row.resource_type, row.resource_name, [
+        (acl.principal, acl.operation, acl.permission_type) for acl in row.acls]) for row in answer.resources]
+        == [(2, "plant", [("User:ann", 3, 3)])]),
+    30: Call(lambda peer, version: {"creations": [Row(
+        resource_type=2, resource_name="pl", resource_pattern_type=4, principal="User:bob", host="*", operation=4,
+        permission_type=2)]}, lambda peer, answer: [row.error_code for row in answer.results] == [0]
+        and [(rule.who, rule.pattern, rule.allows) for rule in accounts_of(peer).accounts.rules.values()][1:]
+        == [("user:bob", "pl*", False)]),
+    31: Call(lambda peer, version: {"filters": [Row(**_acl_filter(peer, version))]},
+             lambda peer, answer: [len(row.matching_acls) for row in answer.filter_results] == [1]
+             and accounts_of(peer).accounts.rules == {}),
     36: Call(lambda peer, version: {"auth_bytes": b""}, lambda peer, answer: answer.error_code == 34),
     37: Call(lambda peer, version: {"timeout_ms": 1000, "validate_only": False, "topics": [
         Row(name="plant", count=5, assignments=None)]},
@@ -179,6 +210,20 @@ CALLS: dict[int, Call] = {
     46: Call(lambda peer, version: {"timeout_ms": 1000, "topics": None},
              lambda peer, answer: (answer.error_code, list(answer.topics)) == (0, [])),
     47: Call(lambda peer, version: {"group_id": "g", "topics": []}, lambda peer, answer: answer.error_code == 69),
+    48: Call(lambda peer, version: {"strict": False, "components": [Row(entity_type="user", match_type=2, match=None)]},
+             lambda peer, answer: [(entry.entity[0].entity_name, entry.values[0].key, entry.values[0].value)
+                                   for entry in answer.entries] == [("ann", "producer_byte_rate", 5000.0)]),
+    49: Call(lambda peer, version: {"validate_only": False, "entries": [Row(
+        entity=[Row(entity_type="user", entity_name="ann")],
+        ops=[Row(key="producer_byte_rate", value=7.0, remove=False)])]},
+        lambda peer, answer: accounts_of(peer).accounts.users["ann"].quota.bytes_per_s == 7.0),
+    50: Call(lambda peer, version: {"users": None}, lambda peer, answer: [
+        (row.user, [info.mechanism for info in row.credential_infos]) for row in answer.results] == [("ann", [1, 2])]),
+    51: Call(lambda peer, version: {"deletions": [Row(name="ann", mechanism=1)], "upsertions": [
+        Row(name="new", mechanism=2, iterations=4096, salt=b"salt", salted_password=bytes(64))]},
+        lambda peer, answer: [row.error_code for row in answer.results] == [0, 0]
+        and {name: list(user.scram) for name, user in accounts_of(peer).accounts.users.items()}
+        == {"ann": ["SCRAM-SHA-512"], "new": ["SCRAM-SHA-512"]}),
     60: Call(lambda peer, version: {"include_cluster_authorized_operations": True, "endpoint_type": 1,
                                     "include_fenced_brokers": False},
              lambda peer, answer: (answer.cluster_id, answer.controller_id, [broker.broker_id for broker in

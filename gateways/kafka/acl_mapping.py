@@ -1,0 +1,203 @@
+"""Kafka's ACLs and the rules of the rights: each in the other's words. Pure.
+
+An ACL is (resource, pattern, principal, host, operation, permission); a rule says several operations at once, so it is
+shown as several ACLs, and is taken apart where one of them is deleted. What one side says and the other cannot is not
+shown, or refused by name: rules on addresses and client ids, patterns with `{user}`; hosts, delegation tokens,
+operations that are part of a larger right here.
+
+    Topic    READ consume, WRITE publish, CREATE create, DESCRIBE describe; DELETE + ALTER + ALTER_CONFIGS alter
+    Group    READ consume, DELETE alter
+    Cluster  ALL administer
+"""
+# decision 184: an ACL grants what it says, or is refused
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.patterns import ANY_NAME
+from gatehouse.gateways.admission.principal import ANONYMOUS
+from gatehouse.gateways.admission.rules import EVERYONE, GROUP, HUB, TOPIC, Rule
+from gatehouse.gateways.kafka import operations as kafka
+from gatehouse.gateways.kafka.error_codes import INVALID_REQUEST
+from gatehouse.gateways.kafka.mapping import Refused
+
+ANY: Final = 1                           # in a filter, of every enumeration
+ALL: Final = 2                           # operations
+DENY: Final = 2
+ALLOW: Final = 3
+MATCH: Final = 2                         # a filter's pattern type: whatever applies to the name
+LITERAL: Final = 3
+PREFIXED: Final = 4
+TOPICS: Final = 2
+GROUPS: Final = 3
+CLUSTER: Final = 4
+CLUSTER_NAME: Final = "kafka-cluster"
+ANY_HOST: Final = "*"
+USERS: Final = "User:"
+OUR_GROUPS: Final = "Group:"
+EVERYBODY: Final = "User:*"
+NOBODY: Final = "User:ANONYMOUS"
+
+RESOURCES: Final = {TOPIC: TOPICS, GROUP: GROUPS, HUB: CLUSTER}
+KINDS: Final = {number: kind for kind, number in RESOURCES.items()}
+
+SAYS: Final[dict[str, dict[Operation, frozenset[int]]]] = {
+    TOPIC: {Operation.CONSUME: frozenset((kafka.READ,)), Operation.PUBLISH: frozenset((kafka.WRITE,)),
+            Operation.CREATE: frozenset((kafka.CREATE,)), Operation.DESCRIBE: frozenset((kafka.DESCRIBE,)),
+            Operation.ALTER: frozenset((kafka.DELETE, kafka.ALTER, kafka.ALTER_CONFIGS))},
+    GROUP: {Operation.CONSUME: frozenset((kafka.READ,)), Operation.ALTER: frozenset((kafka.DELETE,))},
+    HUB: {Operation.ADMINISTER: frozenset((ALL,))},
+}
+"""What each of our operations is in Kafka's."""
+
+NAMES: Final = {ALL: "All", kafka.READ: "Read", kafka.WRITE: "Write", kafka.CREATE: "Create", kafka.DELETE: "Delete",
+                kafka.ALTER: "Alter", kafka.DESCRIBE: "Describe", kafka.ALTER_CONFIGS: "AlterConfigs",
+                kafka.CLUSTER_ACTION: "ClusterAction", kafka.DESCRIBE_CONFIGS: "DescribeConfigs",
+                kafka.IDEMPOTENT_WRITE: "IdempotentWrite"}
+
+
+class Acl(NamedTuple):
+    """One of Kafka's, as it is listed."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class AclPlace(NamedTuple):
+    """What an ACL is about, besides its operation: ACLs of one place that are made together may be one right."""
+
+    kind: str
+    pattern: str
+    who: str
+    allows: bool
+
+
+# ---- what rules are in Kafka's words
+
+def acls_of(rule: Rule) -> Iterator[tuple[tuple[Operation, ...], Acl]]:
+    """The ACLs that a rule is, each with the operations of ours that it is; none where Kafka has no words for it."""
+    if rule.kind not in RESOURCES or "{" in rule.pattern:
+        return
+    name, pattern_type = rule.pattern, LITERAL
+    if rule.kind == HUB:
+        name = CLUSTER_NAME
+    elif name != ANY_NAME and name.endswith(ANY_NAME):
+        name, pattern_type = name.removesuffix(ANY_NAME), PREFIXED
+    says = SAYS[rule.kind]
+    rights: dict[tuple[Operation, ...], list[int]] = {
+        (operation,): sorted(says[operation]) for operation in says if operation in rule.operations}
+    if len(rights) == len(says):
+        rights = {tuple(says): [ALL]}
+    for right, numbers in rights.items():
+        for number in numbers:
+            yield right, Acl(RESOURCES[rule.kind], name, pattern_type, principal_of(rule.who), ANY_HOST, number,
+                             ALLOW if rule.allows else DENY)
+
+
+def principal_of(who: str) -> str:
+    """Whom a rule speaks of, as Kafka writes it."""
+    if who == EVERYONE:
+        return EVERYBODY
+    sort, _, name = who.partition(":")
+    if sort == "group":
+        return OUR_GROUPS + name
+    return NOBODY if name == ANONYMOUS else USERS + name
+
+
+# ---- what ACLs are in ours
+
+def place_of(asked: Any) -> AclPlace:
+    """Raises Refused for what no rule says."""
+    kind = KINDS.get(asked.resource_type)
+    if kind is None:
+        raise Refused(INVALID_REQUEST, "rights are given on topics, groups and the cluster here")
+    if asked.host != ANY_HOST:
+        raise Refused(INVALID_REQUEST, "rules speak of no hosts here: the host is *")
+    if asked.permission_type not in (ALLOW, DENY):
+        raise Refused(INVALID_REQUEST, f"Invalid permission type {asked.permission_type}")
+    return AclPlace(kind, _pattern(kind, asked), _who(asked.principal), asked.permission_type == ALLOW)
+
+
+def _pattern(kind: str, asked: Any) -> str:
+    name = asked.resource_name
+    if kind == HUB:
+        if name != CLUSTER_NAME or asked.resource_pattern_type != LITERAL:
+            raise Refused(INVALID_REQUEST, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        return ""
+    if asked.resource_pattern_type == LITERAL and name == ANY_NAME:
+        return ANY_NAME
+    if not name or ANY_NAME in name or "{" in name:
+        raise Refused(INVALID_REQUEST, f"{name[:80]!r} is no name that a rule may have here")
+    if asked.resource_pattern_type == PREFIXED:
+        return str(name) + ANY_NAME
+    if asked.resource_pattern_type != LITERAL:
+        raise Refused(INVALID_REQUEST, f"Invalid pattern type {asked.resource_pattern_type}")
+    return str(name)
+
+
+def _who(principal: str) -> str:
+    if principal == EVERYBODY:
+        return EVERYONE
+    if principal == NOBODY:
+        return f"user:{ANONYMOUS}"
+    for prefix, sort in ((USERS, "user"), (OUR_GROUPS, "group")):
+        if principal.startswith(prefix) and len(principal) > len(prefix):
+            return f"{sort}:{principal.removeprefix(prefix)}"
+    raise Refused(INVALID_REQUEST, f"a principal is User:NAME or Group:NAME, not {principal[:80]!r}")
+
+
+def rights_of(place: AclPlace, asked: Iterable[int]) -> dict[int, tuple[Operation, ...]]:
+    """The operations of ours that each is which is asked for of one place, none where whoever has logged in may do that
+    anyway. What is missing would be more than was asked for, or is nothing here: `why_not` says so."""
+    numbers = set(asked)
+    meant: dict[int, tuple[Operation, ...]] = {}
+    for operation, covers in SAYS[place.kind].items():
+        if covers <= numbers:
+            meant |= dict.fromkeys(covers, (operation,))
+    if ALL in numbers:
+        meant[ALL] = tuple(SAYS[place.kind])
+    if kafka.IDEMPOTENT_WRITE in numbers and place.kind == HUB and place.allows:
+        meant[kafka.IDEMPOTENT_WRITE] = ()
+    return meant
+
+
+def why_not(kind: str, number: int) -> str:
+    """What is said where an operation cannot be given by itself."""
+    name = NAMES.get(number, str(number))
+    if kind == TOPIC and number in SAYS[TOPIC][Operation.ALTER]:
+        return f"{name} is part of one right here: give Alter, AlterConfigs and Delete on a topic together"
+    if kind == TOPIC and number == kafka.DESCRIBE_CONFIGS:
+        return f"{name} is part of Describe here"
+    if kind == GROUP and number == kafka.DESCRIBE:
+        return f"{name} is part of Read on a group here"
+    if kind == HUB:
+        return f"{name} is part of the right to administer here: give All on the cluster"
+    return f"there is no {name} on a {kind} here"
+
+
+# ---- filters
+
+def is_wanted(asked: Any, acl: Acl) -> bool:
+    """Whether an ACL is one that a filter asks for (KIP-290)."""
+    return (asked.resource_type_filter in (ANY, acl.resource_type) and _is_named(asked, acl)
+            and (asked.principal_filter is None or asked.principal_filter == acl.principal)
+            and (asked.host_filter is None or asked.host_filter == acl.host)
+            and asked.operation in (ANY, acl.operation) and asked.permission_type in (ANY, acl.permission))
+
+
+def _is_named(asked: Any, acl: Acl) -> bool:
+    name, pattern = asked.resource_name_filter, asked.pattern_type_filter
+    if pattern not in (ANY, MATCH, acl.pattern_type):
+        return False
+    if name is None or name == acl.resource_name:
+        return True
+    if pattern != MATCH:
+        return False
+    return acl.resource_name == ANY_NAME if acl.pattern_type == LITERAL else bool(name.startswith(acl.resource_name))
