@@ -2,9 +2,9 @@
 
 A request is a message with the properties `reply-to` and `correlation-id`, which every door shows in its own words:
 MQTT 5's response topic and correlation data, AMQP's reply_to and correlation_id, Kafka's and HTTP's headers. Whoever
-answers publishes to the one, with the other. Without a wish of the caller's answers come to a queue of this door,
-`$queue/replies.http`, which AMQP reaches by its default exchange and every other door by that address; with one they come
-to an address, which links carry between hubs as any other.
+answers publishes to the one, with the other. Without a wish of the caller's, answers come to a queue of this door,
+`$queue/replies.http`, which AMQP reaches by its default exchange and every other door by that address; with one, they
+come to an address, which links carry between hubs as any other.
 
 The first answer counts. One that nobody waits for is gone from the queue, as nobody will ask for it.
 """

@@ -108,8 +108,8 @@ class Two:
                         table.format(**common, more=by_proxy) + 'send = ["orders/#"]\nreceive = ["plant/#"]\n')
         keys = {side: hub.document("GET", "/v1/relay")["key"] for side, hub in (("a", self.a), ("b", self.b))}
         self.relay = RunningRelay(
-            folder, self.port, keys, ["plant", "orders"], between, f'cert = "{pair.cert}"\nkey = "{pair.key}"\n', self.host,
-            self.host)
+            folder, self.port, keys, ["plant", "orders"], between, f'cert = "{pair.cert}"\nkey = "{pair.key}"\n',
+            self.host, self.host)
 
     @staticmethod
     def _proxy(prefix: tuple[str, ...], *words: str) -> subprocess.Popen[str]:

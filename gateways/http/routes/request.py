@@ -5,7 +5,8 @@
     X-Correlation-Id    left out, one is made
     wait                seconds; left out, as long as the door lets anybody wait
 
-The answer is 200 and the answering message as JSON. 504 `no_answer` where none came: the request is stored all the same.
+The answer is 200 and the answering message as JSON. 504 `no_answer` where none came: the request is stored for all
+that.
 """
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from gatehouse.gateways.http.answers import CORRELATION, MAX_WAITING, QUEUE, REP
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
-from gatehouse.gateways.http.parameters import Seconds, Setting
+from gatehouse.gateways.http.parameters import Seconds
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
+from gatehouse.gateways.http.schemas import Setting
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import is_address, is_reserved
 from gatehouse.kernel.addresses.filters import MANY, ONE
@@ -42,8 +44,8 @@ FOR: Final = Seconds("wait", "Seconds to wait for the answer; 0: as long as the 
 async def request(door: Door, call: Call) -> Answered:
     """Publish one message and wait for what answers it.
 
-    Whoever answers, by any door, publishes to the message's `reply-to` with its `correlation-id`. With `X-Reply-To` that
-    is an address of yours, which links carry to other hubs, and which you have to have the right to consume at.
+    Whoever answers, by any door, publishes to the message's `reply-to` with its `correlation-id`. With `X-Reply-To`
+    that is an address of yours, which links carry to other hubs, and at which you need the right to consume.
     """
     principal = await door.principal(call)
     wait_s = FOR.read(call.query(), door.config) or float(door.config.max_wait_s)
