@@ -36,7 +36,6 @@ from gatehouse.relay.invitations import (
 )
 from gatehouse.relay.link import Around, Link
 from gatehouse.relay.origins import Marks
-from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import (
     Invited,
     Pin,
@@ -378,24 +377,17 @@ class HubLinks:
 
     def _owed_from(self, partition_id: int) -> int:
         """The first offset of a partition that some link has not sent, within the bound."""
+        of = self._kernel.topic_of(partition_id)
+        if of is None:
+            return NONE_NEEDED
+        topic, partition = of
         first = NONE_NEEDED
-        high = self._kernel.bounds(partition_id)[1]
         for link in self.links.values():
-            for topic, partition in self._partitions_of(link, partition_id):
+            if link.settings.tenant == topic.tenant and link.sends.may_match(topic.name):
                 value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
                 first = min(first, 0 if value is None else decode_sent(value))
+        high = self._kernel.bounds(partition_id)[1]
         return first if first == NONE_NEEDED else max(first, high - self._section.owed_messages)
-
-    def _partitions_of(self, link: Link, partition_id: int) -> list[tuple[Topic, int]]:
-        """The topic of a partition, where the link sends something of it."""
-        filters = Filters(link.settings.send)
-        for topic in self._kernel.topics(link.settings.tenant):
-            at = 0
-            for first, count in topic.ranges:
-                if first <= partition_id < first + count:
-                    return [(topic, at + partition_id - first)] if filters.may_match(topic.name) else []
-                at += count
-        return []
 
     # ---- what is shown
 
@@ -433,9 +425,9 @@ class HubLinks:
     def lag(self, link: Link) -> tuple[int, int]:
         """Messages that the other hub does not have yet, and for how long the oldest letter is on its way."""
         said_ms = 0 if link.outgoing is None else link.outgoing.oldest_said_ms
-        filters, messages, outgoing = Filters(link.settings.send), 0, link.outgoing
+        messages, outgoing = 0, link.outgoing
         for topic in self._kernel.topics(link.settings.tenant):
-            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else filters.may_match(topic.name):
+            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else link.sends.may_match(topic.name):
                 for partition in range(topic.partitions):
                     start, high = self._kernel.bounds(topic.partition_id(partition))
                     messages += max(high - max(self._sent_of(link, topic, partition), start), 0)

@@ -27,6 +27,7 @@ from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, 
 from gatehouse.relay.letters import MAX_POSITIONS, Batches, Letter, Positions, Ready, Stopped, StoredUntil
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.outgoing import OutCounts, Outgoing
+from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import Pin
 from gatehouse.relay.rate import Rate
 from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of
@@ -95,6 +96,7 @@ class Link:
 
     def __init__(self, settings: LinkSettings, pin: Pin, around: Around) -> None:
         self.settings = settings
+        self.sends = Filters(settings.send)
         self.pin = pin
         self.peer = pin.peer
         self.counts = LinkCounts()

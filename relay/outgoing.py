@@ -23,8 +23,8 @@ from gatehouse.kernel.message import Fetched, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.state.state import Kind
-from gatehouse.relay.errors import HistoryLost, OutOfTurn, PositionAhead, RelayError
-from gatehouse.relay.letters import Batches, Position, Ready, Section
+from gatehouse.relay.errors import HistoryLost, LinkRefused, OutOfTurn, PositionAhead, RelayError
+from gatehouse.relay.letters import PIECE_BYTES, Batches, Position, Ready, Section
 from gatehouse.relay.origins import ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Origin, decode_sent, sent_record
@@ -131,7 +131,8 @@ class Outgoing:
         self._bytes, self._messages = rates
         self._say = say
         self._fail = fail
-        self._max_letter_bytes = max_letter_bytes
+        self._piece_bytes = max_letter_bytes // 2          # at most, of a piece
+        self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
         self._send = Filters(settings.send)
         self._wanted = Filters(())
         self._positions: dict[tuple[bytes, int], int] = {}
@@ -347,10 +348,14 @@ class Outgoing:
         if self._settings.on_lost == "stop":
             raise HistoryLost(f"offsets {reading.next} to {offset - 1} of partition {reading.partition} of "
                               f"{stream.topic.name} are no longer stored (set `on_lost`, or rewind the link)")
+        self._note_lost(stream, reading, reading.next, count)
+
+    def _note_lost(self, stream: Stream, reading: Reading, offset: int, count: int) -> None:
+        """The other hub is told, and people are."""
         reading.lost += count
         self.counts.lost_messages += count
         if len(self.counts.lost) < MAX_LOST:
-            self.counts.lost.append(Lost(stream.topic.name, reading.partition, reading.next, count, self._wall_ms))
+            self.counts.lost.append(Lost(stream.topic.name, reading.partition, offset, count, self._wall_ms))
 
     def _wait_for_more(self) -> None:
         if self._watch is not None or any(reading.ahead for stream in self.streams.values()
@@ -395,16 +400,22 @@ class Outgoing:
         """What one letter holds, and how many messages that are."""
         sections: list[Section] = []
         size_bytes = messages = 0
-        while size_bytes < LETTER_BYTES:
+        while size_bytes < self._letter_bytes:
             reading = self._next_reading(stream)
             if reading is None:
                 break
             pieces: list[Piece] = []
-            while reading.ahead and size_bytes < LETTER_BYTES:
+            while reading.ahead and size_bytes < self._letter_bytes:
                 piece = reading.ahead.popleft()
                 stream.ahead_bytes -= len(piece.data)
+                if len(piece.data) > self._piece_bytes and piece.count > 1:
+                    self._put_back(stream, reading, _split(piece))
+                    continue
                 passing = self._passing(stream, reading, piece)
-                size_bytes += sum([len(part.data) for part in passing])
+                if passing and len(passing[0].data) > self._piece_bytes:
+                    self._lose(stream, reading, piece)
+                    passing = []
+                size_bytes += sum([len(part.data) + PIECE_BYTES for part in passing])
                 messages += sum([part.count for part in passing])
                 pieces += passing
                 if stream.merged:
@@ -445,6 +456,19 @@ class Outgoing:
         self.counts.bytes += size_bytes
         self._bytes.spend(size_bytes)
         self._messages.spend(messages)
+
+    def _put_back(self, stream: Stream, reading: Reading, pieces: list[Piece]) -> None:
+        """Smaller pieces instead of one."""
+        reading.ahead.extendleft(reversed(pieces))
+        stream.ahead_bytes += sum([len(piece.data) for piece in pieces])
+
+    def _lose(self, stream: Stream, reading: Reading, piece: Piece) -> None:
+        """A message that the meeting point does not carry, as it is too large. Raises LinkRefused."""
+        text = (f"a message of {len(piece.data)} bytes in partition {reading.partition} of {stream.topic.name}, offset "
+                f"{piece.first_offset}, is more than the meeting point carries (max_frame_bytes)")
+        if self._settings.on_lost == "stop":
+            raise LinkRefused(text)
+        self._note_lost(stream, reading, piece.first_offset, 1)
 
     # ---- what passes
 
@@ -494,6 +518,11 @@ class Outgoing:
         offset, time_ms, key, value, headers, attributes, message_id = record
         headers = (*[header for header in headers if header[0] != ADDRESS_HEADER], (ADDRESS_HEADER, address.encode()))
         return offset, time_ms, key, value, headers, attributes, message_id
+
+
+def _split(piece: Piece) -> list[Piece]:
+    """A piece as one for each of its records; of a producer's batch those that make sense."""
+    return [_piece_of([record], piece) for record in sound_records(piece)]
 
 
 def _without_forged(record: Record) -> Record:

@@ -96,8 +96,9 @@ class TestHub:
 
     __test__ = False
 
-    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, **rest) -> None:
+    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, owed: int = 1 << 30, **rest) -> None:
         self.name = name
+        self.section = RelaySection(URL, owed_messages=owed)
         self.settings = links
         self.rng = rng
         self.rig = HubRig(name, **rest)
@@ -111,7 +112,7 @@ class TestHub:
 
     def _start(self) -> None:
         kernel, loop = self.rig.kernel, self.rig.world.loop
-        self.links = HubLinks(kernel=kernel, section=RelaySection(URL), settings=self.settings, secret=kernel.secret,
+        self.links = HubLinks(kernel=kernel, section=self.section, settings=self.settings, secret=kernel.secret,
                               hub_name=self.name, chance=self.rng.randbytes, now_ms=loop.now_ms,
                               wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
                               told=lambda *event: self.events.append(event))

@@ -8,12 +8,15 @@ import zstandard
 
 from gatehouse.kernel.message import RETAIN
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, SHOWN_HEADER
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub
+from tests.simulation.disk import SimDisk
+from tests.simulation.store import SimStore
 
 SEND = {"send": ("plant/#",)}
 RECEIVE = {"receive": ("plant/#",)}
@@ -233,3 +236,67 @@ def test_a_ring_of_five_passes_everything_on_and_nothing_circulates() -> None:
     assert before == {name: hub.rig.kernel.statistics()["appended_messages_total"] for name, hub in hubs.items()}
 
 
+
+
+def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops_the_link() -> None:
+    network, left, right = pair(SEND, RECEIVE, max_frame_bytes=1 << 16)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    batch = batch_of([(b"k", bytes(20_000) + b"%d" % number, []) for number in range(20)])
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle()
+    assert right.values("plant") == sorted(bytes(20_000) + b"%d" % number for number in range(20))
+    left.rig.publish("plant/k", bytes(100_000))
+    left.rig.publish("plant/k", b"behind it")
+    network.settle()
+    assert left.state("link") == right.state("link") == "stopped"
+    assert "more than the meeting point carries" in left.links.describe_link("link")["fault"]
+
+
+def behind(owed: int, choice: str) -> tuple[Network, TestHub, TestHub]:
+    """A link that was paused while retention deleted what it has not sent, but for what is owed."""
+    rng = random.Random(7)
+    disk = SimDisk(random.Random(1))
+    left = TestHub("left", [LinkSettings("link", on_lost=choice, **SEND)], rng, owed, disk=disk,
+                   store=SimStore(random.Random(2), disk.operate),
+                   settings=KernelSettings(segment_bytes=1 << 20, retention_bytes=1 << 20, recent_bytes=0))
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    left.rig.publish("plant/a", b"first")
+    network.settle()
+    left.links.pause("link")
+    left.rig.run()
+    for number in range(60):
+        left.rig.publish("plant/a", bytes(64_000) + b"%d" % number)
+        left.rig.world.loop.advance(1_000)
+        left.rig.run()
+    for _ in range(20):
+        left.rig.world.loop.advance(60_000)
+        left.rig.run()
+    starts = [left.rig.kernel.bounds(partition)[0] for partition in left.rig.kernel.topic("plant").partition_ids()]
+    assert max(starts) > 10, "retention has deleted something"
+    left.links.resume("link")
+    network.settle(60)
+    return network, left, right
+
+
+def test_what_a_link_owes_is_kept_beyond_retention() -> None:
+    _, left, right = behind(1_000, "stop")
+    assert len(right.values("plant")) == 61, left.links.describe_link("link")
+    left.rig.world.loop.advance(60_000)
+    left.links.handle_tick()
+    left.rig.run()
+
+
+@pytest.mark.parametrize("choice", ["stop", "go_on"])
+def test_history_that_is_lost_is_listed_on_both_sides(choice: str) -> None:
+    _, left, right = behind(0, choice)
+    if choice == "stop":
+        assert left.state("link") == "stopped" and "no longer stored" in left.links.describe_link("link")["fault"]
+        return
+    came = len(right.values("plant"))
+    lost, = left.links.describe_link("link")["sent"]["lost_ranges"]
+    assert (lost["topic"], lost["first"], lost["count"]) == ("plant", 1, 61 - came)
+    assert right.links.describe_link("link")["received"]["lost"] == 61 - came > 10
