@@ -75,7 +75,8 @@ class HubLinks:
 
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
-                 allowed: Callable[[LinkSettings], Allowed], told: Callable[[str, str, str], None]) -> None:
+                 allowed: Callable[[LinkSettings], Allowed], rights: Callable[[], object],
+                 told: Callable[[str, str, str], None]) -> None:
         self._kernel = kernel
         self._section = section
         self._hub_name = hub_name
@@ -101,7 +102,7 @@ class HubLinks:
         self.arrivals = Arrivals(kernel)
         shared: dict[str, object] = self.settings                          # type: ignore[assignment]
         self._around = Around(kernel, self.identity, self.arrivals, Marks(secret), shared, chance, now_ms, wall_ms,
-                              self._carry, allowed, told, lambda: self._max_frame_bytes - 1024)
+                              self._carry, allowed, rights, told, lambda: self._max_frame_bytes - 1024)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)

@@ -85,6 +85,9 @@ class Around:
     wall_ms: Callable[[], int]
     carry: Callable[[bytes, str, bytes], None]
     allowed: Callable[[LinkSettings], Allowed]
+    rights: Callable[[], object]
+    """Another object when what `allowed` lets pass may be another."""
+
     told: Callable[[str, str, str], None]
     """(link, what happened, details), for the log and the audit topic."""
 
@@ -250,8 +253,8 @@ class Link:
                                   counts.out, self._rates, self._say, self._fail, around.max_payload_bytes())
         self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
         self._incoming = Incoming(around.kernel, self.settings, self.peer.hub, around.arrivals, around.marks,
-                                  around.links, counts.into, around.allowed(self.settings), around.wall_ms,
-                                  self._stored, self._fail, self._say_ready)
+                                  around.links, counts.into, around.allowed(self.settings), around.rights,
+                                  around.wall_ms, self._stored, self._fail, self._say_ready)
         self._incoming.begin()
 
     def _say_ready(self) -> None:
@@ -339,8 +342,3 @@ class Link:
     @property
     def outgoing(self) -> Outgoing | None:
         return self._outgoing
-
-    def forget_places(self) -> None:
-        """Rights have changed."""
-        if self._incoming is not None:
-            self._incoming.forget_places()

@@ -104,6 +104,7 @@ class TestHub:
         self.rig = HubRig(name, **rest)
         self.events: list[tuple[str, str, str]] = []
         self.denied: set[str] = set()
+        self.rights = object()
         self.clock_apart_ms = 0
         self.may_dial = True                 # once in a tick
         self.cable: Cable | None = None
@@ -115,6 +116,7 @@ class TestHub:
         self.links = HubLinks(kernel=kernel, section=self.section, settings=self.settings, secret=kernel.secret,
                               hub_name=self.name, chance=self.rng.randbytes, now_ms=loop.now_ms,
                               wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
+                              rights=lambda: self.rights,
                               told=lambda *event: self.events.append(event))
         kernel.keep_for(self.links)
 

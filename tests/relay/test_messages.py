@@ -300,3 +300,15 @@ def test_history_that_is_lost_is_listed_on_both_sides(choice: str) -> None:
     lost, = left.links.describe_link("link")["sent"]["lost_ranges"]
     assert (lost["topic"], lost["first"], lost["count"]) == ("plant", 1, 61 - came)
     assert right.links.describe_link("link")["received"]["lost"] == 61 - came > 10
+
+
+def test_rights_that_are_taken_away_hold_for_the_next_message() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    left.rig.publish("plant/a", b"1", b"2")
+    network.settle()
+    right.denied.add("plant/a")
+    right.rights = object()
+    left.rig.publish("plant/a", b"3")
+    network.settle()
+    assert right.values("plant") == [b"1", b"2"]
+    assert right.links.describe_link("link")["received"]["parked"] == 1
