@@ -77,6 +77,8 @@ class Relaying:
                     self.links.resume(link)
                 case "unlink":
                     self.links.unlink(link)
+                case "explain":
+                    return self.links.explain(link, given["address"])
                 case "rewind":
                     return {"partitions": self.links.rewind(link, given["topic"], given["offset"])}
             return self.links.describe_link(link) if action != "unlink" else {}

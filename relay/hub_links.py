@@ -36,6 +36,7 @@ from gatehouse.relay.invitations import (
 )
 from gatehouse.relay.link import Around, Link
 from gatehouse.relay.origins import Marks
+from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import (
     Invited,
     Pin,
@@ -44,9 +45,9 @@ from gatehouse.relay.pins import (
     invited_record,
     pin_record,
 )
-from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_sent
+from gatehouse.relay.positions import Origin, arrived_record, decode_sent
 from gatehouse.relay.sealing import Identity
-from gatehouse.relay.settings import LinkSettings, RelaySection
+from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -443,9 +444,19 @@ class HubLinks:
         value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
         return 0 if value is None else decode_sent(value)
 
-    def arrived(self, name: str) -> list[tuple[Origin, Arrived]]:
-        """How far partitions of the hub at the other end are. Raises UnknownLink."""
-        return self.arrivals.stored_of(self._require(name).peer.hub)
+    def explain(self, name: str, address: str) -> dict[str, Any]:
+        """What a link does with an address, either way; nothing is sent. Raises UnknownLink."""
+        settings = self.settings.get(name)
+        if settings is None:
+            raise UnknownLink(f"there is no link {name!r} in the configuration")
+        link = self.links.get(name)
+        outgoing = None if link is None else link.outgoing
+        taken = None if outgoing is None or not outgoing.ready else outgoing.wants(address)
+        received = Filters(settings.receive).match(address)
+        return {"address": address, "state": self.describe_link(name)["state"],
+                "out": {"sent": Filters(settings.send).match(address), "taken_there": taken},
+                "in": {"received": received,
+                       "address_here": renames_of(settings.rename).rename(address) if received else None}}
 
 
 class _Then:

@@ -201,6 +201,10 @@ class Outgoing:
             self._watch.cancel()
             self._watch = None
 
+    def wants(self, address: str) -> bool:
+        """Whether the other hub has said that it takes this address."""
+        return self._wanted.match(address)
+
     @property
     def unstored_bytes(self) -> int:
         return self._unstored_bytes

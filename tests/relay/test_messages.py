@@ -312,3 +312,14 @@ def test_rights_that_are_taken_away_hold_for_the_next_message() -> None:
     network.settle()
     assert right.values("plant") == [b"1", b"2"]
     assert right.links.describe_link("link")["received"]["parked"] == 1
+
+
+def test_a_link_is_explained_without_sending() -> None:
+    network, left, right = pair({"send": ("plant/#",)}, {"receive": ("plant/a/#",), "rename": ("plant/# -> there/#",)})
+    assert left.links.explain("link", "plant/a/1")["out"] == {"sent": True, "taken_there": True}
+    assert left.links.explain("link", "plant/b")["out"] == {"sent": True, "taken_there": False}
+    assert left.links.explain("link", "other")["out"] == {"sent": False, "taken_there": False}
+    assert right.links.explain("link", "plant/a/1")["in"] == {"received": True, "address_here": "there/a/1"}
+    network.cut(left)
+    network.turn_of(left)
+    assert left.links.explain("link", "plant/a/1")["out"]["taken_there"] is None
