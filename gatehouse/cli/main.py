@@ -11,7 +11,7 @@
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
-    relay         relay serve, key, invite, join, status, pause, resume, rewind, unlink
+    relay         relay serve, key, invite, join, status, explain, pause, resume, rewind, unlink
     spark         spark archive, spark analytics
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are

@@ -120,6 +120,27 @@ def show_link(link: str, url: str, json_wanted: bool) -> None:
 
 @relay.command()
 @click.argument("link")
+@click.argument("address")
+@hub_options
+def explain(link: str, address: str, url: str, json_wanted: bool) -> None:
+    """Say what LINK does with ADDRESS, either way.
+
+    Nothing is sent. ADDRESS is as the sending hub calls it.
+    """
+    with asking(url) as hub:
+        document = hub.wait(hub.client.request("GET", path_of("v1", "relay", "links", link, "explain"),
+                                               query={"address": address}))
+    out, into = document["out"], document["in"]
+    there = {True: "and the other hub takes it", False: "and the other hub does not take it",
+             None: "and what the other hub takes is not known before the link is open"}[out["taken_there"]]
+    show(document, pairs({
+        "link": document["state"], "out": f"sent, {there}" if out["sent"] else "not sent: no filter of `send` matches",
+        "in": f"taken, as {into['address_here']}" if into["received"] else "not taken: no filter of `receive` matches",
+    }), json_wanted)
+
+
+@relay.command()
+@click.argument("link")
 @click.option("--minutes", type=click.IntRange(1, 10_080), default=60, show_default=True,
               help="How long the invitation is good.")
 @hub_options
