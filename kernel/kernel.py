@@ -424,7 +424,8 @@ class Kernel:  # decision 138
         for first, count in topic.ranges:
             bounds.extend(self._watermarks.bounds_of(first, count))
         if topic.settings.compact:
-            bounds[::2] = array("q", bytes(8 * topic.partitions))
+            floors = self._watermarks.floors
+            bounds[::2] = array("q", [floors.get(partition_id, 0) for partition_id in topic.partition_ids()])
         return bounds
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import CHECKS
 from gatehouse.gateways.kafka.transacting import CheckTopics
 from gatehouse.kernel.errors import InvalidTopic
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.decision import Operation
     from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.state.topics import Topic
 
@@ -35,10 +35,10 @@ def find_topic(session: KafkaSession, name: str, operation: Operation) -> Topic:
         raise
 
 
-def find_fetched(session: KafkaSession, uuid: bytes) -> Topic:
-    """The topic with this id, to be read. Raises Denied, UnknownTopic."""
+def find_by_id(session: KafkaSession, uuid: bytes, operation: Operation) -> Topic:
+    """The topic with this id. Raises Denied, UnknownTopic."""
     try:
-        return session.guard.topic_by_uuid(uuid, Operation.CONSUME)
+        return session.guard.topic_by_uuid(uuid, operation)
     except Denied as refusal:
         session.guard.count(refusal.code)
         raise

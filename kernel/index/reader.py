@@ -86,8 +86,11 @@ class Reader:
     # ---- fetch
 
     def start_of(self, partition_id: int) -> int:
-        """Where readers may begin: a compacted partition has its newest records from the first offset on."""
+        """Where readers may begin: a compacted partition has its newest records from the first offset on, or from where
+        its topic's own retention says."""
         start = self._watermarks.log_start(partition_id)
+        if self._watermarks.floors and partition_id in self._watermarks.floors:
+            return self._watermarks.floors[partition_id]
         return 0 if start and self._topics.is_compacted(partition_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,

@@ -106,7 +106,7 @@ def alter_topic(session: KafkaSession, name: str, changes: Changes, validate_onl
     topic = find_topic(session, name, Operation.ALTER)
     remembered = RememberedConfigs.of(session.services)
     configs = changes(configs_of(topic.settings, remembered.get(topic)))
-    settings = settings_of(configs, topic.settings)
+    settings = settings_of(configs, session.kernel.settings, topic.settings)
     settings.check()
     if validate_only:
         part.end()
