@@ -96,6 +96,10 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Transactions that were rolled back because nobody decided in time."),
     "gatehouse_transaction_checks": Declared(COUNTER, "Times that the sender of half messages was to be asked."),
     "gatehouse_transaction_checks_unheard": Declared(COUNTER, "Those of them that reached nobody."),
+    "gatehouse_journey_events": Declared(COUNTER, "Events of messages' journeys that were recorded."),
+    "gatehouse_journey_events_left_out": Declared(
+        COUNTER, "Those that were not: beyond a topic's budget of errors, or lost with a flush that was refused."),
+    "gatehouse_journeys_followed": Declared(GAUGE, "Messages that are followed now."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_sessions": Declared(GAUGE, "Sessions that outlive their connections, connected ones included."),
     "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),

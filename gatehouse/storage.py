@@ -20,6 +20,7 @@ from gatehouse.backup.manifest import INCLUDED
 from gatehouse.clocks import HubLoop
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
+from gatehouse.config.tracing import journeys_of
 from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
@@ -43,6 +44,7 @@ log = logging.getLogger("gatehouse")
 
 RESERVE: Final = "reserve"
 EMERGENCY_RESERVE: Final = "reserve-emergency"
+TRACE_BYTES: Final = 24          # of a trace id and a span id
 LAST_PART: Final = 8             # one in so many of `reserve_bytes`: some ten thousand rollbacks
 
 CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
@@ -76,7 +78,8 @@ class Storage(Notices):
             settings=settings, fatal=fatal, on_damage=self._on_damage, on_error=self._on_error,
             notices=self, projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
             selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
-            emergency_reserve=emergency_reserve_of(config, folder))
+            emergency_reserve=emergency_reserve_of(config, folder),
+            journeys=journeys_of(config.tracing, config.topic_rates), new_trace=partial(token_bytes, TRACE_BYTES))
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
         own = self._catalogue.file
         self.backups = self.kernel.backups(self._log, partial(beside_the_log, own), {

@@ -302,7 +302,7 @@ class DoorSession(ABC):  # decision 154
         if isinstance(answer, NotAuthenticated):
             self.fail("not_authenticated", str(answer))
             return
-        self._guard = self.services.guard(self.door, answer, self)
+        self._guard = self.services.guard(self.door, answer, self, peer=self.link.peer)
         self._login_end.at(0)
         self.on_login()
         if self._received.held_bytes:

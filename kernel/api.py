@@ -16,12 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
+    NOBODY,
     Fetched,
     Handle,
     Headers,
     Leased,
     NumberedMessage,
     OnRetained,
+    Origin,
     Owner,
     Place,
     Placement,
@@ -109,6 +111,13 @@ class KernelPort(Protocol):
     @property
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+    @property
+    def records_journeys(self) -> bool:
+        """Whether `speaks` is to be told."""
+
+    def speaks(self, origin: Origin) -> None:
+        """What is told next comes from there; for journeys of messages."""
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
@@ -295,10 +304,11 @@ class LeasedGroupPort(Protocol):
         """Messages that are on their way in, and not durable yet."""
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> MembershipPort:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0, taker: Origin = NOBODY
+             ) -> MembershipPort:
         """Push messages to `member`, up to `credit` until it adds more; see `groups.group.LeasedGroup.join`."""
 
-    def take_now(self, member: Member, hold: HoldLimit | None = None) -> MembershipPort:
+    def take_now(self, member: Member, hold: HoldLimit | None = None, taker: Origin = NOBODY) -> MembershipPort:
         """One message for `member`, at once or when it has been read; an empty list where there is none."""
 
     def ack(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None, *, lazily: bool = False
@@ -339,7 +349,7 @@ class GroupsPort(Protocol):
     def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]: ...
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
-              hold: HoldLimit | None = None) -> SharedPort: ...
+              hold: HoldLimit | None = None, taker: Origin = NOBODY) -> SharedPort: ...
 
     def shared_group(self, text: str, tenant: str = "/") -> LeasedGroupPort: ...
 
@@ -427,6 +437,13 @@ class SessionPort(Protocol):
         """An encoded header (`record.add_header`) that says who publishes, for a message of a client that has a
         filter with no-local; b"" where it has none."""
 
+    @property
+    def in_flight(self) -> int:
+        """How many messages have a packet id."""
+
+    def received(self) -> list[int]:
+        """The packet ids that were taken in and are not released."""
+
     def subscriptions(self) -> list[Subscribed]:
         """As they are."""
 
@@ -477,6 +494,9 @@ class SessionsPort(Protocol):
         """The session of a client, which is connected from now on; who had it is told that it is over. `clean`: what
         was there is gone. Answered once it is durable, and then the client may be told of it. Raises SessionRefused,
         TooManySessions, Stopping."""
+
+    def owner_of(self, tenant: str, client_id: str) -> str | None:
+        """Whose session it is; None where there is none."""
 
     def clear(self, tenant: str, client_id: str, user: str) -> bool:
         """End the session that is there, connected or not. False where there is none. Raises SessionRefused,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gatehouse.kernel.addresses.address import is_topic_name
@@ -42,6 +43,10 @@ from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.journeys.looking import Looking
+from gatehouse.kernel.journeys.recorder import Journeys
+from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
@@ -49,6 +54,7 @@ from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
+from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
 from gatehouse.kernel.records.unreadable import Unreadable
@@ -94,7 +100,9 @@ class Kernel:  # decision 138
                  on_error: Callable[[Exception], None], notices: Notices | None = None,
                  projection: Projection | None = None, new_hub: bytes = bytes(16), new_secret: bytes = bytes(32),
                  new_shard: int = 0, reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
-                 selector_names: Mapping[str, str] | None = None) -> None:
+                 selector_names: Mapping[str, str] | None = None, journeys: JourneySettings | None = None,
+                 new_trace: Callable[[], bytes] | None = None,
+                 door_names: Callable[[int], str] = str) -> None:
         notices = notices or Notices()
         self.recovered_frames = 0
         self.settings = settings
@@ -146,6 +154,17 @@ class Kernel:  # decision 138
             watermarks=watermarks, memtables=memtables, state=state, answering=answering, deliver=deliveries.deliver,
             policy=settings.fsync, pending_bytes=settings.pending_bytes, fatal=fatal)
 
+        # What happened to messages, written beside them.
+        self.speaker = Speaker()
+        self._topic_changes = TopicChanges(topics, subscriptions, committer)
+        self.trail = trail = Trail(
+            loop=loop, worker=reader_worker, writer=checkpoint_worker, store=store, topics=topics,
+            watermarks=watermarks, read=reader.fetch, on_error=on_error)
+        self.journeys = recorder = None if journeys is None or not journeys.enabled else Journeys(
+            settings=journeys, loop=loop, committer=committer, topics=topics, topic_changes=self._topic_changes,
+            places=places, watermarks=watermarks, trail=trail, speaker=self.speaker, disk_guard=disk_guard,
+            id_of=reader.id_of, ids=new_trace or partial(bytes, 24), door_names=door_names, on_error=on_error)
+
         # What goes, and what is kept.
         scanner = SegmentScanner(log=log, index=index, watermarks=watermarks, topics=topics,
                                  max_record_bytes=places.max_record_bytes, on_damage=on_damage)
@@ -172,8 +191,11 @@ class Kernel:  # decision 138
         self.leasing = leasing = Leasing(
             loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
             subscriptions=subscriptions, places=places, identity=identity, committer=committer,
-            names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live)
+            names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live,
+            recorder=recorder)
         spill.ask(leasing.cursors)
+        self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
+                               leasing=leasing, following=None if recorder is None else recorder.following)
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
             put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
@@ -181,7 +203,6 @@ class Kernel:  # decision 138
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
             committer=committer, clock=clock, settings=settings, on_settled=spill.on_settled, on_error=on_error)
-        self._topic_changes = TopicChanges(topics, subscriptions, committer)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -189,12 +210,12 @@ class Kernel:  # decision 138
         self._idempotency = idempotency = Idempotency(window, committer, loop.now_ms)
         self._appending = appending = Appending(
             committer=committer, places=places, disk_guard=disk_guard, idempotency=idempotency,
-            queue_limits=leasing.queues.max_lengths)
+            queue_limits=leasing.queues.max_lengths, recorder=recorder)
         self._validating = validating = Validating(loop, validation_worker, backpressure, on_error)
         self._batches = Batches(
             appending=appending, committer=committer, validating=validating, topics=topics, places=places,
             subscriptions=subscriptions, producers=producers, idempotency=idempotency, disk_guard=disk_guard,
-            listens=deliveries.listens)
+            listens=deliveries.listens, recorder=recorder)
         self._retained = RetainedValues(store=store, state=state, topics=topics, committer=committer,
                                         worker=reader_worker, wall_ms=loop.wall_ms)
         self.scheduling = scheduling = Scheduling(
@@ -209,6 +230,11 @@ class Kernel:  # decision 138
     def epoch(self) -> int:
         """Which start of the hub this is; 0 before `open`."""
         return self._identity.epoch
+
+    @property
+    def records_journeys(self) -> bool:
+        """Whether anybody wants to know who speaks, see `speaker`."""
+        return self.journeys is not None
 
     @property
     def keeps_pace(self) -> bool:
@@ -245,7 +271,7 @@ class Kernel:  # decision 138
             participants=[self._producers, self._topic_changes, leasing, self.sessions.keeper, self.sessions.wills],
             noting=[self._retained, self._compaction],
             followers=[self._watches, leasing, self.sessions], forgetters=[self._spill, self._checkpoints],
-            on_grown=self._checkpoints.note)
+            on_grown=self._checkpoints.note, recorder=self.journeys)
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
         leasing.open()
@@ -253,6 +279,8 @@ class Kernel:  # decision 138
         self.sessions.open()
         self._spill.on_superseded(recovered.superseded)
         self._checkpoints.begin(recovered.kept_end)
+        if self.journeys is not None:
+            self.trail.open(self.journeys.resume)
         leasing.start()
         self.sessions.start()
         self._retention.start()
@@ -273,6 +301,9 @@ class Kernel:  # decision 138
         self.assigned.stop()
         self.sessions.stop()
         self.leasing.stop()
+        self.trail.stop()
+        if self.journeys is not None:
+            self.journeys.stop()
         self._validating.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
@@ -659,6 +690,7 @@ class Kernel:  # decision 138
             "clock_steps_total": clock.steps,
             "subscriptions": self._subscriptions.count,
             **self.scheduling.statistics(),
+            **({} if self.journeys is None else self.journeys.statistics()),
             **self.sessions.statistics(),
             "epoch": self.epoch,
         }

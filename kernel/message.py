@@ -56,6 +56,18 @@ OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 """Who asked for retained values is told: values, where to go on (None: there are no more), and what went wrong."""
 
 
+class Origin(NamedTuple):
+    """Who tells the kernel something, or takes messages; for journeys."""
+
+    door: str = ""
+    user: str = ""
+    client: str = ""
+    peer: str = ""
+
+
+NOBODY: Final = Origin()
+
+
 class When(NamedTuple):
     """When a message is to be delivered."""
 

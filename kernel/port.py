@@ -13,6 +13,7 @@ from gatehouse.kernel.message import (
     Fetched,
     Headers,
     OnRetained,
+    Origin,
     Owner,
     Place,
     Placement,
@@ -79,6 +80,13 @@ class Port:
     @property
     def congested(self) -> bool:
         return self._kernel.congested
+
+    @property
+    def records_journeys(self) -> bool:
+        return self._kernel.records_journeys
+
+    def speaks(self, origin: Origin) -> None:
+        self._kernel.speaker.speaks(origin)
 
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)

@@ -1,1 +1,4 @@
-"""Trace context, trace events and their lookup. Not built yet; see README.md."""
+"""What journeys of messages are made of: trace contexts, events, which messages are followed, how many errors are kept.
+
+Pure, and of the lowest layer: it knows no kernel and no door. `kernel/journeys/` records with it.
+"""

@@ -261,6 +261,18 @@ class Client:
         """Take back what waits. Raises HubError: already_delivered, unknown_scheduled."""
         await self.request("DELETE", path_of("v1", "scheduled", message_id))
 
+    # --- what happened to messages -------------------------------------------------------------------------------
+
+    async def trace(self, message_id: str) -> dict[str, Any]:
+        """The journey of a message, as the hub shows it. Raises HubError: unknown_message."""
+        return await self.request("GET", path_of("v1", "trace", message_id))
+
+    async def find_messages(self, **wanted: str) -> list[dict[str, Any]]:
+        """The newest messages with a `key`, `address`, `trace_id` or `correlation_id`, or at a `topic`, `partition` and
+        `offset`, between the times `from` and `to`."""
+        messages: list[dict[str, Any]] = (await self.request("GET", "/v1/trace", query=wanted))["messages"]
+        return messages
+
     # --- who is connected ----------------------------------------------------------------------------------------
 
     async def connections(self, limit: int | None = None) -> list[dict[str, Any]]:

@@ -156,6 +156,14 @@ class SyncClient:
         """See `Client.show_scheduled`."""
         return self.wait(self.client.show_scheduled(message_id))
 
+    def trace(self, message_id: str) -> dict[str, Any]:
+        """See `Client.trace`."""
+        return self.wait(self.client.trace(message_id))
+
+    def find_messages(self, **wanted: str) -> list[dict[str, Any]]:
+        """See `Client.find_messages`."""
+        return self.wait(self.client.find_messages(**wanted))
+
     def recall(self, message_id: str) -> None:
         """See `Client.recall`."""
         self.wait(self.client.recall(message_id))

@@ -5,13 +5,13 @@
     groups        groups, dead-letters
     queues        queues list, show, declare, bind, unbind, purge, delete, peek, move
     scheduled     scheduled list, show, recall
+    trace         what happened to messages
     connections   connections list, show, close
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
     relay         relay serve, key, invite, join, status, pause, resume, rewind, unlink
     spark         spark archive, spark analytics
-    planned       what is named in the documents and not built yet
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are
 imported by the commands that need them, so that a command which only asks a hub starts quickly.
@@ -31,13 +31,13 @@ from gatehouse.cli.backup import backup, restore
 from gatehouse.cli.connections import connections
 from gatehouse.cli.groups import dead_letters, groups
 from gatehouse.cli.messages import consume, publish, tail
-from gatehouse.cli.planned import planned_commands
 from gatehouse.cli.queues import queues
 from gatehouse.cli.relay import relay
 from gatehouse.cli.scheduled import scheduled
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics
 from gatehouse.cli.tables import show
+from gatehouse.cli.trace import trace
 from gatehouse.cli.transactions import transactions
 from gatehouse.cli.users import users
 from gatehouse.exits import Refused
@@ -147,7 +147,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections, backup,
-                restore, transactions, users, acl, relay, spark, *planned_commands()):
+                restore, trace, transactions, users, acl, relay, spark):
     cli.add_command(command)
 
 

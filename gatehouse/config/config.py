@@ -2,6 +2,7 @@
 
     [hub] [kernel] [auth]      one dataclass each, below
     [transactions]             in `gatehouse/config/check_back.py`, with [transactions.topics.NAME]
+    [tracing]                  in `gatehouse/config/tracing.py`, with [tracing.topics.NAME]
     [gateways.NAME]            a door: `listen`, and the settings that the door itself declares (GatewaySpec.config)
     [spark.NAME]               a job of `gatehouse spark`: the hub only checks it
     [[routes]]                 handed to `kernel.addresses.routes`, which says what is wrong with one
@@ -32,6 +33,7 @@ from gatehouse.config.rights import (
     read_rights,
 )
 from gatehouse.config.settings import ConfigPlace, Problems, Text, read_section
+from gatehouse.config.tracing import TopicTracing, TracingSection, read_topic_rates
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.connections.unsent import UNSENT_BYTES
@@ -58,7 +60,7 @@ ELSEWHERE: Final = {
     "quotas": "is no section: quotas are set by `gatehouse users quota`",
     "webhooks": "is no section: webhooks are made by PUT /v1/webhooks/NAME",
     "catalogue": "is no section: see kernel.catalogue_url",
-    "links": "is no section: links are [[relay.links]]", "tracing": NOT_BUILT}
+    "links": "is no section: links are [[relay.links]]"}
 ELSEWHERE_OF_AUTH: Final = {
     "users": "is no setting: users are made by `gatehouse users create`",
     "oauth": "is no setting: tokens of an issuer are [auth.jwt]", "ldap": NOT_BUILT}
@@ -211,6 +213,8 @@ class Config:
     data_dir: Path
     transactions: TransactionSection
     topic_checks: Mapping[str, TopicChecks]
+    tracing: TracingSection
+    topic_rates: Mapping[str, float]
     rights: RightsConfig = RightsConfig()
     relay: RelayConfig = RelayConfig()
     notices: tuple[str, ...] = ()
@@ -226,7 +230,7 @@ class ConfigError(Exception):
 
 
 SECTIONS: Final[dict[str, type]] = {"hub": HubSettings, "kernel": KernelSection, "auth": AuthSettings,
-                                   "transactions": TransactionSection}
+                                   "transactions": TransactionSection, "tracing": TracingSection}
 JOBS: Final[dict[str, type]] = {"archive": ArchiveSettings, "analytics": AnalyticsSettings}
 WHAT_TO_READ: Final = {"topics", "pattern", "filter"}
 """Settings of a job of which one is given: one that is given as an option replaces the file's."""
@@ -246,6 +250,7 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
     tables = _overridden(_read_toml(path), environ, specs, problems)
     _refuse_unknown_sections(tables, place, problems)
     check_back = read_topics(tables, place, problems)
+    topic_rates = read_topic_rates(tables, place, problems)
     rights = read_rights(tables, place, problems)
     relay = read_relay(tables, place, problems)
     sections = {name: read_section(kind, _table(tables, name, place, problems), name, place, problems)
@@ -260,7 +265,8 @@ def load(path: Path, environ: Mapping[str, str], specs: Mapping[str, GatewaySpec
         raise ConfigError(problems.lines)
     data_dir = path.parent / sections["hub"].data_dir
     return Config(place.source, sections["hub"], sections["kernel"], auth, tuple(doors), routes, entries,
-                  data_dir, sections["transactions"], check_back, rights, relay, _notices(doors, specs))
+                  data_dir, sections["transactions"], check_back, sections["tracing"], topic_rates, rights,
+                  relay, _notices(doors, specs))
 
 
 def _notices(doors: list[Door], specs: Mapping[str, GatewaySpec]) -> tuple[str, ...]:
@@ -443,6 +449,7 @@ def _flat(config: Config) -> dict[str, Any]:
     for name in SECTIONS:
         flat.update({f"{name}.{key}": value for key, value in dataclasses.asdict(getattr(config, name)).items()})
     flat["transactions.topics"] = config.topic_checks
+    flat["tracing.topics"] = config.topic_rates
     flat.update(config.rights.flat())
     flat.update({"relay": config.relay.section, "relay.links": config.relay.links})
     for door in config.doors:
@@ -458,5 +465,6 @@ def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
     jobs = {f"spark.{name}": section for name, section in JOBS.items()}
     lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings,
              "relay": RelaySection, "relay.links": LinkSettings}
-    return {**SECTIONS, "auth.jwt": JwtSettings, "transactions.topics.NAME": TopicChecks, **doors, **jobs, **lists}
+    return {**SECTIONS, "auth.jwt": JwtSettings, "transactions.topics.NAME": TopicChecks,
+            "tracing.topics.NAME": TopicTracing, **doors, **jobs, **lists}
 

@@ -19,6 +19,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.errors import UnknownTopic
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Guard:
     """
 
     def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
-                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False) -> None:
+                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = ""
+                 ) -> None:
         self.logged_in: Final = principal
         """The principal as it logged in, whatever its client id."""
 
@@ -85,6 +87,8 @@ class Guard:
         self._port = switchboard.port
         self._door = door
         self._client_id = client_id
+        self._origin: Final = Origin(door, principal.name, client_id, peer)
+        self._tells: Final = self._port.records_journeys
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
@@ -132,6 +136,11 @@ class Guard:
     @property
     def tenant(self) -> str:
         return self.logged_in.tenant
+
+    @property
+    def origin(self) -> Origin:
+        """Who this is, for journeys of messages."""
+        return self._origin
 
     def may(self, operation: Operation, address: str) -> bool:
         """Whether the principal may do this at an address, or consume with a filter."""
@@ -316,6 +325,8 @@ class Guard:
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
         number = self._switchboard.submit(owner, token)
+        if self._tells:
+            self._port.speaks(self._origin)
         try:
             self._port.append_batch(partition_id, batch, number, divert)
         except Exception:
@@ -381,6 +392,8 @@ class Guard:
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
+        if self._tells:
+            self._port.speaks(self._origin)
         try:
             self._port.append(self._places.guard, messages, number, positions, None)
         except Exception:
@@ -393,6 +406,8 @@ class Guard:
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
                  size_bytes: int) -> int:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
+        if self._tells:
+            self._port.speaks(self._origin)
         with self._submission(owner, token) as number:
             self._port.schedule(self._guard(), messages, whens, number, None)
         size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))

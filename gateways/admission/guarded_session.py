@@ -98,6 +98,13 @@ class GuardedSession:
     def publisher(self) -> bytes:
         return self._port.publisher
 
+    @property
+    def in_flight(self) -> int:
+        return self._port.in_flight
+
+    def received(self) -> list[int]:
+        return self._port.received()
+
     def subscriptions(self) -> list[Subscribed]:
         return self._port.subscriptions()
 

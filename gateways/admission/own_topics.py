@@ -1,6 +1,7 @@
 """Topics that the hub writes, for those who may: no wildcard shows them to anybody else. Pure.
 
     audit              $audit/WHO                who has changed what, for administrators
+    journeys           $journeys/EVENT           what happened to messages, for administrators
     txn-check.GROUP    $txn-check/GROUP/ID       what a group's members are asked by Kafka, with half messages in it
     txn-half.GROUP     $txn-half/GROUP/ID        what was held for a group by Kafka
 
@@ -16,6 +17,8 @@ from gatehouse.kernel.addresses.routes import RouteEntry
 
 AUDIT_TOPIC: Final = "audit"
 AUDIT_LEVEL: Final = "$audit"
+JOURNEYS_TOPIC: Final = "journeys"
+JOURNEYS_LEVEL: Final = "$journeys"
 CHECKS: Final = "txn-check."
 CHECKS_LEVEL: Final = "$txn-check"
 HELD: Final = "txn-half."
@@ -23,6 +26,7 @@ HELD_LEVEL: Final = "$txn-half"
 
 ROUTES: Final = (  # decision 83
     RouteEntry(f"{AUDIT_LEVEL}/{MANY}", AUDIT_TOPIC, "{rest}"),
+    RouteEntry(f"{JOURNEYS_LEVEL}/{MANY}", JOURNEYS_TOPIC, "{rest}"),
     RouteEntry(f"{CHECKS_LEVEL}/{{group}}/{MANY}", CHECKS + "{group}", "{rest}"),
     RouteEntry(f"{HELD_LEVEL}/{{group}}/{MANY}", HELD + "{group}", "{rest}"))
 

@@ -20,7 +20,15 @@ from typing import Any, Final
 from gatehouse.gateways.admission.accounts import ADMINS
 from gatehouse.gateways.admission.compiled_rules import Names, RuleSubject, Section, Table, plain
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC, CHECKS_LEVEL, HELD_LEVEL, group_of
+from gatehouse.gateways.admission.own_topics import (
+    AUDIT_LEVEL,
+    AUDIT_TOPIC,
+    CHECKS_LEVEL,
+    HELD_LEVEL,
+    JOURNEYS_LEVEL,
+    JOURNEYS_TOPIC,
+    group_of,
+)
 from gatehouse.gateways.admission.patterns import Levels
 from gatehouse.gateways.admission.principal import DEFAULT_TENANT
 from gatehouse.gateways.admission.routed import RoutedTopics
@@ -35,7 +43,9 @@ BUILT_IN: Final = (  # decision 83
     Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{AUDIT_LEVEL}/{MANY}", DEFAULT_TENANT, "hub-2"),
     Rule(False, EVERYONE, frozenset((Operation.PUBLISH,)), ADDRESS, f"{DEAD_LETTERS}/{MANY}", EVERY_TENANT, "hub-3"),
     Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{CHECKS_LEVEL}/{MANY}", EVERY_TENANT, "hub-4"),
-    Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{HELD_LEVEL}/{MANY}", EVERY_TENANT, "hub-5"))
+    Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{HELD_LEVEL}/{MANY}", EVERY_TENANT, "hub-5"),
+    Rule(False, EVERYONE, KINDS[TOPIC], TOPIC, JOURNEYS_TOPIC, DEFAULT_TENANT, "hub-6"),
+    Rule(False, EVERYONE, KINDS[ADDRESS], ADDRESS, f"{JOURNEYS_LEVEL}/{MANY}", DEFAULT_TENANT, "hub-7"))
 """What holds for everyone but administrators. Dead letters are the hub's to write: a letter says where it came from,
 and whoever redrives it has it stored there."""
 

@@ -1,17 +1,20 @@
 """Wills are published with the rights that their user has at that time, though he is not connected."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
+from gatehouse.kernel.records.record import add_header, encode_header
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.sessions.values import Will
 
+EXPIRES_AT: Final = b"expires-at"
 LATER: Final = (StorageFull, KeptFull, Stopping)
 """Refusals that are about the hub, not about the will: it is tried again."""
 
@@ -19,8 +22,9 @@ LATER: Final = (StorageFull, KeptFull, Stopping)
 class WillPublisher:
     """For `SessionsPort.publish_wills`. What cannot be published is counted, as there is nobody to tell."""
 
-    def __init__(self, kernel: HubPort, admission: Admission, door: str) -> None:
+    def __init__(self, kernel: HubPort, admission: Admission, door: str, wall_ms: Callable[[], int]) -> None:
         self._kernel = kernel
+        self._wall_ms = wall_ms
         self._admission = admission
         self._door = door
 
@@ -31,7 +35,11 @@ class WillPublisher:
             Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS), will.client_id)
         try:
             placement = admission.place(principal, will.address)
-            self._kernel.append([(placement, will.value, will.headers, will.attributes, 0)], None)
+            headers = will.headers
+            if will.expiry_ms:
+                until_ms = self._wall_ms() + will.expiry_ms
+                headers = add_header(headers, encode_header(EXPIRES_AT, b"%d" % until_ms))
+            self._kernel.append([(placement, will.value, headers, will.attributes, will.timestamp_ms)], None)
         except LATER:
             return False
         except (Denied, KernelError) as error:

@@ -11,6 +11,7 @@ from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp import codec, mapping, records
 from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
+from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
@@ -35,6 +36,7 @@ class Broker:
     def __init__(self, services: Services, queues: KernelQueues) -> None:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
+        self.replies = DirectReplies()
         self._kernel = services.kernel
         self._wall_ms = services.wall_ms
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host

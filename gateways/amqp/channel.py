@@ -16,11 +16,13 @@ from gatehouse.gateways.amqp.arguments import OF_CONSUMERS, read_consumer_timeou
 from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, ConsumerSource, Origin, encode_get_ok
 from gatehouse.gateways.amqp.definitions import Definitions
-from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition, refused
-from gatehouse.gateways.amqp.methods import Arguments, encode_method
+from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, ReplyConsumer
+from gatehouse.gateways.amqp.errors import NO_METHOD, AmqpError, ChannelFault, ConnectionFault, precondition, refused
+from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
 from gatehouse.gateways.amqp.rights import READ
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
+from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
 from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.kernel.groups.group import Budget
@@ -47,6 +49,8 @@ class Channel:
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
         self.listeners: dict[str, CheckListener] = {}           # consumers of what is told about transactions
+        self.reply_consumer: ReplyConsumer | None = None        # who gets answers that pass no queue
+        self.tx: Tx | None = None              # from tx.select on
         self.unacked: Unacked[Origin] = Unacked()
         self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
         self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
@@ -60,7 +64,8 @@ class Channel:
             "channel.flow": self._flow, "access.request": self._give_ticket, "basic.qos": self._qos,
             "basic.consume": self._consume, "basic.cancel": self._cancel, "basic.get": self._get,
             "basic.recover": self._recover, "basic.recover-async": self._recover,
-            "confirm.select": self._select_confirms, **self._definitions.methods}
+            "confirm.select": self._select_confirms, "tx.select": self._select_tx, "tx.commit": self._commit,
+            "tx.rollback": self._roll_back, **self._definitions.methods}
 
     # ---- methods
 
@@ -108,6 +113,19 @@ class Channel:
             out.append(self._replies.popleft()[0])
         self.connection.write(b"".join(out))
 
+    def drop_reply(self, waiting: list[Any]) -> None:
+        """This answer is not to be given."""
+        waiting[0] = b""
+        self.release_replies(waiting)
+
+    def fail(self, error: ChannelFault, method: str) -> None:
+        """What was asked some time ago by this method came to nothing."""
+        error.method = IDS.get(method, NO_METHOD)
+        try:
+            self.connection.channels.refuse(self, error)
+        except AmqpError as fault:                         # what it had published before could not be taken
+            self.connection.fail(fault)
+
     # ---- settling deliveries
 
     def ack_many(self, tags: list[int]) -> None:
@@ -116,6 +134,10 @@ class Channel:
             self._settle("ack", abs(tag), tag < 0)
 
     def _settle(self, how: str, tag: int, multiple: bool) -> None:
+        if self.tx is not None:
+            if not self.tx.settle(how, tag, multiple) and (tag or not multiple):
+                raise precondition(f"unknown delivery tag {tag}")
+            return
         if multiple and tag == 0:
             taken = self.unacked.take_all()
         elif multiple:
@@ -145,7 +167,8 @@ class Channel:
             self.wake()
         self.publishing.submit()
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
+        """Whatever awaits its acknowledgement is ready again."""
         for source, handles in self.unacked.take_all():
             source.out -= len(handles)
             source.settle("release", handles)
@@ -153,11 +176,13 @@ class Channel:
     @property
     def settled(self) -> bool:
         """Whether everything that was published on the channel has been answered."""
-        return self.publishing.settled and (self._unconfirmed is None or self._unconfirmed.settled)
+        return self.publishing.settled and (self._unconfirmed is None or self._unconfirmed.settled) \
+            and (self.tx is None or self.tx.is_answered)
 
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
-        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count)
+        held = 0 if self.tx is None else self.tx.held
+        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held)
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():
@@ -189,12 +214,16 @@ class Channel:
 
     def _consume(self, arguments: Arguments) -> None:
         listens = arguments["queue"].startswith(TXN)
-        queue = None if listens else self.source(arguments["queue"])
+        answers = arguments["queue"] == REPLY_TO
+        queue = None if listens or answers else self.source(arguments["queue"])
         tag = arguments["consumer_tag"] or self.connection.broker.new_name("amq.ctag-")
-        if tag in self.consumers or tag in self.listeners:
+        if tag in self.consumers or tag in self.listeners or self.reply_consumer and self.reply_consumer.tag == tag:
             raise ConnectionFault(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
         if len(self.consumers) + len(self.listeners) >= CONSUMERS_MAX:
             raise ConnectionFault(NOT_ALLOWED, f"more than {CONSUMERS_MAX} consumers on a channel")
+        if answers:
+            self._await_replies(arguments, tag)
+            return
         if queue is None:
             self._listen(arguments, tag)
             return
@@ -214,6 +243,22 @@ class Channel:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
         self.connection.broker.add_consumer(consumer)
 
+    def _await_replies(self, arguments: Arguments, tag: str) -> None:
+        if not arguments["no_ack"]:
+            raise precondition("reply consumer cannot acknowledge")
+        if self.reply_consumer is not None:
+            raise precondition("reply consumer already set")
+        broker = self.connection.broker
+        self.reply_consumer = ReplyConsumer(self, tag, broker.new_name(NAMED))
+        broker.replies.add(self.connection.vhost.name, self.reply_consumer)
+        if not arguments["no_wait"]:
+            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
+
+    def _end_replies(self) -> None:
+        if self.reply_consumer is not None:
+            self.connection.broker.replies.remove(self.connection.vhost.name, self.reply_consumer)
+            self.reply_consumer = None
+
     def _listen(self, arguments: Arguments, tag: str) -> None:
         listener = CheckListener(self, arguments["queue"], tag, no_ack=arguments["no_ack"], limit=self._consumer_limit)
         self.listeners[tag] = listener
@@ -227,6 +272,8 @@ class Channel:
         listener = self.listeners.pop(tag, None)
         if listener is not None:
             listener.half.leave()
+        if self.reply_consumer is not None and self.reply_consumer.tag == tag:
+            self._end_replies()
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.cancel-ok", consumer_tag=tag))
         if consumer is not None:
@@ -271,14 +318,36 @@ class Channel:
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:
             raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
-        self._give_back()
+        self.give_back()
         self.reply(encode_method("basic.recover-ok"))
 
     def _select_confirms(self, arguments: Arguments) -> None:
+        if self.tx is not None:
+            raise precondition("cannot switch from tx to confirm mode")
         if not self.publishing.confirms:
             self._unconfirmed, self.publishing = self.publishing, Publishing(self, confirms=True)
         if not arguments["no_wait"]:
             self.reply(encode_method("confirm.select-ok"))
+
+    def _select_tx(self, _: Arguments) -> None:
+        if self.publishing.confirms:
+            raise precondition("cannot switch from confirm to tx mode")
+        if self.tx is None:
+            self.tx = Tx(self)
+        self.reply(encode_method("tx.select-ok"))
+
+    def _commit(self, _: Arguments) -> None:
+        self._require_tx().commit()
+
+    def _roll_back(self, _: Arguments) -> None:
+        self._require_tx().rollback()
+        self.wake()
+        self.reply(encode_method("tx.rollback-ok"))
+
+    def _require_tx(self) -> Tx:
+        if self.tx is None:
+            raise precondition("channel is not transactional")
+        return self.tx
 
     def on_confirmed(self, frames: bytes) -> None:
         if not self.closing:
@@ -335,13 +404,9 @@ class Channel:
 
     def on_overdue(self, timeout_ms: int) -> None:
         """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
-        connection = self.connection
-        try:
-            connection.channels.refuse(self, precondition(
-                f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
-                "This timeout value can be configured, see consumers doc guide to learn more"))
-        except AmqpError as error:                         # what it had published before could not be taken
-            connection.fail(error)
+        self.fail(precondition(
+            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: {timeout_ms} ms. "
+            "This timeout value can be configured, see consumers doc guide to learn more"), "")
 
     def refuse(self, error: AmqpError) -> None:
         """Close the channel with a reason; the client answers with channel.close-ok."""
@@ -360,7 +425,10 @@ class Channel:
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             self.connection.broker.remove_consumer(consumer)
-        self._give_back()
+        self._end_replies()
+        if self.tx is not None:
+            self.tx.rollback()
+        self.give_back()
 
     def describe(self) -> dict[str, Any]:
         return {"channel": self.number, "consumers": len(self.consumers) + len(self.listeners),

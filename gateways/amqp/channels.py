@@ -30,6 +30,9 @@ class Channels:
         self.open: dict[bytes, Channel] = {}
         """The channels that the hub listens to, by their number in two bytes."""
 
+        self.tx_bytes = 0
+        """Of publishes that wait for a commit, on all of them."""
+
         self._connection = connection
         self._content_bytes = 0                            # of contents that have begun and are not whole
         self._by_number: dict[int, Channel] = {}           # and those that were refused

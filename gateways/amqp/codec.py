@@ -39,6 +39,8 @@ PUBLISH: Final = b"\0\x3c\0\x28"
 DELIVER: Final = b"\0\x3c\0\x3c"
 ACK: Final = b"\0\x3c\0\x50"
 NACK: Final = b"\0\x3c\0\x78"
+REPLY_TO: Final = b"amq.rabbitmq.reply-to"         # RabbitMQ's direct reply-to: see `direct_reply`
+REPLY_TO_FIELD: Final = b"\x15" + REPLY_TO         # as a property
 BASIC_HEADER: Final = b"\0\x3c\0\0"
 ACK_SIZE: Final = 13                   # of an ack's payload
 ACK_FRAME_SIZE: Final = ACK_SIZE + FRAME_OVERHEAD
@@ -101,6 +103,8 @@ def plain_attributes(raw: bytes) -> int:
                 at += 1
             elif bit == 0x0040:            # the timestamp
                 at += 8
+            elif bit == 0x0200 and raw[at:at + 22] == REPLY_TO_FIELD:
+                return -1
             else:
                 at += 1 + raw[at]
         bit >>= 1

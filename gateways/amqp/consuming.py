@@ -37,8 +37,8 @@ class Origin(ABC):
         self.out = 0                           # deliveries that await their acknowledgement
 
     @abstractmethod
-    def settle(self, how: str, handles: list[Handle]) -> None:
-        """What became of these: `ack`, `release` or `reject`."""
+    def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
+        """What became of these: `ack`, `release` or `reject`. `at_once`: in the frame that is being filled."""
 
 
 class ConsumerSource(Origin):
@@ -49,10 +49,10 @@ class ConsumerSource(Origin):
         self.queue = queue
         self._timeout_ms = timeout_ms          # its own, for its deliveries
 
-    def settle(self, how: str, handles: list[Handle]) -> None:
+    def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         queues = self.channel.connection.broker.queues
         if how == "ack":
-            queues.ack(self.queue, handles)
+            queues.ack(self.queue, handles, at_once=at_once)
         elif how == "release":
             queues.release(self.queue, handles)
         else:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, unknown
 from gatehouse.gateways.amqp.asked import UNKNOWN
-from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use
+from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, is_reply_name
+from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use, not_found, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.methods import Arguments, encode_method
 from gatehouse.gateways.amqp.rights import CONFIGURE, READ, WRITE
@@ -112,6 +113,11 @@ class Definitions:
             channel.note_declared(name)
             self._answer([], "queue.declare-ok", arguments["no_wait"], queue=name, message_count=0, consumer_count=0)
             return
+        if is_reply_name(name):
+            if name != REPLY_TO and broker.replies.find(vhost.name, name) is None:
+                raise not_found("queue", name, vhost.name)
+            self._answer([], "queue.declare-ok", arguments["no_wait"], queue=name, message_count=0, consumer_count=1)
+            return
         if arguments["passive"]:
             name = name or channel.last_queue
             self._see(name, READ)
@@ -182,6 +188,7 @@ class Definitions:
             self._channel.reply(encode_method("queue.purge-ok", message_count=count))
 
     def _bind_queue(self, arguments: Arguments) -> None:
+        _not_volatile(arguments["queue"])
         queue = self._channel.queue(arguments["queue"], Operation.PUBLISH, WRITE)
         key = arguments["routing_key"]
         if not arguments["queue"] and not key:
@@ -194,6 +201,7 @@ class Definitions:
                      audited=_lasting(queue, exchange=arguments["exchange"], routing_key=key))
 
     def _unbind_queue(self, arguments: Arguments) -> None:
+        _not_volatile(arguments["queue"])
         channel = self._channel
         name = arguments["queue"] or channel.last_queue
         audited: Audited | None = None
@@ -237,6 +245,11 @@ class Definitions:
     def _audit(self, method: str, audited: Audited | None) -> None:
         if audited is not None:
             self._rights.audit(ACTIONS[method], audited)
+
+
+def _not_volatile(queue: str) -> None:
+    if queue.startswith(NAMED):
+        raise refused("cannot bind or unbind to a volatile (direct reply-to) queue")
 
 
 def _lasting(queue: AmqpQueue, **more: object) -> Audited | None:

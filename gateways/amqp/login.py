@@ -23,7 +23,8 @@ PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
 CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
-                       "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos")
+                       "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
+                       "direct_reply_to")
 ACCESS_REFUSED: Final = 403
 RESOURCE_ERROR: Final = 506
 NOT_ALLOWED: Final = 530

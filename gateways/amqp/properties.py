@@ -115,10 +115,17 @@ def replaced(raw: bytes, headers: Table | None, *, without: str = "") -> bytes:
     return flags.to_bytes(2, "big") + b"".join(parts)
 
 
+def with_text(raw: bytes, name: str, value: str) -> bytes:
+    """`raw` with another value of a property that is there and is a short string."""
+    start, end = spans(raw)[name]
+    text = value.encode()
+    return raw[:start] + bytes((len(text),)) + text + raw[end:]
+
+
 class Traits:
     """What the hub needs to know of a message's properties to route and keep it."""
 
-    __slots__ = ("persistent", "priority", "ttl_ms", "headers", "user_id")
+    __slots__ = ("persistent", "priority", "ttl_ms", "headers", "reply_to", "user_id")
 
     def __init__(self, raw: bytes) -> None:
         properties = read(raw)
@@ -126,6 +133,7 @@ class Traits:
         self.priority: int = properties.get("priority", 0)
         self.ttl_ms: str | None = properties.get("expiration")  # as it was sent; the channel refuses what is no number
         self.headers: Table = properties.get("headers", {})
+        self.reply_to: str | None = properties.get("reply_to")
         self.user_id: str | None = properties.get("user_id")
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp import codec, properties
+from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
+from gatehouse.gateways.amqp.sending import Sent
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
 from gatehouse.kernel.message import Stored
@@ -18,7 +20,6 @@ from gatehouse.kernel.message import Stored
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.mapping import HalfHeaders
-    from gatehouse.gateways.amqp.sending import Sent
     from gatehouse.kernel.api import Message
 
 NO_ROUTE: Final = 312
@@ -118,12 +119,18 @@ class Publishing:
         channel = self._channel
         body = content.parts[0] if len(content.parts) == 1 else b"".join(content.parts)
         if not content.arguments["exchange"] and content.arguments["routing_key"] == DECIDE:
+            if channel.tx is not None:
+                raise _of_publish(precondition("half messages are not decided within a transaction of the channel"))
             self.submit()
             self._tag += 1
             decide(channel, self._tag, body)
             return
         try:
-            sent = channel.connection.sender.send(content.payload, content.arguments, content.raw, body)
+            raw = self._with_reply_name(content.raw)
+            sent = self.look_up(content, raw, body)
+            if channel.tx is not None:
+                channel.tx.publish(content, raw, body, sent)
+                return
         except AmqpError as error:
             raise _of_publish(error) from None
         if sent.half is not None:
@@ -134,11 +141,35 @@ class Publishing:
         if sent.routed and sent.message is not None:
             return
         self.submit()                          # tags count in the order of the publishes
-        if content.arguments["mandatory"] and not sent.routed:
-            self._return(content, body)
+        self.tell_fate(content, raw, body, sent)
         if sent.message is None:
             self._tag += 1
             self.confirm(self._tag)
+
+    def tell_fate(self, content: Content, raw: bytes, body: bytes, sent: Sent) -> None:
+        """Return what goes nowhere, and hand over what passes no queue."""
+        if sent.reply is not None:
+            sent.reply.deliver(content.payload[6:-1], raw, body)
+        elif content.arguments["mandatory"] and not sent.routed:
+            self._return(content, body)
+
+    def look_up(self, content: Content, raw: bytes, body: bytes) -> Sent:
+        """Where it goes. Raises AmqpError."""
+        connection, arguments = self._channel.connection, content.arguments
+        if arguments["exchange"] or not arguments["routing_key"].startswith(NAMED):
+            return connection.sender.send(content.payload, arguments, raw, body)
+        reply = connection.broker.replies.find(connection.vhost.name, arguments["routing_key"])
+        connection.sender.check_reply(raw)
+        return Sent(None, reply is not None, None, reply)
+
+    def _with_reply_name(self, raw: bytes) -> bytes:
+        """A request that is to be answered directly says where. Raises ChannelFault 406."""
+        if properties.traits(raw).reply_to != REPLY_TO:
+            return raw
+        reply = self._channel.reply_consumer
+        if reply is None:
+            raise precondition("fast reply consumer does not exist")
+        return properties.with_text(raw, "reply_to", reply.name)
 
     def _hold(self, content: Content, sent: Sent, half: HalfHeaders, body: bytes) -> None:
         """A half message. One that goes nowhere is returned and confirmed like any other."""

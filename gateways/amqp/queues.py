@@ -172,7 +172,8 @@ class KernelQueues:
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
-                                         hold=consumer.hold_limit(), priority=consumer.priority)
+                                         hold=consumer.hold_limit(), priority=consumer.priority,
+                                         taker=consumer.channel.connection.guard.origin)
         self.top_up(consumer)
 
     def detach(self, consumer: Consumer) -> None:
@@ -193,15 +194,21 @@ class KernelQueues:
         if source.queue.kernel_queue is None:
             on_done(None)
         else:
-            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit())
+            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit(),
+                                                source.channel.connection.guard.origin)
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""
         self._kernel.append([], _Flushed(self._kernel, then), None)
 
-    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+    def note_stored(self, owner: Owner, token: object) -> None:
+        """Tell the owner when the frame that is being filled is durable."""
+        self._kernel.append([], owner, token)
+
+    def ack(self, queue: AmqpQueue, handles: list[Handle], *, at_once: bool = False) -> None:
+        """Settle them: `at_once` in the frame that is being filled, else in whichever comes next."""
         if queue.kernel_queue is not None:
-            self._group(queue).ack(handles, lazily=True)
+            self._group(queue).ack(handles, lazily=not at_once)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""

@@ -20,6 +20,7 @@ from gatehouse.kernel.errors import KernelError, Unroutable
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.broker import Broker
+    from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
     from gatehouse.gateways.amqp.rights import AmqpRights
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
     from gatehouse.gateways.contract import Services
@@ -50,6 +51,7 @@ class Sent(NamedTuple):
     message: Message | None    # None: it goes nowhere
     routed: bool               # whether it enters a queue
     half: mapping.HalfHeaders | None = None
+    reply: ReplyConsumer | None = None         # who gets it without a queue
 
 
 class SendTarget(NamedTuple):
@@ -71,15 +73,17 @@ class AmqpSender:
         self._vhost = vhost
         self._rights = rights
         self._note_not_honoured = note_not_honoured
-        self._version = vhost.version, guard.version
+        self.version = vhost.version, guard.version
+        """What everything that is remembered was looked up in."""
+
         self._targets: dict[tuple[str, str, int, tuple[str, ...]], SendTarget] = {}
         self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
 
     def refresh(self) -> None:
         """Forget what a change of the virtual host may have made untrue."""
         version = self._vhost.version, self.guard.version
-        if self._version != version:
-            self._version = version
+        if self.version != version:
+            self.version = version
             self.forget()
 
     def forget(self) -> None:
@@ -127,6 +131,10 @@ class AmqpSender:
         self._rights.require_publish(name, [routing_key])
         self._vhost.require_exchange(name)
         raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
+
+    def check_reply(self, raw: bytes) -> None:
+        """What the client answers a request with directly. Raises ChannelFault."""
+        self._check(properties.traits(raw))
 
     def _check(self, traits: Traits) -> int | None:
         """The message's time to live in ms, or None. Raises ChannelFault."""

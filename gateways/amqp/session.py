@@ -123,7 +123,7 @@ class AmqpSession:
         channels = self.channels
         while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._pacer.is_held:
             channel = channels.open.get(data[pos + 1:pos + 3])
-            if channel is not None and channel.publishing.content is None:
+            if channel is not None and channel.publishing.content is None and channel.tx is None:
                 self.sender.refresh()
                 before = pos
                 pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
@@ -252,7 +252,8 @@ class AmqpSession:
 
     def _send_as_now(self) -> None:
         """Whatever is published is published by the principal of now."""
-        self.guard = self.services.guard(DOOR_NAME, self.identity.principal, None, own_places=True)
+        self.guard = self.services.guard(DOOR_NAME, self.identity.principal, None, own_places=True,
+                                         peer=self._link.peer)
         self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.guard,
                                  self.note_not_honoured)
 

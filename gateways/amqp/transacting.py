@@ -148,7 +148,7 @@ class CheckListener(Origin):
         channel.connection.write(frames)
         return True
 
-    def settle(self, how: str, handles: list[Handle]) -> None:
+    def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         """Whatever became of them: there is room for as many checks again."""
         self.half.add_credit(len(handles))
 

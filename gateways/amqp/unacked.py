@@ -74,6 +74,41 @@ class Unacked(Generic[S]):
         self.count -= sum(len(handles) for _, handles in taken)
         return taken
 
+    def take_runs(self, tag: int, multiple: bool) -> list[Run[S]]:
+        """What `take`, `take_through` and (for tag 0 with `multiple`) `take_all` take, for `put_back`."""
+        if not multiple:
+            taken = self.take(tag)
+            return [] if taken is None else [Run(tag, taken[0], [*taken[1]])]
+        at = len(self._runs) if tag == 0 else max(bisect_right(self._runs, tag, key=_first), 1)
+        before = [(run, run.first, [*run.handles]) for run in self._runs[:at]]
+        if tag == 0:
+            self.take_all()
+        elif not self.take_through(tag):
+            return []
+        runs: list[Run[S]] = []
+        for run, first, handles in before:
+            if tag:
+                handles = handles[:tag - first + 1]
+            taken_run = Run(first, run.source, handles)
+            taken_run.open = len(handles) - handles.count(None)
+            runs.append(taken_run)
+        return runs
+
+    def put_back(self, runs: list[Run[S]]) -> None:
+        """These were not settled: they await their acknowledgement again."""
+        awaited = [(run.first + at, run.source, handle) for run in [*self._runs, *runs]
+                   for at, handle in enumerate(run.handles) if handle is not None]
+        awaited.sort(key=_tag)
+        self._runs = []
+        self.count = len(awaited)
+        for tag, source, handle in awaited:
+            last = self._runs[-1] if self._runs else None
+            if last is not None and last.source is source and last.first + len(last.handles) == tag:
+                last.handles.append(handle)
+                last.open += 1
+            else:
+                self._runs.append(Run(tag, source, [handle]))
+
     def take_all(self) -> list[tuple[S, list[Handle]]]:
         taken = [(run.source, _open(run.handles)) for run in self._runs]
         self._runs = []
@@ -83,6 +118,10 @@ class Unacked(Generic[S]):
 
 def _first(run: Run[S]) -> int:
     return run.first
+
+
+def _tag(awaited: tuple[int, S, Handle]) -> int:
+    return awaited[0]
 
 
 def _open(handles: list[Open]) -> list[Handle]:

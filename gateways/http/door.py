@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.openapi import Route
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Message, Owner, Stored, When
-    from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.message import Origin
+from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""
@@ -82,6 +83,7 @@ class Door:
         self.loop = loop
         self.kernel = cast("Kernel", services.kernel)          # its calls have no numbers yet: decision 149
         self.admission = services.admission
+        self._tells = self.kernel.records_journeys
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)
         self.cors = Cors(config)
@@ -213,6 +215,8 @@ class Door:
         """Append messages, or schedule them. `owner` is told of the outcome, as the kernel tells. Raises what the
         kernel refuses at once."""
         key = self.scoped(principal, idempotency_key)
+        if self._tells:
+            self.kernel.speaker.speaks(Origin(NAME, principal.name))
         if whens is None:
             self.kernel.append(messages, owner, token, positions=True, idempotency_key=key)
         else:
@@ -237,6 +241,8 @@ class Door:
                            whens: list[When] | None = None) -> None:
         """Append, or schedule, without asking for the outcome (202). Raises what the kernel refuses at once."""
         key = self.scoped(principal, idempotency_key)
+        if self._tells:
+            self.kernel.speaker.speaks(Origin(NAME, principal.name))
         if whens is None:
             self.kernel.append(messages, None, None, idempotency_key=key)
         else:

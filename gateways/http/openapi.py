@@ -36,6 +36,7 @@ TAGS: Final[dict[str, str]] = {
     "queues": "Queues, as AMQP and filters declare them.",
     "webhooks": "Messages of groups, posted to URLs.",
     "scheduled": "Messages that wait for their time.",
+    "trace": "What happened to messages, and where they stand.",
     "transactions": "Half messages: seen once their sender commits, who is asked when he is silent.",
     "backups": "Copies of everything that is stored, taken while the hub runs.",
     "users": "Who may log in, by password or API key.",

@@ -70,6 +70,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unknown_connection": Problem(404, "Unknown connection", "No connection with this id is open."),
     "unknown_scheduled": Problem(404, "Unknown scheduled message",
                                  "Nothing with this id waits for its time, or did within the last day."),
+    "unknown_message": Problem(404, "Unknown message",
+                               "Nothing is known of this message, or the user may not read where it lies."),
     "unknown_partition": Problem(404, "Unknown partition",
                                  "The topic exists; that partition number of it does not."),
     "unknown_queue": Problem(404, "Unknown queue", "There is no queue of that name."),

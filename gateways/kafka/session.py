@@ -374,7 +374,8 @@ class KafkaSession:
 
     def _become(self, principal: Principal) -> None:
         """The connection is this principal's from now on."""
-        before, self._guard = self._guard, self.services.guard(DOOR, principal, self)
+        before, self._guard = self._guard, self.services.guard(DOOR, principal, self,
+                                                                      peer=self.link.peer)
         if before is not None:
             before.leave()
         self._reader.max_frame_bytes = self.config.max_request_bytes

@@ -5,15 +5,17 @@ What lies in a produced batch is not opened, so every request needs the right to
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import CHECKS
+from gatehouse.gateways.kafka.error_codes import UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.transacting import CheckTopics
-from gatehouse.kernel.errors import InvalidTopic
+from gatehouse.kernel.errors import InvalidTopic, KernelError, UnknownTopic
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.decision import Operation
     from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.state.topics import Topic
 
@@ -42,6 +44,21 @@ def find_by_id(session: KafkaSession, uuid: bytes, operation: Operation) -> Topi
     except Denied as refusal:
         session.guard.count(refusal.code)
         raise
+
+
+def find_asked(session: KafkaSession, asked: Any, by_id: bool) -> Topic:
+    """The topic that a part of a request names, or says by its id, to be read. Raises Refused, with Kafka's number."""
+    if not by_id:
+        try:
+            return find_topic(session, asked.name, Operation.CONSUME)
+        except (KernelError, Denied) as refusal:
+            raise Refused(coordinator_code_of(refusal), str(refusal)) from None
+    try:
+        return find_by_id(session, asked.topic_id.bytes, Operation.CONSUME)
+    except UnknownTopic as refusal:
+        raise Refused(UNKNOWN_TOPIC_ID, str(refusal)) from None
+    except Denied as refusal:
+        raise Refused(coordinator_code_of(refusal), str(refusal)) from None
 
 
 def note_fetch(session: KafkaSession, topic: Topic) -> None:

@@ -8,10 +8,11 @@ from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.column import MQTT3, MQTT5, SPELLING
 from gatehouse.gateways.mqtt.config import MqttConfig, connection_settings
 from gatehouse.gateways.mqtt.session import MqttSession
+from gatehouse.gateways.mqtt.wills import publish_wills
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
 GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
-                      session=MqttSession, columns=(MQTT3, MQTT5), spelling=SPELLING,
+                      session=MqttSession, opened=publish_wills, columns=(MQTT3, MQTT5), spelling=SPELLING,
                       connection_settings=connection_settings,
                       websockets=(WebSocketRoute("/mqtt", SUBPROTOCOLS), WebSocketRoute("/", SUBPROTOCOLS)))

@@ -8,10 +8,6 @@ from gatehouse.gateways.connections.capacity import PER_ADDRESS
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
 
-NOT_HONOURED: Final = {
-    "clean_session_0": "its session ends with its connection; CONNACK says that there is none (session present 0)"}
-"""What clients ask for without effect, and what happens instead."""
-
 LINGER_MS: Final = 1000
 """How long a client is read on, and not listened to, once it was told why its connection ends."""
 
@@ -43,6 +39,10 @@ class MqttConfig:
         "help": "whether MQTT 5 subscriptions may have identifiers; where not, they are refused with 0xA1"})
     shared_available: bool = field(default=True, metadata={
         "help": "whether there are shared subscriptions; where not, they are refused with 0x9E"})
+    max_session_expiry_s: int = field(default=0, metadata={
+        "help": "the longest time that a session waits for its client, in seconds: of an MQTT 5 client that asks for "
+                "more, which is told, and of every 3.1.1 client without clean session; 0: as long as clients want, "
+                "those of 3.1.1 for ever", "min": 0, "max": 4_294_967_294})
     max_keep_alive_s: int = field(default=0, metadata={
         "help": "the longest keep alive of an MQTT 5 client; one that wants a longer one, or none, is told this one; "
                 "0: what clients want", "min": 0, "max": 65_535})

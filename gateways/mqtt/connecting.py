@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.mqtt import packets, properties, reasons
 from gatehouse.gateways.mqtt.packets import MQTT5, Connect
+from gatehouse.kernel.sessions.values import NEVER
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.config import MqttConfig
 
 LONGEST_SHORT: Final = 65_535
+ENDLESS_S: Final = 0xFFFFFFFF          # of a session expiry (3.1.2.11.2)
 
 
 def keep_alive_of(connect: Connect, config: MqttConfig) -> int:
@@ -23,6 +25,28 @@ def keep_alive_of(connect: Connect, config: MqttConfig) -> int:
     if connect.protocol_level < MQTT5 or not longest:
         return wanted
     return min(wanted, longest) if wanted else longest
+
+
+def session_expiry_of(connect: Connect, config: MqttConfig) -> int:
+    """For how many ms the session of a client waits for it; 0: it ends with the connection, NEVER: without end."""
+    if connect.protocol_level == MQTT5:
+        wanted_s = connect.properties.number(properties.SESSION_EXPIRY)
+    else:
+        wanted_s = 0 if connect.clean_session else ENDLESS_S
+    return expiry_ms_of(wanted_s, config)
+
+
+def expiry_ms_of(wanted_s: int, config: MqttConfig) -> int:
+    """The same for what a client asks for, in seconds."""
+    if config.max_session_expiry_s:
+        wanted_s = min(wanted_s, config.max_session_expiry_s)
+    return NEVER if wanted_s == ENDLESS_S else wanted_s * 1000
+
+
+def told_expiry_s(connect: Connect, expiry_ms: int) -> int | None:
+    """What an MQTT 5 client is told of that; None where it is what it asked for."""
+    given_s = ENDLESS_S if expiry_ms == NEVER else expiry_ms // 1000
+    return None if given_s == connect.properties.number(properties.SESSION_EXPIRY) else given_s
 
 
 def accepted(connect: Connect, config: MqttConfig, client_id: str, packet_bytes_max: int, *,

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
+    from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.incoming import Incoming, Publish
     from gatehouse.gateways.mqtt.own_messages import OwnMessages
-    from gatehouse.gateways.mqtt.packets import Will
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import Message
 
@@ -93,6 +93,8 @@ class Inbox:
         """Where the offsets of what this client publishes are noted, once it has a filter with no-local."""
 
         self.incoming = incoming         # MQTT 5 alone
+        self.durable: DurableSession | None = None             # keeps packet ids of QoS 2 over connections
+        self._taking: list[bytes] = []                         # of these, those that are being submitted
         self._under_way: deque[bytes] = deque()                # acknowledgements of each submission
         self._counts: deque[int] = deque()                     # acknowledgements of each submission, MQTT 5 alone
         self._unacknowledged = 0                               # their sum
@@ -183,6 +185,8 @@ class Inbox:
         if packet[0] & 6 == 2:
             return encode_pubacks([packet_id])
         self.received[packet_id] = self._submitted if late else self.turn
+        if not late:
+            self._taking = [packet_id]
         return encode_pubrecs([packet_id])
 
     @property
@@ -193,6 +197,10 @@ class Inbox:
     def expect_answer(self, count: int = 1, acks: bytes = b"") -> None:
         """Something was submitted in this name, whose token is its acknowledgements, so many, or what makes them."""
         self._submitted += 1
+        if self._taking:                 # in the frame of their messages
+            if self.durable is not None:
+                self.durable.take_in(self._taking)
+            self._taking = []
         self._under_way.append(acks)
         self.settled = False
         if self.incoming is not None:
@@ -236,12 +244,18 @@ class Inbox:
         """The client will not send these again: their ids are free. Raises ProtocolError."""
         received = self.received
         parts: list[bytes] = []
+        unknown: list[bytes] = []
         for packet_id in packet_ids:
             number = received.pop(packet_id, UNKNOWN)
             if number > self._answered:
                 raise ProtocolError("[MQTT-4.3.3-1] a PUBREL before its PUBREC")
+            if number == UNKNOWN:
+                unknown.append(packet_id)
             parts.append(encode_pubcomps([packet_id]) if number != UNKNOWN or self.incoming is None
                          else encode_ack(PUBCOMP, packet_id, reasons.ID_NOT_FOUND))
+        if self.durable is not None:
+            self.durable.release(packet_ids, unknown)
+            return
         self._link.write(b"".join(parts))
 
     # --- storing -----------------------------------------------------------------------------------------------------
@@ -262,6 +276,9 @@ class Inbox:
                 self.received[packet_id] = self._submitted
             self.acknowledge_in_turn(acks)
             return 0
+        if self.durable is not None:
+            messages = self.durable.marked(messages)
+        self._taking = exact_ids
         return self._append(messages, acks, size_bytes, len(packet_ids))
 
     def _append(self, messages: list[Message], acks: bytes, size_bytes: int, count: int) -> int:
@@ -362,6 +379,7 @@ class Inbox:
                             len(publish.value))
         if publish.qos == 2:
             self.received[publish.packet_id] = self.turn
+            self._taking = [publish.packet_id]
         self.expect_answer()
 
     def _scheduled(self, publish: Publish, answer: Stored) -> bytes:
@@ -419,16 +437,10 @@ class Inbox:
         """Nothing more is submitted: end the connection when the last acknowledgement has left."""
         self._last_reason = reason
 
-    def publish_will(self, will: Will) -> None:
-        """[MQTT-3.1.2-8]; rights and places are those of now. What is refused is counted: there is nobody to tell."""
-        try:
-            place = self.guard.place(mapping.decode_topic(will.topic))
-            self.guard.append([mapping.will_message(will, place, self._now_ms())], None, None, len(will.payload))
-        except (Denied, KernelError) as error:
-            self._count("will_" + error.code)
-
     def _append_before_large(self, messages: list[Message], size_bytes: int) -> None:
         """Nothing of the burst was taken; what stands before its first message that is too large is."""
+        if self.durable is not None and self._taking:          # all of it comes again, with the same packet ids
+            return
         for at, (place, value, _, _, _) in enumerate(messages):
             if value is not None and len(value) > self.guard.max_bytes(place):
                 if at:

@@ -32,10 +32,11 @@ from gatehouse.gateways.mqtt.codec import (
     run_of,
 )
 from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
-from gatehouse.gateways.mqtt.packets import PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.packets import PUBACK, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.window import Window
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
+from gatehouse.kernel.sessions.values import IDS_MAX
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.outgoing import Outgoing
     from gatehouse.gateways.mqtt.own_messages import OwnMessages
     from gatehouse.gateways.mqtt.shares import Shares
@@ -70,9 +72,11 @@ class Outbox:
         self.flow = trace.flow("mqtt")
         self.give_up = give_up
         self.outgoing = outgoing                   # MQTT 5 alone
-        self.window = Window(config.max_inflight if outgoing is None
-                             else min(config.max_inflight, outgoing.receive_maximum))
+        self.most_in_flight: int = (config.max_inflight if outgoing is None
+                                    else min(config.max_inflight, outgoing.receive_maximum))
+        self.window = Window(self.most_in_flight)
         self.own: OwnMessages | None = None        # where the client has a filter with no-local
+        self.durable: DurableSession | None = None             # what is above QoS 0 comes from it
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
         self._feed: RetainedFeed | None = None
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
@@ -83,7 +87,8 @@ class Outbox:
 
     def describe(self) -> dict[str, int]:
         backlog = self._backlog
-        return {"in_flight": self.window.in_flight(),
+        durable = 0 if self.durable is None else self.durable.in_flight
+        return {"in_flight": self.window.in_flight() + durable,
                 "waiting_bytes": 0 if backlog is None else backlog.waiting_bytes,
                 "waiting_ranges": 0 if backlog is None else backlog.ranges}
 
@@ -103,12 +108,19 @@ class Outbox:
         """Whether socket, and above QoS 0 the window, have room."""
         return (self.window.room() > 0 or not acknowledged) and self._room_now() > 0
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the socket takes more."""
+        return self._room_now() > 0
+
     def _room_now(self) -> int:
         """Bytes that may be written now."""
         return self.clients.unsent.allowed(self.config.max_unsent_bytes) - self.link.unsent_bytes
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
+        if self.durable is not None:
+            return self._acknowledge_by_id(data, pos, self.durable)
         start = pos
         pos = self.window.acknowledge(data, pos)
         if self.shares is not None and pos > start:
@@ -116,8 +128,24 @@ class Outbox:
         self.pump()
         return pos
 
+    def _acknowledge_by_id(self, data: bytes, pos: int, durable: DurableSession) -> int:
+        """The same where some packet ids are those of a durable session."""
+        packet_ids = plain_ids(data, pos, PUBACK)
+        numbers = [int.from_bytes(raw, "big") for raw in packet_ids]
+        durable.acknowledge([number for number in numbers if number <= IDS_MAX])
+        for number in numbers:
+            if number > IDS_MAX:
+                self.window.acknowledge_one(number)
+                if self.shares is not None:
+                    self.shares.on_answered(number, True)
+        self.pump()
+        return pos + len(packet_ids) * PUBACK_SIZE
+
     def acknowledge_one(self, packet_id: int, reason: int) -> None:
         """An MQTT 5 PUBACK that says more than yes. Raises ProtocolError."""
+        if self.durable is not None and 0 < packet_id <= IDS_MAX:
+            self.durable.acknowledge([packet_id])
+            return
         self.window.acknowledge_one(packet_id)
         if self.shares is not None:
             self.shares.on_answered(packet_id, reason < NOT_RECEIVED)
@@ -133,13 +161,22 @@ class Outbox:
         if first == PUBREC:
             self.receive(packet_ids)
         else:
-            for packet_id in packet_ids:
-                self.window.complete(int.from_bytes(packet_id, "big"))
+            numbers = [int.from_bytes(packet_id, "big") for packet_id in packet_ids]
+            if self.durable is not None:
+                self.durable.acknowledge([number for number in numbers if number <= IDS_MAX])
+                numbers = [number for number in numbers if number > IDS_MAX]
+            for number in numbers:
+                self.window.complete(number)
             self.pump()
         return pos + len(packet_ids) * PUBACK_SIZE
 
     def receive(self, packet_ids: list[bytes]) -> None:
         """The client has these messages of QoS 2: they are released."""
+        if self.durable is not None:
+            durable_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") <= IDS_MAX]
+            if durable_ids:
+                self.durable.receive(durable_ids)
+                packet_ids = [raw for raw in packet_ids if raw not in durable_ids]
         released: list[bytes] = []
         for raw in packet_ids:
             packet_id = int.from_bytes(raw, "big")
@@ -157,6 +194,9 @@ class Outbox:
         if first == PUBREC and reason < NOT_RECEIVED:
             self.receive([packet_id.to_bytes(2, "big")])
             return
+        if self.durable is not None and packet_id <= IDS_MAX:
+            self.durable.acknowledge([packet_id])
+            return
         self.window.complete(packet_id)
         if first == PUBREC and self.shares is not None:
             self.shares.on_answered(packet_id, False)
@@ -164,6 +204,8 @@ class Outbox:
 
     def pump(self) -> None:
         """Send what waits, as far as window and socket allow."""
+        if self.durable is not None:
+            self.durable.pump()
         if self._feed is not None:
             self._feed.pump()
         backlog = self._backlog
@@ -181,6 +223,8 @@ class Outbox:
         self._feed.add(topic_filter, granted)
 
     def _retained_room(self, granted: int) -> int:
+        if self.durable is not None:
+            self.durable.share()
         if not self.may_send(granted > 0):
             return 0
         return self.window.room() if granted else PAGE_VALUES
@@ -250,6 +294,9 @@ class Outbox:
         while start < end:
             stop = min(end, run_of(messages, start)) if granted else end
             qos = 0 if messages[start][3] & TRANSIENT else granted
+            if qos and self.durable is not None:
+                start = stop
+                continue
             backlog = self._backlog
             sent = start
             if backlog is None or not backlog.holds(qos > 0):

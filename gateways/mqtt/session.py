@@ -24,7 +24,7 @@ from gatehouse.gateways.mqtt.codec import (
     packet_id_of,
     packet_size,
 )
-from gatehouse.gateways.mqtt.config import NOT_HONOURED
+from gatehouse.gateways.mqtt.durable import OWN_IDS, DurableSession, Welcome
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gatehouse.gateways.mqtt.incoming import Incoming
@@ -35,6 +35,9 @@ from gatehouse.gateways.mqtt.properties import Packet
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions
 from gatehouse.gateways.mqtt.transacting import Transacting
+from gatehouse.gateways.mqtt.wills import kept_will
+from gatehouse.gateways.mqtt.window import Window
+from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.packets import Connect, Will
     from gatehouse.kernel.api import Message
 
-KEPT: Final = "clean_session_0"
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
 PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
 EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
@@ -74,7 +76,10 @@ class MqttSession:
         self._will: Will | None = None
         self._level = packets.MQTT311
         self._tells = True                                 # whether the client wants reason strings
-        self._session_expiry_s = 0
+        self._durable: DurableSession | None = None        # where the session may outlive the connection
+        self._expiry_ms = 0                                # for how long after the connection
+        self._is_let_in = False                            # CONNACK has left
+        self._keeps_will = False                           # the kernel has the will
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
         self._ended = False
@@ -255,8 +260,11 @@ class MqttSession:
         reason = 0
         if self._level == packets.MQTT5:
             reason, given = packets.decode_reason(body, Packet.DISCONNECT)
-            if given.number(properties.SESSION_EXPIRY) and not self._session_expiry_s:
+            expiry_s = given.values.get(properties.SESSION_EXPIRY)
+            if expiry_s and not self._expiry_ms:
                 raise ProtocolError("[MQTT5-3.1.2-23] a session that was to end with its connection and now is not")
+            if expiry_s is not None:
+                self._expiry_ms = connecting.expiry_ms_of(expiry_s, self._config)
         elif body:
             raise MalformedPacket("a DISCONNECT with a body (3.14)")
         if reason != reasons.WITH_WILL:
@@ -309,7 +317,7 @@ class MqttSession:
                 self._refuse(connecting.reason_of_refusal(answer, connect), str(answer))
                 return
             self._accept(connect, answer)
-            if self._received.held_bytes:
+            if self._received.held_bytes and not self._pacer.is_held:
                 self._take_rest()                              # what came behind CONNECT
 
         link = self._link
@@ -340,7 +348,7 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(reasons.BAD_CLIENT_ID, str(error))
             return
-        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id)
+        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer)
         self._will = connect.will
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
@@ -360,11 +368,59 @@ class MqttSession:
             outgoing.subscriptions = self._subscriptions
         self._silence.expect(self._now_ms(),
                              int(connecting.keep_alive_of(connect, config) * 1000 * config.keep_alive_factor))
-        keeps = connect.properties.number(properties.SESSION_EXPIRY) > 0 if outgoing else not connect.clean_session
-        if keeps:
-            services.not_honoured.note(DOOR_NAME, KEPT, NOT_HONOURED[KEPT], self._client_id)
-        link.write(connecting.accepted(connect, config, self._client_id, self._packet_bytes_max,
-                                       session_expiry_s=0 if keeps else None))
+        self._expiry_ms = connecting.session_expiry_of(connect, config)
+        welcome = Welcome(lambda: self._welcome(connect), lambda why: self._refuse(reasons.QUOTA, why))
+        try:
+            self._open_session(connect, outbox, welcome)
+        except KernelError as error:
+            self._expiry_ms = 0
+            self._refuse(reasons.reason_of(error.code), str(error))
+            return
+        if welcome.waits:
+            self._pacer.hold()
+        else:
+            self._welcome(connect)
+
+    def _open_session(self, connect: Connect, outbox: Outbox, welcome: Welcome) -> None:
+        """What outlives the connection: the session, where there is one, and the will. `welcome` waits for the disk.
+        Raises SessionRefused, TooManySessions, Stopping."""
+        assert self._guard is not None and self._inbox is not None
+        sessions, name = self._kernel.sessions, (self._tenant, self._client_id)
+        was_there = sessions.owner_of(*name) is not None
+        if self._expiry_ms or was_there and not connect.clean_session:
+            outbox.window = Window(outbox.most_in_flight, OWN_IDS)
+            durable = self._durable = DurableSession(
+                self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
+                clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
+            outbox.durable = self._inbox.durable = durable
+            self._inbox.received.update(dict.fromkeys(durable.received(), 0))
+        elif was_there:
+            sessions.clear(*name, self.user)
+        if connect.will is None:
+            sessions.forget_will(*name)
+            return
+        sessions.keep_will(kept_will(connect.will, *name, self.user, self._expiry_ms), welcome.expect(), None)
+        self._keeps_will = True
+
+    def _welcome(self, connect: Connect) -> None:
+        """Everything that the client is told with CONNACK is durable."""
+        if self._ended:
+            return
+        durable = self._durable
+        self._is_let_in = True
+        self._link.write(connecting.accepted(
+            connect, self._config, self._client_id, self._packet_bytes_max,
+            session_present=durable is not None and durable.present,
+            session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms)))
+        if durable is not None and self._subscriptions is not None:
+            for subscribed in durable.subscriptions():
+                self._subscriptions.resume(subscribed)
+            self._subscriptions.durable = durable
+            durable.start()
+        if self._pacer.is_held:
+            self._pacer.release()
+            if self._received.held_bytes:
+                self._take_rest()
 
     def _dress(self, connect: Connect) -> tuple[Incoming | None, Outgoing | None]:
         """What is MQTT 5's alone."""
@@ -388,6 +444,9 @@ class MqttSession:
         clients = Clients.of(self._services)
         if wanted and not self._services.admission.may_have_client_id(principal, wanted):
             raise ClientIdRefused(f"{principal.name} may not have this client id")
+        owner = self._kernel.sessions.owner_of(principal.tenant, wanted) if wanted else None
+        if owner is not None and owner != principal.name:
+            raise ClientIdRefused("the session of this client id belongs to another user")
         self._tenant, self.user, self._wanted_id = principal.tenant, principal.name, wanted
         self._client_id = wanted or clients.assign_id(self._kernel.epoch)
         return clients.connect(self._tenant, self._client_id, self)
@@ -440,7 +499,16 @@ class MqttSession:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = self._inbox.own = OwnMessages()
-        self._link.write(packets.encode_suback(packet_id, granted, self._level))
+        suback = packets.encode_suback(packet_id, granted, self._level)
+        if self._durable is not None:
+            self._durable.when_stored(suback, lambda: self._give_retained(wishes, granted, before))
+        else:
+            self._link.write(suback)
+            self._give_retained(wishes, granted, before)
+
+    def _give_retained(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str]) -> None:
+        outbox = self._outbox
+        assert outbox is not None
         for (raw, options), qos in zip(wishes, granted, strict=True):
             handling = options & packets.RETAIN_HANDLING
             # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.
@@ -456,7 +524,11 @@ class MqttSession:
         packet_id, filters = packets.decode_unsubscribe(body, self._level)
         codes = [reasons.SUCCESS if subscriptions.end(mapping.decode_filter(raw)) else reasons.NO_SUBSCRIPTION
                  for raw in filters]
-        self._link.write(packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None))
+        unsuback = packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None)
+        if self._durable is not None:
+            self._durable.when_stored(unsuback)
+        else:
+            self._link.write(unsuback)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 
@@ -489,15 +561,12 @@ class MqttSession:
 
     def handle_closed(self) -> None:
         self._finish()
-        will, self._will = self._will, None
-        if will is not None and self._inbox is not None:
-            self._inbox.publish_will(will)
 
     def _end(self, reason: str, reason_code: int = 0, *, says: bool = True) -> None:
         """`reason`: `code: text`. MQTT 5 is told, where it was let in and `says` is true."""
         if self._ended:
             return
-        if says and self._level == packets.MQTT5 and self._inbox is not None:
+        if says and self._level == packets.MQTT5 and self._is_let_in:
             code, _, text = reason.partition(": ")
             self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
                                                        (text or code) if self._tells else ""))
@@ -506,7 +575,9 @@ class MqttSession:
 
     def _finish(self) -> None:
         """Take nothing more and owe nothing more; idempotent."""
-        self._ended = True
+        if not self._ended:
+            self._ended = True
+            self._let_go()
         self._received.clear()
         self._timers.stop()
         if self._guard is not None:
@@ -518,6 +589,16 @@ class MqttSession:
         if self._subscriptions is not None:
             self._subscriptions.end_all()
         Clients.of(self._services).leave(self._tenant, self._client_id, self)
+
+    def _let_go(self) -> None:
+        """The session sleeps, or ends; the will is due, unless the client has said goodbye."""
+        if self._keeps_will:
+            if self._will is None:
+                self._kernel.sessions.forget_will(self._tenant, self._client_id)
+            else:
+                self._kernel.sessions.break_off(self._tenant, self._client_id)
+        if self._durable is not None:
+            self._durable.sleep(self._expiry_ms)
 
     def describe(self) -> dict[str, Any]:
         filters = [] if self._subscriptions is None else sorted(self._subscriptions.by_filter)

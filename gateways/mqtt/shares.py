@@ -38,7 +38,7 @@ class Share:
         timeout_ms = outbox.config.ack_timeout_ms
         hold = HoldLimit(timeout_ms, self._on_overdue) if timeout_ms else None
         self.place: SharedPort = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant,
-                                                     hold=hold)
+                                                     hold=hold, taker=outbox.guard.origin)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Sent as far as window and socket allow; the rest waits for `pump`."""

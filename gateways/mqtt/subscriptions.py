@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.properties import encode_property
@@ -17,14 +18,17 @@ from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.sessions.values import Subscribed
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import HubPort
 
+RETAIN_HANDLING_SHIFT: Final = 4
 HEARD_MAX: Final = 4096                # addresses of which it is remembered what the filters say
 
 
@@ -64,6 +68,7 @@ class Subscriptions:
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
 
         self.has_no_local = False
+        self.durable: DurableSession | None = None             # has the filters, too
         self._guard = guard
         self._outbox = outbox
         self._kernel = kernel
@@ -86,16 +91,31 @@ class Subscriptions:
         try:
             if not self.may_have(topic_filter):
                 return self._refuse("denied", reasons.NOT_AUTHORIZED)
-            if topic_filter.startswith(SHARE):
-                self._shares().subscribe(topic_filter, granted, identifier)
-            elif topic_filter.startswith(mapping.TXN):
-                self._transact().subscribe(topic_filter, granted)
-            else:
-                self._guard.subscribe(topic_filter, self._outbox, granted)
+            self._hear(topic_filter, granted, identifier)
+            if self.durable is not None:
+                self.durable.subscribe(subscribed_of(topic_filter, granted, options, identifier))
         except KernelError as error:
             return self._refuse(error.code, reasons.reason_of(error.code))
         self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
         return granted
+
+    def resume(self, subscribed: Subscribed) -> None:
+        """A filter of a session that was there before: heard again, if its client may have it."""
+        try:
+            self._hear(subscribed.filter, subscribed.qos, subscribed.identifier)
+        except (KernelError, Denied):
+            self._count("subscribe_not_resumed")
+            return
+        self._note(subscribed.filter, GrantedFilter(subscribed.qos, options_of(subscribed), subscribed.identifier))
+
+    def _hear(self, topic_filter: str, granted: int, identifier: int) -> None:
+        """Be told of what matches, or of what is a member's. Raises KernelError, Denied."""
+        if topic_filter.startswith(SHARE):
+            self._shares().subscribe(topic_filter, granted, identifier)
+        elif topic_filter.startswith(mapping.TXN):
+            self._transact().subscribe(topic_filter, granted)
+        else:
+            self._guard.subscribe(topic_filter, self._outbox, granted)
 
     def _why_not(self, topic_filter: str, options: int, identifier: int) -> tuple[str, int] | None:
         """Why a filter cannot be had, whoever asks: an event to count, and a reason code. Raises ProtocolError."""
@@ -161,11 +181,14 @@ class Subscriptions:
             self._outbox.forget_filter(topic_filter)
             if self._level == packets.MQTT5:
                 self._audience.remove(parse_filter(topic_filter), topic_filter)
+        if self.durable is not None:
+            self.durable.unsubscribe(topic_filter)
         self._look_again()
         return True
 
     def end_all(self) -> None:
-        """The session is over."""
+        """The connection is over."""
+        self.durable = None
         self.is_plain = True
         for topic_filter in list(self.by_filter):
             self.end(topic_filter)
@@ -187,3 +210,16 @@ class Subscriptions:
                                for each in matching if each.identifier]),
                      any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching),
                      any(not each.options & packets.NO_LOCAL for each in matching))
+
+
+def subscribed_of(topic_filter: str, qos: int, options: int, identifier: int) -> Subscribed:
+    """A filter as a durable session keeps it."""
+    return Subscribed(topic_filter, qos, bool(options & packets.NO_LOCAL), bool(options & packets.RETAIN_AS_PUBLISHED),
+                      (options & packets.RETAIN_HANDLING) >> RETAIN_HANDLING_SHIFT, identifier)
+
+
+def options_of(subscribed: Subscribed) -> int:
+    """Its options as they came, without QoS."""
+    return ((packets.NO_LOCAL if subscribed.no_local else 0)
+            | (packets.RETAIN_AS_PUBLISHED if subscribed.retain_as_published else 0)
+            | subscribed.retain_handling << RETAIN_HANDLING_SHIFT)

@@ -22,20 +22,36 @@ class Window:
     order of sending, as [MQTT-4.6.0-2] demands, are checked a run at a time by comparing bytes. Those that come out of
     order are kept until what is before them has come: no id is given again while it is in flight. A client that never
     acknowledges one message therefore gets no more than `INFLIGHT_LIMIT` after it.
+
+    `lowest`: the ids below belong to somebody else, the client's durable session. Then what is given at once does not
+    go beyond the end of the ring.
     """
 
-    def __init__(self, inflight_max: int) -> None:
+    def __init__(self, inflight_max: int, lowest: int = 1) -> None:
         self._inflight_max: int = inflight_max
-        self._oldest: int = 1                      # the id that was given longest ago and is not acknowledged
+        self._lowest: int = lowest
+        self._size: int = LAST_ID - lowest + 1     # of the ring
+        self._oldest: int = lowest                     # the id that was given longest ago and is not acknowledged
         self._span: int = 0                        # ids given from there on, acknowledged out of order or not
         self._early: set[int] = set()              # those of the span that are acknowledged already
         self._exact: dict[int, bool] = {}          # those with QoS 2, and whether PUBREC has come
 
     def room(self) -> int:
         """How many messages may be sent now."""
-        span_room = INFLIGHT_LIMIT - self._span
+        span_room = self._size - 1 - self._span
         quota = self._inflight_max - self._span + len(self._early)
+        if self._lowest > 1:
+            span_room = min(span_room, PACKET_IDS - self._first())
         return quota if quota < span_room else span_room
+
+    def set_max(self, inflight_max: int) -> None:
+        """So many may be in flight from now on."""
+        self._inflight_max = inflight_max
+
+    def _first(self) -> int:
+        """The id that is given next."""
+        first = self._oldest + self._span
+        return first - self._size if first > LAST_ID else first
 
     def in_flight(self) -> int:
         return self._span - len(self._early)
@@ -43,13 +59,11 @@ class Window:
     def take(self, count: int, exact: bool = False) -> int:
         """Give out `count` ids, at most `room()`; returns the first, the others follow it on the ring. `exact`: for
         QoS 2."""
-        first = self._oldest + self._span
-        if first > LAST_ID:
-            first -= LAST_ID
+        first = self._first()
         self._span += count
         if exact:
             for n in range(count):
-                self._exact[(first - 1 + n) % LAST_ID + 1] = False
+                self._exact[(first - self._lowest + n) % self._size + self._lowest] = False
         return first
 
     def acknowledge(self, data: bytes, pos: int) -> int:
@@ -99,9 +113,11 @@ class Window:
         return True
 
     def _give_back(self, packet_id: int) -> None:
+        if packet_id < self._lowest:
+            return
         distance = packet_id - self._oldest
         if distance < 0:
-            distance += LAST_ID
+            distance += self._size
         if distance >= self._span:
             return
         if distance:
@@ -116,4 +132,4 @@ class Window:
         self._span -= count
         self._oldest += count
         if self._oldest > LAST_ID:
-            self._oldest -= LAST_ID
+            self._oldest -= self._size

@@ -20,7 +20,7 @@ from gatehouse.kernel.groups.moving import Moving
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Handle, Leased, Owner, Record
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics
@@ -153,12 +153,12 @@ class Groups:
         self._core.answer(owner, token)
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
-              hold: HoldLimit | None = None) -> Shared:
+              hold: HoldLimit | None = None, taker: Origin = NOBODY) -> Shared:
         """A place in the group of `$share/GROUP/FILTER`; see `kernel.groups.sharing`.
 
         Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
         """
-        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant, hold=hold)
+        return self._sharing.join(text, member, credit, keeps=keeps, tenant=tenant, hold=hold, taker=taker)
 
     def shared_group(self, text: str, tenant: str = "/") -> LeasedGroup:
         """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, InvalidFilter,

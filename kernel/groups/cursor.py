@@ -243,6 +243,14 @@ class Cursor:  # decision 20
                 ended.append(i)
         return ended
 
+    def lease_at(self, offset: int) -> Lease | None:
+        """The lease of a message that is out."""
+        return self._out.get(offset)
+
+    def waits_until(self, offset: int) -> int:
+        """From when on a message that waits may come again (ms); 0 where it does not wait."""
+        return self._waiting.get(offset, 0)
+
     def is_leased(self, offset: int) -> bool:
         return offset in self._out
 

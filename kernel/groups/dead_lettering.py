@@ -283,6 +283,8 @@ class Redriving:
                 results.append(error)
                 continue
             pending_frame.builder.add_copies([message], [letter[6]], None)
+            if self._core.recorder is not None:
+                self._core.recorder.on_redriven(letter, message[0], queue.name)
             gone.append(letter[0])
             results.append(None)
         if gone:

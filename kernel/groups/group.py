@@ -19,7 +19,7 @@ from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.message import Handle, Leased, Owner, Stored, tell
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored, tell
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Membership:
 
     def __init__(self, group: LeasedGroup, member: Member, credit: int, *, keeps: bool = True,
                  budget: Budget | None = None, hold: HoldLimit | None = None, is_lazy: bool = False,
-                 is_once: bool = False, priority: int = 0) -> None:
+                 is_once: bool = False, priority: int = 0, taker: Origin = NOBODY) -> None:
         self._group = group
         self.priority = priority
         self._hold = hold
@@ -103,6 +103,7 @@ class Membership:
         self._budget = budget
         self.credit = credit
         self.is_once = is_once
+        self.taker = taker
         self.is_lazy = is_lazy
         self.keeps = keeps
         self._leases: dict[Lease, Prefetcher] = {}
@@ -173,12 +174,13 @@ class Membership:
 class Pop:
     """One request for messages; `cancel` it when nobody waits for the answer any more."""
 
-    def __init__(self, group: LeasedGroup, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]
-                 ) -> None:
+    def __init__(self, group: LeasedGroup, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None],
+                 taker: Origin = NOBODY) -> None:
         self._group = group
         self._on_popped = on_popped
         self.count = count
         self.invisible_ms = invisible_ms
+        self.taker = taker
         self.leased: list[Leased] = []
         self.done = False
         self.error: KernelError | None = None
@@ -313,15 +315,17 @@ class LeasedGroup:
     # ---- members and pops
 
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
-             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0) -> Membership:
+             lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0, taker: Origin = NOBODY
+             ) -> Membership:
         """Push messages to `member`, up to `credit` until it adds more. Without `keeps` they need no ack.
 
         `lazily`: what it is handed is noted in the log with whatever is stored next, and soon in any case. A crash
         before hands that out again as if for the first time. `hold`: what becomes of a member that never acks.
         `priority`: members of a lower one are handed something only while none of a higher one has room.
+        `taker`: who it is, for journeys.
         """
         membership = Membership(self, member, credit, keeps=keeps, budget=budget, hold=hold, is_lazy=lazily,
-                                priority=priority)
+                                priority=priority, taker=taker)
         at = len(self._members)
         while at and self._members[at - 1].priority < priority:
             at -= 1
@@ -348,10 +352,11 @@ class LeasedGroup:
                 self._end_leases(prefetcher, held, delay_ms)
         self.retire(membership)
 
-    def take_now(self, member: Member, hold: HoldLimit | None = None) -> Membership:
+    def take_now(self, member: Member, hold: HoldLimit | None = None, taker: Origin = NOBODY) -> Membership:
         """One message for `member`, at once or when it has been read; an empty list where there is none. It holds it
         without being among those who are pushed more."""
-        membership = Membership(self, member, 1, hold=hold, is_lazy=True, is_once=True, priority=FIRST_OF_ALL)
+        membership = Membership(self, member, 1, hold=hold, is_lazy=True, is_once=True, priority=FIRST_OF_ALL,
+                                taker=taker)
         self._members.insert(0, membership)
         self._ask_again()
         if self._serving:
@@ -374,14 +379,15 @@ class LeasedGroup:
                     self.cursor_ready(prefetcher)
         self.wake()
 
-    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Pop:  # decision 22
+    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None],  # decision 22
+            taker: Origin = NOBODY) -> Pop:
         """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none. Raises InvalidGroup
         for numbers that cannot be."""
         if not 1 <= count <= MAX_POP:
             raise InvalidGroup(f"a pop takes 1 to {MAX_POP} messages, not {count}")
         if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise InvalidGroup(f"an invisible time is 1 to {MAX_INVISIBLE_MS} ms, not {invisible_ms}")
-        pop = Pop(self, count, invisible_ms, on_popped)
+        pop = Pop(self, count, invisible_ms, on_popped, taker)
         self._pops.append(pop)
         self._note_use()
         self._ask_again()
@@ -437,6 +443,8 @@ class LeasedGroup:
             for lease in prefetcher.cursor.extend(offsets, until_ms):
                 self._core.deadlines.lease_until(self, prefetcher, lease)
             self._core.touch(prefetcher.cursor)
+            if self._core.recorder is not None:
+                self._core.recorder.on_extended(self, prefetcher.cursor, offsets, until_ms)
         self._core.answer(owner, token)
         return refused
 
@@ -480,6 +488,8 @@ class LeasedGroup:
 
     def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
         self._settled += len(offsets)
+        if self._core.recorder is not None:
+            self._core.recorder.on_acked(self, prefetcher.cursor, offsets)
         self._settle_uncounted(prefetcher, offsets, lazily=lazily)
 
     def _settle_uncounted(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool = False) -> None:
@@ -502,6 +512,8 @@ class LeasedGroup:
         nothing done."""
         for policy in self._policies:
             policy.on_given_up(prefetcher, messages, reason)
+        if self._core.recorder is not None:
+            self._core.recorder.on_given_up(self, prefetcher.cursor, messages, reason)
         if reason == EXPIRED:
             self._expired += len(messages)
         elif reason == OVERFLOW:
@@ -510,7 +522,8 @@ class LeasedGroup:
             self._dead += len(messages)
         self._settle_uncounted(prefetcher, [message[1] for message in messages])
 
-    def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None) -> None:  # decision 126
+    def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None,  # decision 126
+                    is_over: bool = False) -> None:
         """These are not leased any more: ready again, waiting for their retry, or dead."""
         core, cursor, most, retry = self._core, prefetcher.cursor, self.settings.max_attempts, self.settings.retry
         core.touch(cursor)
@@ -520,15 +533,22 @@ class LeasedGroup:
             self._doom(prefetcher, doomed, ATTEMPTS, None)
             offsets = [offset for offset in offsets if cursor.is_leased(offset)]
         if delay_ms == 0:
+            self._tell_ended(prefetcher, offsets, 0, is_over)
             cursor.release(offsets, 0)
         else:
             for offset in offsets:
                 wait_ms = delay_ms if delay_ms is not None else retry.delay_ms(cursor.attempt_of(offset),
                                                                                core.chance())
+                self._tell_ended(prefetcher, [offset], now_ms + wait_ms if wait_ms else 0, is_over)
                 cursor.release([offset], now_ms + wait_ms if wait_ms else 0)
                 if wait_ms:
                     core.deadlines.wait_until(self, prefetcher, offset, now_ms + wait_ms)
         self.cursor_ready(prefetcher)
+
+    def _tell_ended(self, prefetcher: Prefetcher, offsets: list[int], until_ms: int, is_over: bool) -> None:
+        """For journeys: these come again, from a time on."""
+        if self._core.recorder is not None and offsets:
+            self._core.recorder.on_lease_ended(self, prefetcher.cursor, offsets, until_ms, is_over)
 
     def _doom(self, prefetcher: Prefetcher, offsets: list[int], reason: str, on_done: Callable[[], None] | None
               ) -> None:
@@ -543,7 +563,7 @@ class LeasedGroup:
         """Its time is up: what is still out comes again at once, or when the member that holds it has been ended."""
         held = prefetcher.cursor.held(lease)
         if held and not self.gone and lease.holder is None:
-            self._end_leases(prefetcher, held, 0)
+            self._end_leases(prefetcher, held, 0, True)
         elif held and not self.gone:
             lease.holder.on_overdue()
 
@@ -728,7 +748,7 @@ class LeasedGroup:
             mine = messages[at:at + pop.room]
             at += len(mine)
             pop.hand(mine)
-            self._lease(prefetcher, mine, None, now_ms + pop.invisible_ms)
+            self._lease(prefetcher, mine, None, now_ms + pop.invisible_ms, pop.taker)
             if not pop.room:
                 self._finish(self._pops.popleft())
         if at < len(messages):
@@ -752,11 +772,14 @@ class LeasedGroup:
             at += len(mine)
             member.hand(mine)
             if member.keeps:
-                self._lease(prefetcher, mine, member, 0)
+                self._lease(prefetcher, mine, member, 0, member.taker)
             else:
+                if self._core.recorder is not None:
+                    self._core.recorder.on_handed_out(self, prefetcher.cursor, mine, 0, member.taker)
                 self._settle(prefetcher, [message[1] for message in mine], lazily=member.is_lazy)
 
-    def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int) -> None:
+    def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int,
+               taker: Origin) -> None:
         """One lease for what was handed out equally often; nearly always that is all of it."""
         at = 0
         while at < len(messages):
@@ -767,6 +790,8 @@ class LeasedGroup:
                 stop += 1
             lease = Lease(member, until_ms, attempt, [message[1] for message in messages[at:stop]])
             prefetcher.cursor.lease(lease)
+            if self._core.recorder is not None:
+                self._core.recorder.on_handed_out(self, prefetcher.cursor, messages[at:stop], until_ms, taker)
             if member is not None and member.is_lazy:
                 self._core.touch_lazily(prefetcher.cursor)
             else:

@@ -15,6 +15,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member, Membership
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
+from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.state.topics import Topic, Topics
 
 if TYPE_CHECKING:
@@ -52,12 +53,12 @@ class Sharing:
 
     # decision 26
     def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
-             hold: HoldLimit | None = None) -> Shared:
+             hold: HoldLimit | None = None, taker: Origin = NOBODY) -> Shared:
         """A place in the group of `$share/GROUP/FILTER`. Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping.
 
         A group that nobody has used before begins with what comes from now on.
         """
-        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps, hold)
+        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps, hold, taker)
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
@@ -109,8 +110,9 @@ class Shared:
     """One member's place in a shared group; like a `Membership`, and there before the group may be."""
 
     def __init__(self, sharing: Sharing, tenant: str, name: str, member: Member, credit: int, keeps: bool,
-                 hold: HoldLimit | None) -> None:
+                 hold: HoldLimit | None, taker: Origin) -> None:
         self._sharing = sharing
+        self._taker = taker
         self._hold = hold
         self.tenant = tenant
         self.name = name
@@ -128,7 +130,8 @@ class Shared:
     def take_place(self, group: LeasedGroup) -> None:
         """The group is there."""
         self.group = group
-        self._membership = group.join(self._member, self._credit, keeps=self._keeps, hold=self._hold)
+        self._membership = group.join(self._member, self._credit, keeps=self._keeps, hold=self._hold,
+                                      taker=self._taker)
 
     def add_credit(self, count: int) -> None:
         """See `Membership.add_credit`."""

@@ -355,6 +355,26 @@ class Index:
                 offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
         return entries
 
+    def entry_of_id(self, partition_id: int, message_id: int, start: int, end: int) -> Entry | None:
+        """The entry of a partition that holds a message, looked for by halves between two offsets: ids rise with
+        offsets there, but for copies, which may not be found."""
+        lowest = block_key(partition_id, 0)
+        while start < end:
+            middle = (start + end) // 2
+            at = self._store.floor(block_key(partition_id, middle), lowest)
+            if at is None:
+                start = middle + 1
+                continue
+            rows = np.frombuffer(at[1], ROW)
+            hits = np.flatnonzero((rows["first_id"] <= message_id) & (rows["first_id"] + rows["count"] > message_id))
+            if len(hits):
+                return Entry._make(_ROW.unpack_from(at[1], int(hits[0]) * ROW.itemsize))
+            if int(rows["first_id"][0]) > message_id:
+                end = min(middle, int(rows["first_offset"][0]))
+            else:
+                start = max(middle + 1, int(rows["first_offset"][-1] + rows["count"][-1]))
+        return None
+
     def first_at_or_after(self, partition_id: int, timestamp_ms: int, start_offset: int) -> Entry | None:
         """The first entry from `start_offset` on with a record at or after a time."""
         for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
@@ -268,6 +269,41 @@ class Reader:
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, 1 << 62) or entries
         return entries[0].append_ms if entries else 0
+
+    def id_of(self, partition_id: int, offset: int) -> int:
+        """Which message lies at an offset; -1 where that is not known. May look into the index, at one block."""
+        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
+        if not entries or entries[0].first_offset > offset:
+            entries = self._index.entries_from(partition_id, offset, 1, END)
+        if not entries or not entries[0].first_offset <= offset < entries[0].end_offset:
+            return -1
+        return entries[0].first_id + offset - entries[0].first_offset
+
+    def find_id(self, partition_ids: list[int], message_id: int, on_done: Callable[[tuple[int, int] | None], None]
+                ) -> None:
+        """Where a message lies among these partitions: (partition id, offset) of the first where it does, None where it
+        is in none."""
+        wanted = set(partition_ids)
+        for memtable in self._memtables.oldest_first():
+            columns = memtable.entries
+            firsts, counts = np.array(columns.message_id), np.array(columns.count)
+            for number in np.flatnonzero((firsts <= message_id) & (firsts + counts > message_id)).tolist():
+                if columns.partition_id[number] in wanted:
+                    offset = columns.first_offset[number] + message_id - columns.message_id[number]
+                    on_done((columns.partition_id[number], offset))
+                    return
+        spans = [(partition_id, self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id))
+                 for partition_id in partition_ids]
+        self._worker.submit(partial(self._id_in_store, spans, message_id),
+                            lambda where, error: on_done(where if error is None else None))
+
+    def _id_in_store(self, spans: list[tuple[int, int, int]], message_id: int) -> tuple[int, int] | None:
+        """On the reading thread."""
+        for partition_id, start, end in spans:
+            entry = self._index.entry_of_id(partition_id, message_id, start, end)
+            if entry is not None:
+                return partition_id, entry.first_offset + message_id - entry.first_id
+        return None
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_for_time`."""

@@ -259,7 +259,8 @@ class Retention:
         if survey is None:
             self._fatal(f"the log cannot be surveyed for retention: {error}")
             return
-        scan, by_topic, self._watermarks.floors = survey
+        scan, by_topic, floors = survey
+        self._watermarks.begin_at(floors)
         if scan is None and self._waits_for_index:
             # A checkpoint is what needs room first. It may take from memory what only memory could say.
             starts: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}

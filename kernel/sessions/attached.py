@@ -3,7 +3,7 @@
     again     what was in flight when the connection came, in its order, with DUP
     fresh     read ──► judged ──► a packet id ──► [durable] ──► the listener
 
-One piece of what waits is on its way at a time, so that a client which does not read costs one piece of memory.
+One piece of what waits is on its way at a time; a client that does not read has none in memory.
 """
 from __future__ import annotations
 
@@ -75,6 +75,8 @@ class Attached:
         self._reading = False
         self._storing = False                    # messages have packet ids that are not durable
         self._again: deque[int] = deque(session.flight or ())
+        self._ahead: deque[Record] = deque()     # read, and not judged yet
+        self._read_to = 0                        # the offset behind them
         self._matching: dict[str, list[Stint]] = {}
         self._mine = partition_key(session.partition_id)
 
@@ -86,11 +88,19 @@ class Attached:
     def publisher(self) -> bytes:
         return encode_header(PUBLISHER, self._mine) if self.session.has_no_local else b""
 
+    @property
+    def in_flight(self) -> int:
+        return self.session.in_flight
+
+    def received(self) -> list[int]:
+        return list(self.session.received or ())
+
     def end(self, reason: str) -> None:
         """The session is not this connection's any more."""
         if not self._over:
             self._over = True
             self._again.clear()
+            self._ahead.clear()
             self.listener.on_session_ended(reason)
 
     # ---- filters
@@ -121,7 +131,9 @@ class Attached:
 
     def hold(self, held: bool) -> None:
         self._held = held
-        if not held:
+        if held:
+            self._ahead.clear()              # read again when the client reads
+        else:
             self._hub.soon(self)
 
     @property
@@ -171,6 +183,7 @@ class Attached:
         if not self._over:
             self._over = True
             self._again.clear()
+            self._ahead.clear()
             self._hub.let_go(self.session, expiry_ms)
 
     # ---- handing out
@@ -182,6 +195,9 @@ class Attached:
             return
         if self._again:
             self._hand_again()
+        elif self._ahead:
+            if self._room > 0:
+                self._hand_fresh()
         elif self._room > 0 and session.following < self._hub.end_of(session.partition_id):
             self._read(session.following, self._fresh)
 
@@ -257,30 +273,35 @@ class Attached:
 
     def _fresh(self, answer: Fetched) -> None:
         session = self.session
-        messages: list[Outgoing | Released] = []
-        before = session.following
         if not answer.pieces:
             gone = answer.log_start_offset if answer.error is not None else answer.next_offset
             if gone <= session.following:
                 self._hub.loop.call_at(self._hub.loop.now_ms() + READ_AGAIN_MS, self.pump)
                 return
-            self._lose(gone)
+            self._read_to = gone
         for piece in answer.pieces:
-            whole = True
-            for record in sound_records(piece):
-                if record[0] < session.following:
-                    continue
-                if self._room <= 0:
-                    whole = False
-                    break
-                self._lose(record[0])
-                outgoing = self._judge(record)
-                session.pass_to(record[0] + 1)
-                if outgoing is not None:
-                    messages.append(outgoing)
-            if not whole:
-                break
-            self._lose(max(session.following, piece.first_offset + piece.count))
+            self._ahead.extend(sound_records(piece))
+            self._read_to = piece.first_offset + piece.count
+        self._hand_fresh()
+
+    def _hand_fresh(self) -> None:
+        """Give packet ids to what was read, as far as there is room."""
+        session, ahead = self.session, self._ahead
+        before = session.following
+        messages: list[Outgoing | Released] = []
+        size = 0
+        while ahead and self._room > 0 and size < READ_BYTES:
+            record = ahead.popleft()
+            if record[0] < session.following:        # it gave way meanwhile
+                continue
+            self._lose(record[0])
+            outgoing = self._judge(record)
+            session.pass_to(record[0] + 1)
+            if outgoing is not None:
+                messages.append(outgoing)
+                size += len(outgoing.value or b"")
+        if not ahead:
+            self._lose(self._read_to)
         if messages:
             self._storing = True
             try:

@@ -10,7 +10,8 @@
     RECEIVED       key     partition id u64
                    value   packet ids, u16 each
     WILL           key     tenant, NUL, client id
-                   value   delay i64 | due i64 | attributes u8 | user, address, headers, value: length u32 and bytes
+                   value   delay i64 | due i64 | expiry i64 | timestamp i64 | attributes u8
+                           | user, address, headers, value: length u32 and bytes
 
 Times are hub time in ms, but for `created`, which is the wall's. `until` 0 of a session: its client is connected; `due`
 0 of a will likewise. Options: bits 0 and 1 QoS, 2 no-local, 3 retain-as-published, 4 and 5 retain handling.
@@ -38,7 +39,7 @@ _SESSION = struct.Struct(">Qqqq")
 _STINT = struct.Struct(">QqBI")
 _FLIGHT = struct.Struct(">Q4I")
 _RUN = struct.Struct(">HQBH")
-_WILL = struct.Struct(">qqB")
+_WILL = struct.Struct(">qqqqB")
 _LENGTH = struct.Struct(">I")
 _MOST: Final = 0xFFFFFFFF
 
@@ -161,7 +162,7 @@ def decode_received(value: bytes) -> dict[int, None]:
 
 
 def encode_will(will: Will, due_ms: int) -> bytes:
-    parts = [_WILL.pack(will.delay_ms, due_ms, will.attributes)]
+    parts = [_WILL.pack(will.delay_ms, due_ms, will.expiry_ms, will.timestamp_ms, will.attributes)]
     for part in (will.user.encode(), will.address.encode(), will.headers, will.value):
         parts += [_LENGTH.pack(len(part)), part]
     return b"".join(parts)
@@ -169,7 +170,7 @@ def encode_will(will: Will, due_ms: int) -> bytes:
 
 def decode_will(key: bytes, value: bytes) -> tuple[Will, int]:
     """The will, and when it is due."""
-    delay_ms, due_ms, attributes = _WILL.unpack_from(value)
+    delay_ms, due_ms, expiry_ms, timestamp_ms, attributes = _WILL.unpack_from(value)
     at = _WILL.size
     parts: list[bytes] = []
     for _ in range(4):
@@ -178,4 +179,6 @@ def decode_will(key: bytes, value: bytes) -> tuple[Will, int]:
         parts.append(value[at:at + length])
         at += length
     user, address, headers, payload = parts
-    return Will(*split_named(key), user.decode(), address.decode(), payload, headers, attributes, delay_ms), due_ms
+    tenant, client_id = split_named(key)
+    return Will(tenant, client_id, user.decode(), address.decode(), payload, headers, attributes, delay_ms, expiry_ms,
+                timestamp_ms), due_ms

@@ -217,6 +217,11 @@ class Sessions:  # decision 162
         self._detach(session, reason)
         self.wills.end_session(session.tenant, session.client_id)
 
+    def owner_of(self, tenant: str, client_id: str) -> str | None:
+        """See `api.SessionsPort`."""
+        session = self._by_name.get((tenant, client_id))
+        return None if session is None else session.user
+
     def clear(self, tenant: str, client_id: str, user: str) -> bool:
         """See `api.SessionsPort`."""
         session = self._of_user(tenant, client_id, user)

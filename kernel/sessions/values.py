@@ -70,6 +70,8 @@ class Will(NamedTuple):
     headers: bytes                   # as `record.encode_headers` made them
     attributes: int                  # door, RETAIN, TRANSIENT
     delay_ms: int                    # after the connection broke
+    expiry_ms: int = 0               # how long it is worth something once it is published; 0: for ever
+    timestamp_ms: int = 0            # 0: append time
 
 
 class SessionDescription(NamedTuple):

@@ -29,6 +29,10 @@ class Watermarks:  # decision 11
 
         self.consumed: dict[int, int] = {}  # partitions whose beginning was consumed since a checkpoint: their start
 
+    def begin_at(self, floors: dict[int, int]) -> None:
+        """These are all floors that there are."""
+        self.floors = floors
+
     def next_offset(self, partition_id: int) -> int:
         page = self.pages.get(partition_id >> _SHIFT)
         if page is None:

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
 from gatehouse.kernel.write.pending_frame import Entering, PendingFrame, check
@@ -15,6 +16,9 @@ from gatehouse.kernel.write.pending_frame import Places as MessagePlaces
 
 Adding = Callable[[PendingFrame, list[Message], MessagePlaces], None]
 """Puts messages into a frame and tells the place of each."""
+
+UNFOLLOWED: Final = 1 << 60
+"""Messages before one that is followed, where nobody records journeys."""
 
 KEPT_FULL = "what is kept beyond retention has reached kept_bytes: nothing that would have to be kept is taken"
 
@@ -33,12 +37,14 @@ class Appending:
     """What `check` finds is refused before anything of a call is taken."""
 
     def __init__(self, *, committer: Committer, places: Places, disk_guard: DiskGuard, idempotency: Idempotency,
-                 queue_limits: QueueLimits) -> None:
+                 queue_limits: QueueLimits, recorder: Recorder | None = None) -> None:
         self._committer = committer
         self._places = places
         self._disk_guard = disk_guard
         self._idempotency = idempotency
         self._queue_limits = queue_limits
+        self._recorder = recorder
+        self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
                placements: dict[int, Placement] | None = None) -> None:
@@ -56,7 +62,11 @@ class Appending:
             if limited:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        pending_frame.builder.add(messages, places, None, placements)
+        self._unfollowed -= len(messages)                # decision 215
+        if self._unfollowed < 0:
+            self._add_followed(pending_frame, messages, places, placements)
+        else:
+            pending_frame.builder.add(messages, places, None, placements)
         pending_frame.wait(owner, token, places)
         self._committer.note_size()
 
@@ -76,13 +86,28 @@ class Appending:
         if limited and add is None:
             self._queue_limits.refuse_full(messages)
         places: MessagePlaces = []
-        if add is None:
-            pending_frame.builder.add(messages, places)
-        else:
+        if add is not None:
             add(pending_frame, messages, places)
+        else:
+            self._unfollowed -= len(messages)
+            if self._unfollowed < 0:
+                self._add_followed(pending_frame, messages, places, None)
+            else:
+                pending_frame.builder.add(messages, places)
         self._idempotency.remember(pending_frame, mine, places, key)
         pending_frame.wait(owner, token, places)
         self._committer.note_size()
+
+    def _add_followed(self, pending_frame: PendingFrame, messages: list[Entering], places: MessagePlaces | None,
+                      placements: dict[int, Placement] | None) -> None:
+        """Some of these may be followed: they are told to whoever records journeys."""
+        recorder = self._recorder
+        assert recorder is not None, "nobody counts down to what is not recorded"
+        followed, self._unfollowed = recorder.follow(messages, placements, self._unfollowed + len(messages))
+        all_places: MessagePlaces = [] if places is None else places
+        pending_frame.builder.add(messages, all_places if followed else places, None, placements)
+        if followed:
+            recorder.on_entered(pending_frame, messages, placements, all_places, followed)
 
     def require(self, messages: list[Message]) -> None:
         """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""

@@ -16,6 +16,7 @@ from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidRecord, MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Headers, Message, Owner, Record
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -27,7 +28,7 @@ from gatehouse.kernel.records.batch import (
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.appending import Appending
+from gatehouse.kernel.write.appending import UNFOLLOWED, Appending
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
@@ -59,7 +60,7 @@ class Batches:
 
     def __init__(self, *, appending: Appending, committer: Committer, validating: Validating, topics: Topics,
                  places: Places, subscriptions: Subscriptions, producers: Producers, idempotency: Idempotency,
-                 disk_guard: DiskGuard, listens: Callable[[Topic], bool]) -> None:
+                 disk_guard: DiskGuard, listens: Callable[[Topic], bool], recorder: Recorder | None = None) -> None:
         """`listens`: whether a live subscriber may hear of what enters a topic."""
         self._appending = appending
         self._committer = committer
@@ -71,6 +72,8 @@ class Batches:
         self._idempotency = idempotency
         self._disk_guard = disk_guard
         self._listens = listens
+        self._recorder = recorder
+        self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
     def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
                divert: Divert | None) -> None:
@@ -162,12 +165,22 @@ class Batches:
             validated, inside = as_appended(validated, inside, pending_frame.builder.now_ms)
         header = validated.header
         run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
+        self._unfollowed -= header.record_count
+        if self._unfollowed < 0:
+            self._follow(pending_frame, run, inside.records)
         pending_frame.builder.note(run, inside.noted)
         if inside.listened:
             pending_frame.builder.hear_batch(run, validated.records, validated.opened_bytes)
         if inside.copies:
             pending_frame.builder.add(inside.copies, None)
         return run
+
+    def _follow(self, pending_frame: PendingFrame, run: Run, records: list[Record]) -> None:
+        """Some of these may be followed: they are told to whoever records journeys."""
+        recorder = self._recorder
+        assert recorder is not None, "nobody counts down to what is not recorded"
+        self._unfollowed = recorder.follow_batch(pending_frame, run, self._of(run.partition_id)[0].name,
+                                                 self._unfollowed + run.count, records)
 
     # ---- what is in them
 

@@ -26,6 +26,7 @@ from gatehouse.kernel.log.frame import StateRecord, encode_head
 from gatehouse.kernel.log.log import Log, LogFull
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
@@ -127,6 +128,7 @@ class Committer:
         self._followers: list[Follower] = []
         self._forgetters: list[Forgetter] = []
         self._on_grown: Callable[[], None] | None = None
+        self._recorder: Recorder | None = None
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
         self._scheduled = False
@@ -145,12 +147,13 @@ class Committer:
 
     def begin(self, epoch: int, next_id: int, *, keepers: Mapping[int, Keeper], participants: Sequence[Participant],
               noting: Sequence[Participant], followers: Sequence[Follower], forgetters: Sequence[Forgetter],
-              on_grown: Callable[[], None]) -> None:
+              on_grown: Callable[[], None], recorder: Recorder | None = None) -> None:
         """From here on frames are written, of this epoch and with message ids from `next_id` on.
 
         `keepers` by kind of state record. `participants` are told of a refused frame in this order, and before any
         others. Those in `noting` take part in each frame with messages that change state of their own. `followers` are
-        told in this order, after them `on_grown`, and `forgetters` of what was deleted.
+        told in this order, after them `on_grown`, and `forgetters` of what was deleted. `recorder` writes into
+        each frame what is told of messages' journeys.
         """
         self._epoch, self.next_id = epoch, next_id
         self._keepers.update(keepers)
@@ -159,6 +162,7 @@ class Committer:
         self._followers += followers
         self._forgetters += forgetters
         self._on_grown = on_grown
+        self._recorder = recorder
         self._clock.start(self.put_state)
 
     # ---- the pending frame
@@ -256,6 +260,9 @@ class Committer:
     def _seal(self, pending_frame: PendingFrame, first_id: int) -> Sealed:
         """Give records their offsets and complete the state records. The frame before has been applied."""
         builder, participants = pending_frame.builder, pending_frame.participants
+        recorder = self._recorder
+        if recorder is not None and (pending_frame.has_journeys or builder.has_copies or recorder.waiting):
+            recorder.write(pending_frame, first_id)
         sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch)
         if builder.noted:
             participants.update(dict.fromkeys(self._noting, True))

@@ -101,6 +101,7 @@ class Reference:  # decision 24
         self.run: Run = run
         self.start: int = start
         self.stop: int = stop
+        self.first_offset: int = -1                  # known once sealed
 
 
 Heard = list[tuple["Placement | None", list[NumberedMessage], Run, int]]
@@ -132,6 +133,7 @@ class BatchBuilder:
         self.noted: list[tuple[Message, Run, int]] = []
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `partition_ids` was asked
+        self.has_copies: bool = False                    # messages in it have the ids that they had
 
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
             placements: dict[int, Placement] | None = None) -> None:
@@ -264,11 +266,23 @@ class BatchBuilder:
         """One that a message with this id follows in, or a new one."""
         run = self._open.get(partition_id)
         if run is None or run.own_id < 0 or run.own_id + run.count != message_id or run.count >= RUN_LIMIT:
+            self.has_copies = True
             run = Run(partition_id, self.now_ms)
             run.own_id = message_id
             self._open[partition_id] = run
             self.runs.append(run)
         return run
+
+    def add_beside(self, messages: list[Message], first_id: int, places: list[tuple[Run, int]]) -> None:
+        """As `add`, for what the hub writes beside messages into one partition: no id is used up. `first_id` is one
+        that a message has."""
+        for start in range(0, len(messages), RUN_LIMIT):
+            part = messages[start:start + RUN_LIMIT]
+            run = Run(part[0][0].partition_id, self.now_ms)
+            run.own_id = first_id
+            self._open.pop(run.partition_id, None)
+            self.runs.append(run)
+            self.add(part, places, run)
 
     def note_bytes(self, size_bytes: int) -> None:
         """State of this size gathers beside the messages."""
@@ -380,7 +394,7 @@ class BatchBuilder:
             run, start, stop = reference.run, reference.start, reference.stop
             partition_id, number = reference.partition_id, numbers[run]
             assert 0 <= start < stop <= run.count, "a reference points into its run"
-            offset = next_offsets[i] + moved.get(partition_id, 0)
+            offset = reference.first_offset = next_offsets[i] + moved.get(partition_id, 0)
             i += 1
             moved[partition_id] = moved.get(partition_id, 0) + stop - start
             byte_offset, length, crc = entries.byte_offset[number], entries.byte_length[number], entries.crc[number]
@@ -485,6 +499,7 @@ class PendingFrame:
         self.topic_changes = 0
         self.frees = False                                   # more than it takes: the reserve is there for it
         self.entering_bytes: dict[int, int] = {}             # into queues that refuse what exceeds their bytes
+        self.has_journeys: bool = False                      # a message in it is followed, see `kernel.journeys`
 
     def join(self, participant: Participant) -> None:
         """It has something that goes into this frame."""

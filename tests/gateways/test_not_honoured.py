@@ -10,7 +10,6 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 import gatehouse.gateways.amqp.asked
 import gatehouse.gateways.kafka.not_honoured
-import gatehouse.gateways.mqtt.config
 from gatehouse.gateways.amqp.tables import encode_table, typed
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY as MQTT
@@ -21,8 +20,7 @@ from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import framed, produce
 
 DOORS = {"amqp": gatehouse.gateways.amqp.asked.NOT_HONOURED,
-         "kafka": gatehouse.gateways.kafka.not_honoured.NOT_HONOURED,
-         "mqtt": gatehouse.gateways.mqtt.config.NOT_HONOURED}
+         "kafka": gatehouse.gateways.kafka.not_honoured.NOT_HONOURED}
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 
@@ -112,22 +110,14 @@ def connect(hub: FakeHub, client_id: bytes, flags: int) -> bytes:
     session, link = hub.open(MQTT, MqttConfig())
     session.handle_data(b"\x10" + bytes([12 + len(client_id)]) + b"\0\4MQTT\4" + bytes([flags, 0, 0])
                         + len(client_id).to_bytes(2, "big") + client_id)
+    hub.kernel.flush()
     return link.take()
 
 
-def test_mqtt_3_2_2_2_a_session_that_is_to_last_is_told_truly_that_there_is_none_and_warned_of(
-        caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("flags", [0, 2])
+def test_mqtt_a_session_that_is_to_last_is_honoured_as_a_clean_one_is(flags: int) -> None:
     hub = FakeHub()
-    with caplog.at_level(logging.WARNING):
-        for client_id in (b"meter", b"meter", b"pump"):
-            assert connect(hub, client_id, 0) == b"\x20\2\0\0"
-    assert hub.services.not_honoured.counts == {("mqtt", "clean_session_0"): 3}
-    assert [line[:13] for line in caplog.messages] == ["mqtt: 'meter'", "mqtt: 'pump' "]
-
-
-def test_a_clean_session_is_honoured() -> None:
-    hub = FakeHub()
-    connect(hub, b"meter", 2)
+    assert connect(hub, b"meter", flags) == b"\x20\2\0\0"
     assert not hub.services.not_honoured.counts
 
 

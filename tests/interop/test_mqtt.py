@@ -130,12 +130,12 @@ def test_a_second_client_with_the_same_id_takes_over(hub: RunningHub) -> None:
         assert second.receive(1) == [("twin", b"me", 0)]
 
 
-def test_a_client_that_asks_for_a_lasting_session_is_told_that_there_is_none(hub: RunningHub) -> None:
+def test_a_client_that_asks_for_a_lasting_session_finds_it(hub: RunningHub) -> None:
     with Client(hub, "lasting", clean_session=False) as client:
         client.subscribe(("lasting", 1))
     again = Client(hub, "lasting", clean_session=False).start()
     code, flags = again.connected.get(timeout=WAIT_S)
-    assert not code.is_failure and not flags.session_present
+    assert not code.is_failure and flags.session_present
     again.__exit__()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import Disk, RealDisk
 from gatehouse.kernel.log.log import Damage, Log
@@ -65,7 +66,8 @@ class Rig:
     def __init__(self, folder: Path | None = None, settings: KernelSettings | None = None, routes: Routes | None = None,
                  log: Log | None = None, store: IndexStore | None = None, disk: Disk | None = None,
                  projection: Projection | None = None, reserve: Reserve | None = None,
-                 emergency_reserve: Reserve | None = None, wall_ms: int = 1_700_000_000_000, shard: int = 0) -> None:
+                 emergency_reserve: Reserve | None = None, wall_ms: int = 1_700_000_000_000, shard: int = 0,
+                 journeys: JourneySettings | None = None) -> None:
         self.disk = RealDisk(folder) if folder is not None else disk
         self.settings = settings or KernelSettings(segment_bytes=1 << 20)
         self.routes = routes or Routes()
@@ -75,6 +77,8 @@ class Rig:
         self.reserve = reserve
         self.emergency_reserve = emergency_reserve
         self.shard = shard
+        self.journeys = journeys
+        self._traces = 0
         self.world = World(wall_ms)
         self.fatal: list[str] = []
         self.damage: list[Damage] = []
@@ -93,9 +97,14 @@ class Rig:
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
                         on_damage=self.damage.append, on_error=self.errors.append, notices=self.told,
                         projection=self.projection, new_hub=b"a hub of the rig",
-                        new_shard=self.shard, reserve=self.reserve, emergency_reserve=self.emergency_reserve)
+                        new_shard=self.shard, reserve=self.reserve, emergency_reserve=self.emergency_reserve,
+                        journeys=self.journeys, new_trace=self._new_trace)
         kernel.open()
         return kernel
+
+    def _new_trace(self) -> bytes:
+        self._traces += 1
+        return self._traces.to_bytes(16) + self._traces.to_bytes(8)
 
     def restart(self, *, lose_index: bool = False, step_ms: int = 0) -> None:
         """As after kill -9: what waits in memory is gone. A second later, and the wall clock stepped meanwhile."""

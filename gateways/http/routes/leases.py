@@ -49,6 +49,7 @@ from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping
 from gatehouse.kernel.groups.settings import MAX_INVISIBLE_MS, check_name
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ async def take(door: Door, principal: Principal, group: LeasedGroup, count: int,
         else:
             reply.set_result(leases)
 
-    popping = group.pop(count, invisible_ms, on_popped)
+    popping = group.pop(count, invisible_ms, on_popped, Origin(NAME, principal.name))
     timer = door.loop.call_later(max(wait_s, DISK_S) if wait_s or group.ready else 0, popping.on_time)
     try:
         with registered(door.admission, NAME, principal, popping.on_time, require) as guest:

@@ -10,9 +10,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered
 
-NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = (
-    ("GET", "/v1/trace/{id}", "the trace of a message"),
-)
+NOT_BUILT: Final[tuple[tuple[str, str, str], ...]] = ()
 """(method, pattern, what it would be)."""
 
 

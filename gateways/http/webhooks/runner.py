@@ -28,6 +28,7 @@ from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 from gatehouse.kernel.errors import KernelError, UnknownTopic
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class Runner:  # decision 72
             except KernelError as error:
                 self.last = Outcome(0, str(error))
             else:
-                self._membership = self._group.join(self, self.webhook.concurrency * self._per_post)
+                self._membership = self._group.join(self, self.webhook.concurrency * self._per_post,
+                                                    taker=Origin("http", client=f"webhook of {self.webhook.group}"))
                 return
             await asyncio.sleep(LOOK_S)
 

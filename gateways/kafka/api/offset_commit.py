@@ -1,8 +1,8 @@
-"""OffsetCommit 2 to 9: how far a group is, in the group's own offsets, which HTTP and the command line show and move.
+"""OffsetCommit 2 to 10: how far a group is, in the group's own offsets, which HTTP and the command line show and move.
 
 A member commits in its generation; who assigns partitions by itself names no member and no generation, and commits
 while the group has no members. Answered when it is durable. Offsets do not expire: a retention time (versions 2 to 4)
-is kept by keeping them longer.
+is kept by keeping them longer. From version 10 on topics are said by their ids.
 """
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
 
-from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
@@ -21,11 +20,12 @@ from gatehouse.gateways.kafka.error_codes import (
 )
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.gateways.kafka.topics import find_asked
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
+FIRST_BY_ID: Final = 10          # the version from which on topics are said by their ids
 NO_OFFSET: Final = (-1, -2)      # latest and earliest, which KafkaJS commits to have none: it begins where it is told
 
 
@@ -43,11 +43,11 @@ class Commit:
     def add(self, asked: Any) -> None:
         """A topic's partitions; what is wrong with one of them stands in its row."""
         rows = [Row(partition_index=partition.partition_index, error_code=NONE) for partition in asked.partitions]
-        self.rows.append(Row(name=asked.name, partitions=rows))
+        self.rows.append(Row(name=asked.name, topic_id=asked.topic_id, partitions=rows))
         try:
-            topic = find_topic(self.request.session, asked.name, Operation.CONSUME)
-        except (KernelError, Denied) as refusal:
-            self.fail(rows, coordinator_code_of(refusal))
+            topic = find_asked(self.request.session, asked, self.request.version >= FIRST_BY_ID)
+        except Refused as refusal:
+            self.fail(rows, refusal.code)
             return
         for row, partition in zip(rows, asked.partitions, strict=True):
             try:
@@ -84,7 +84,7 @@ class Commit:
 
     def refuse(self, code: int, topics: list[Any]) -> None:
         """The whole request is refused: each partition says so."""
-        self.rows = [Row(name=topic.name, partitions=[
+        self.rows = [Row(name=topic.name, topic_id=topic.topic_id, partitions=[
             Row(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions])
             for topic in topics]
         self.answer()
@@ -116,4 +116,4 @@ def dispatch(request: Request) -> None:
         commit.store(asked)
 
 
-OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=9, first_flexible=8, dispatch=dispatch)
+OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=10, first_flexible=8, dispatch=dispatch)

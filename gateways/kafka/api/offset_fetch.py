@@ -1,4 +1,4 @@
-"""OffsetFetch 1 to 9: what groups have committed, of the partitions that are named or of all.
+"""OffsetFetch 1 to 10: what groups have committed, of the partitions that are named or of all.
 
 A partition without a commit has offset -1, as in Kafka. What is on its way to the disk is not shown yet. A group whose
 messages are leased commits nothing: it is refused, as it would be refused to commit.
@@ -6,10 +6,10 @@ messages are leased commits nothing: it is refused, as it would be refused to co
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from kafka.protocol.consumer.group import OffsetFetchRequest, OffsetFetchResponse
 
-from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
@@ -17,9 +17,9 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from gatehouse.gateways.kafka.mapping import code_of, coordinator_code_of
+from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.gateways.kafka.topics import find_asked
 from gatehouse.kernel.errors import KernelError, UnknownPartition
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.state.topics import Topic
 
 FIRST_WITH_GROUPS: Final = 8     # the version from which on a request names several groups
+FIRST_BY_ID: Final = 10          # the version from which on topics are said by their ids
 FIRST_WITH_ERROR: Final = 2      # the version from which on a group has an error of its own
 NOTHING: Final = -1
 Committed = dict[int, tuple[int, bytes]]
@@ -37,8 +38,9 @@ def dispatch(request: Request) -> None:
     session = request.session
     if request.version >= FIRST_WITH_GROUPS:
         groups = {group.group_id: group for group in asked.groups}       # each once, however often it is named
+        by_id = request.version >= FIRST_BY_ID
         request.answer(OffsetFetchResponse, throttle_time_ms=0,
-                       groups=[fetch(session, group, group.topics) for group in groups.values()])
+                       groups=[fetch(session, group, group.topics, by_id) for group in groups.values()])
         return
     answer = fetch(session, asked, asked.topics)
     if request.version < FIRST_WITH_ERROR and answer.error_code != NONE:
@@ -48,14 +50,15 @@ def dispatch(request: Request) -> None:
     request.answer(OffsetFetchResponse, throttle_time_ms=0, error_code=answer.error_code, topics=answer.topics)
 
 
-def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None) -> Row:
+def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None, by_id: bool = False) -> Row:
     """One group. `topics` None asks for all that it has committed."""
     name = asked.group_id
     error = check(session, name, asked)
     if error != NONE:
         return Row(group_id=name, topics=[], error_code=error)
     committed = session.kernel.groups.committed(name, session.principal.tenant)
-    rows = everything(session, committed) if topics is None else [named(session, topic, committed) for topic in topics]
+    rows = everything(session, committed) if topics is None \
+        else [named(session, topic, committed, by_id) for topic in topics]
     return Row(group_id=name, topics=rows, error_code=NONE)
 
 
@@ -73,17 +76,15 @@ def check(session: KafkaSession, name: str, asked: Any) -> int:
     return NONE
 
 
-def named(session: KafkaSession, asked: Any, committed: Committed) -> Row:
+def named(session: KafkaSession, asked: Any, committed: Committed, by_id: bool) -> Row:
     """A topic's partitions as they are asked for."""
     try:
-        topic = find_topic(session, asked.name, Operation.CONSUME)
-    except Denied as refusal:
-        rows = [row_of(index, None, code_of(refusal)) for index in asked.partition_indexes]
-    except KernelError:
-        rows = [row_of(index, None, UNKNOWN_TOPIC_OR_PARTITION) for index in asked.partition_indexes]
+        topic = find_asked(session, asked, by_id)
+    except Refused as refusal:
+        rows = [row_of(index, None, refusal.code) for index in asked.partition_indexes]
     else:
         rows = [partition_row(topic, index, committed) for index in asked.partition_indexes]
-    return Row(name=asked.name, partitions=rows)
+    return Row(name=asked.name, topic_id=getattr(asked, "topic_id", None), partitions=rows)
 
 
 def partition_row(topic: Topic, index: int, committed: Committed) -> Row:
@@ -101,7 +102,7 @@ def everything(session: KafkaSession, committed: Committed) -> list[Row]:
         partitions = [row_of(index, committed[partition_id]) for index, partition_id in enumerate(topic.partition_ids())
                       if partition_id in committed]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):
-            rows.append(Row(name=topic.name, partitions=partitions))
+            rows.append(Row(name=topic.name, topic_id=UUID(bytes=topic.uuid), partitions=partitions))
     return rows
 
 
@@ -111,4 +112,4 @@ def row_of(index: int, committed: tuple[int, bytes] | None, error: int = NONE) -
                metadata=metadata.decode(errors="replace"), error_code=error)
 
 
-OFFSET_FETCH = Api(key=9, name="OffsetFetch", first_version=1, last_version=9, first_flexible=6, dispatch=dispatch)
+OFFSET_FETCH = Api(key=9, name="OffsetFetch", first_version=1, last_version=10, first_flexible=6, dispatch=dispatch)

@@ -16,7 +16,6 @@ import pytest
 from gatehouse import exits
 from gatehouse.cli.hub_option import default_url
 from gatehouse.cli.main import cli, run
-from gatehouse.cli.planned import PLANNED
 from gatehouse.cli.state import describe_status
 from gatehouse.reference import every_command
 
@@ -284,12 +283,6 @@ def test_no_address_of_a_hub(call, url):
     code, _, err = call("topics", "--url", url)
     assert code == exits.FAILED
     assert "is no address of a hub; give one like http://127.0.0.1:8080" in err
-
-
-@pytest.mark.parametrize("name", PLANNED)
-def test_what_is_not_built_is_refused_by_name(call, name):
-    assert call(name, "list", "--what", "ever") == (
-        exits.NOT_BUILT, "", f"gatehouse: `gatehouse {name}` is not built yet\n")
 
 
 def test_wrong_usage_is_one_line(call):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.amqp import login
+from gatehouse.gateways.amqp import login, properties
+from gatehouse.gateways.amqp.direct_reply import REPLY_TO
 from gatehouse.gateways.amqp.tables import typed
 from tests.gateways.amqp.fakes import Client, Hub
 
@@ -102,6 +103,16 @@ def _(hub: Hub, client: Client) -> None:
     hub.kernel.flush()
     tags = [arguments["consumer_tag"] for _, name, arguments in client.got() if name == "basic.deliver"]
     assert sorted(tags) == ["a", "b"]
+
+
+@proves("direct_reply_to")
+def _(hub: Hub, client: Client) -> None:
+    client.ask("basic.consume", queue=REPLY_TO, no_ack=True)
+    client.publish("", "q", b"x", properties.write({"reply_to": REPLY_TO}))
+    hub.kernel.flush()
+    header = client.ask("basic.get", queue="q", no_ack=True)[1][2]
+    hub.client().login().publish("", properties.read(header["raw"])["reply_to"], b"answer")
+    assert bodies(client) == [b"answer"]
 
 
 def test_what_is_announced_is_what_is_proved_here() -> None:

@@ -156,7 +156,6 @@ def test_without_heartbeats_silence_is_no_end(hub: Hub, client: Client) -> None:
     (publish("", "q", b"xy")[:-1] + b"z", 501),
     (codec.frame(codec.METHOD, 1, encode_method("channel.open")), 504),
     (codec.frame(codec.METHOD, 7, encode_method("basic.qos")), 504),
-    (codec.frame(codec.METHOD, 1, encode_method("tx.select")), 540),
     (codec.frame(codec.METHOD, 1, encode_method("channel.flow")), 540),
     (publish("", "q", b"x", immediate=True), 540),
     (codec.frame(codec.METHOD, 0, encode_method("connection.open")), 504),
@@ -172,7 +171,7 @@ def test_faults_that_end_the_connection(client: Client, data: bytes, code: int) 
 
 def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -> None:
     client.ask("queue.declare", queue="q")
-    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    client.send(codec.frame(codec.METHOD, 1, encode_method("channel.flow")))
     client.got()
     client.publish("", "q", b"x")
     assert not client.link.closed
@@ -182,14 +181,14 @@ def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -
 
 
 def test_a_client_that_does_not_answer_the_end_is_left(hub: Hub, client: Client) -> None:
-    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    client.send(codec.frame(codec.METHOD, 1, encode_method("channel.flow")))
     assert not client.link.closed
     hub.advance(3_000)
     assert client.link.closed
 
 
 def test_a_client_that_goes_on_sending_is_read_until_it_answers_the_end(hub: Hub, client: Client) -> None:
-    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    client.send(codec.frame(codec.METHOD, 1, encode_method("channel.flow")))
     for _ in range(9):
         hub.advance(2_900)
         client.publish("", "q", b"x" * 5_000)
@@ -199,7 +198,7 @@ def test_a_client_that_goes_on_sending_is_read_until_it_answers_the_end(hub: Hub
 
 
 def test_but_not_for_ever(hub: Hub, client: Client) -> None:
-    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.select")))
+    client.send(codec.frame(codec.METHOD, 1, encode_method("channel.flow")))
     for _ in range(30):
         hub.advance(1_000)
         client.publish("", "q", b"x")

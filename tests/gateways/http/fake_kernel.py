@@ -31,6 +31,7 @@ class FakeKernel:
         self.epoch = 1
         self.hub = bytes(range(16))
         self.delivered = True
+        self.records_journeys = False
         self.defined: dict[tuple[str, str, str], bytes] = {}
         self.congested = False
         self.stopping = False

@@ -136,7 +136,6 @@ def test_other_doors_are_reached_by_websocket() -> None:
                         websockets=(WebSocketRoute("/mqtt", ("echo", "mqtt")), WebSocketRoute("/", ("mqtt",))))
 
     async def test(client: Client) -> None:
-        assert (await client.ask("GET", "/v1/trace/1")).code == "not_built"
         assert (await client.ask("POST", "/v1/publish/a", data=b"x")).status == 201
         refused = await client.ask("POST", "/mqtt")
         assert (refused.status, refused.code, refused.headers["Allow"]) == (405, "method_not_allowed", "GET")

@@ -15,9 +15,10 @@ from gatehouse.kernel import errors
 README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text()
 NOT_HERE = {"kernel_error", "out_of_order_sequence", "duplicate_sequence", "fenced_producer", "unknown_producer",
             "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation",
-            "rebalancing", "inconsistent_protocol", "unknown_place"}
+            "rebalancing", "inconsistent_protocol", "unknown_place", "session_refused", "too_many_sessions",
+            "too_many_subscriptions", "too_many_received"}
 """Codes that no call of this door can end in: they belong to idempotent producers, to members of groups that share
-out partitions, and to guards."""
+out partitions, to guards, and to clients whose sessions outlive their connections."""
 
 
 def test_every_call_is_in_the_readme() -> None:

@@ -28,7 +28,8 @@ class Group:
         self.fault: Exception | None = None
         self.cancelled = False
 
-    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None]) -> Group:
+    def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None], taker: object = None
+            ) -> Group:
         self.on_popped = on_popped
         return self
 

@@ -53,7 +53,7 @@ class OneGroup:
         self.credit = 0
         self.released: list[Any] = []
 
-    def join(self, member: object, credit: int) -> OneGroup:
+    def join(self, member: object, credit: int, taker: object = None) -> OneGroup:
         self.credit = credit
         return self
 

@@ -99,7 +99,8 @@ def _group(*names: str, **fields: Any) -> Callable[[Peer, int], dict[str, Any]]:
 def _committed(peer: Peer, version: int) -> dict[str, Any]:
     part = Row(partition_index=0, committed_offset=2, committed_leader_epoch=-1, committed_metadata="")
     return {"group_id": "g", "generation_id_or_member_epoch": -1, "generation_id": -1, "member_id": "",
-            "group_instance_id": None, "retention_time_ms": -1, "topics": [Row(name="plant", partitions=[part])]}
+            "group_instance_id": None, "retention_time_ms": -1,
+            "topics": [Row(name="plant", topic_id=plant_id(peer), partitions=[part])]}
 
 
 def accounts_of(peer: Peer) -> Administration:

@@ -86,6 +86,7 @@ class FakeKernel:
 
     def __init__(self) -> None:
         self.epoch = EPOCH
+        self.records_journeys = False
         self.settings = KernelSettings()
         self.congested = False
         self.by_name: dict[str, Topic] = {}

@@ -13,7 +13,10 @@ from tests.gateways.kafka.calls import CALLS, message, plant
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed
 
-EVERY = [(key, version) for key, api in sorted(APIS.items())
+BY_HAND = {68, 69}
+"""kafka-python has no schemas of these: test_consumer_groups.py puts their bytes together itself."""
+
+EVERY = [(key, version) for key, api in sorted(APIS.items()) if key not in BY_HAND
          for version in range(api.first_version, api.last_version + 1)]
 
 
@@ -31,7 +34,7 @@ def asked(peer: Peer, key: int, version: int) -> Any:
 
 
 def test_every_api_has_a_call() -> None:
-    assert set(CALLS) == set(APIS)
+    assert set(CALLS) == set(APIS) - BY_HAND
 
 
 @pytest.mark.parametrize(("key", "version"), EVERY, ids=[f"{APIS[key].name}-{version}" for key, version in EVERY])
@@ -40,7 +43,7 @@ def test_it_does_what_it_is_for(key: int, version: int) -> None:
     assert CALLS[key].effect(peer, asked(peer, key, version))
 
 
-@pytest.mark.parametrize("key", sorted(APIS))
+@pytest.mark.parametrize("key", sorted(set(APIS) - BY_HAND))
 def test_versions_are_flexible_where_the_schemas_say_so(key: int) -> None:
     api, request = APIS[key], message(key, "Request")
     flexible = [version for version in range(api.first_version, api.last_version + 1)

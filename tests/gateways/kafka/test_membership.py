@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from typing import Any
 
 import pytest
@@ -321,9 +322,10 @@ def test_a_static_member_comes_back_to_what_it_had(version: int) -> None:
 
 def committing(version: int, member_id: str, generation: int, **fields: Any) -> Any:
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    named = {"name": "plant"} if version < 10 else {"topic_id": uuid.uuid5(uuid.NAMESPACE_OID, "plant")}
     return OffsetCommitRequest(version=version, group_id="g", member_id=member_id,
                                generation_id_or_member_epoch=generation, topics=[topic(
-                                   version=version, name="plant", partitions=[topic.OffsetCommitRequestPartition(
+                                   version=version, **named, partitions=[topic.OffsetCommitRequestPartition(
                                        version=version, partition_index=0, committed_offset=7)])], **fields)
 
 

@@ -1,6 +1,7 @@
 """FindCoordinator, OffsetCommit, OffsetFetch: what they answer where a group has no members, in every version."""
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -29,6 +30,18 @@ def plant() -> Peer:
     peer.kernel.flush()
     peer.link.take()
     return peer
+
+
+def said(peer: Peer, version: int, name: str) -> dict[str, Any]:
+    """How a request says a topic: from version 10 on by its id."""
+    topic = peer.kernel.by_name.get(name)
+    return {"name": name} if version < 10 else {"topic_id": uuid.UUID(bytes=topic.uuid) if topic else uuid.uuid5(
+        uuid.NAMESPACE_OID, name)}
+
+
+def heard(peer: Peer, version: int, row: Any, names: Any) -> str:
+    """The name of a topic of an answer."""
+    return row.name if version < 10 else {said(peer, 10, name)["topic_id"]: name for name in names}[row.topic_id]
 
 
 # ---- FindCoordinator
@@ -74,11 +87,13 @@ def commit(peer: Peer, version: int, group: str, offsets: dict[tuple[str, int], 
         topics.setdefault(name, []).append(part(version=version, partition_index=index, committed_offset=offset,
                                                 committed_metadata=metadata))
     request = OffsetCommitRequest(version=version, group_id=group, topics=[
-        topic(version=version, name=name, partitions=parts) for name, parts in topics.items()], **fields)
+        topic(version=version, partitions=parts, **said(peer, version, name)) for name, parts in topics.items()],
+        **fields)
     frames = peer.send(framed(request, 5))
     peer.kernel.flush(error)
     answer = decoded(OffsetCommitResponse, version, *(frames or peer.link.frames()), 5)
-    return {(row.name, each.partition_index): each.error_code for row in answer.topics for each in row.partitions}
+    return {(heard(peer, version, row, topics), each.partition_index): each.error_code
+            for row in answer.topics for each in row.partitions}
 
 
 @pytest.mark.parametrize("version", versions(8))
@@ -99,6 +114,12 @@ def test_a_commit_says_for_each_partition_what_is_wrong_and_keeps_the_others() -
         ("plant", 0): 0, ("plant", 2): 3, ("plant", 1): 12, ("other", 0): 3}
     assert commit(peer, 8, "g", {("plant", 1): (-3, None)}) == {("plant", 1): 42}
     assert peer.kernel.offsets == {"g": {peer.kernel.by_name["plant"].partition_id(0): (7, b"")}}
+
+
+def test_a_commit_by_id_says_what_is_not_there() -> None:
+    peer = plant()
+    assert commit(peer, 10, "g", {("plant", 0): (7, None), ("plant", 2): (1, None), ("other", 0): (1, None)}) \
+        == {("plant", 0): 0, ("plant", 2): 3, ("other", 0): 100}
 
 
 @pytest.mark.parametrize("none", [-1, -2])
@@ -138,7 +159,7 @@ def fetch(peer: Peer, version: int, group: str, wants: dict[str, list[int]] | No
         inner = kind.OffsetFetchRequestTopics
     else:
         inner = OffsetFetchRequest.OffsetFetchRequestTopic
-    topics = None if wants is None else [inner(version=version, name=name, partition_indexes=indexes)
+    topics = None if wants is None else [inner(version=version, partition_indexes=indexes, **said(peer, version, name))
                                          for name, indexes in wants.items()]
     if version >= 8:
         request = OffsetFetchRequest(version=version, groups=[
@@ -148,8 +169,10 @@ def fetch(peer: Peer, version: int, group: str, wants: dict[str, list[int]] | No
     answer = decoded(OffsetFetchResponse, version, *peer.send(framed(request, 5)), 5)
     if version >= 8:
         answer = answer.groups[0]
+    names = wants or ["plant"]
     return answer.error_code if version >= 2 else 0, {
-        (row.name, each.partition_index): (each.committed_offset, each.metadata, each.error_code)
+        (heard(peer, version, row, names), each.partition_index):
+            (each.committed_offset, each.metadata, each.error_code)
         for row in answer.topics for each in row.partitions}
 
 
@@ -159,7 +182,7 @@ def test_committed_offsets_are_shown(version: int) -> None:
     assert commit(peer, 8, "g", {("plant", 0): (7, "so far")}) == {("plant", 0): 0}
     assert fetch(peer, version, "g", {"plant": [0, 1, 5], "other": [0]}) == (0, {
         ("plant", 0): (7, "so far", 0), ("plant", 1): (-1, "", 0), ("plant", 5): (-1, "", 3),
-        ("other", 0): (-1, "", 3)})
+        ("other", 0): (-1, "", 3 if version < 10 else 100)})
     if version >= 2:
         assert fetch(peer, version, "g", None) == (0, {("plant", 0): (7, "so far", 0)})
     assert fetch(peer, version, "nobody", {"plant": [0]}) == (0, {("plant", 0): (-1, "", 0)})

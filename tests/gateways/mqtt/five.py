@@ -144,9 +144,11 @@ class Client:
         self.session: Session = session
         self.link: FakeLink = link
         self.connack = Seen(0, 0)
+        self.behind: list[Seen] = []             # what came with CONNACK or SUBACK
         if connects:
             self.send(connect_packet(client_id, **said))
-            [self.connack] = self.take()
+            hub.kernel.flush()
+            [self.connack, *self.behind] = self.take()
             assert self.connack.kind is Packet.CONNACK and not self.connack.reason, self.connack
 
     def send(self, *data: bytes) -> None:

@@ -54,6 +54,8 @@ def ada(hub: FakeHub, config: MqttConfig | None = None, will: tuple[str, str] | 
         ) -> tuple[Session, FakeLink]:
     session, link = hub.open(GATEWAY, config or MqttConfig())
     session.handle_data(packet("ada", "lovelace", will))
+    if will is not None:
+        hub.kernel.flush()                   # a will is durable before its client is let in
     assert link.take() == ACCEPTED
     return session, link
 

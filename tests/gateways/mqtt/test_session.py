@@ -38,8 +38,8 @@ def test_the_will_of_a_client_that_was_taken_over_is_published() -> None:
     hub = FakeHub()
     session, _ = hub.open(GATEWAY, MqttConfig())
     session.handle_data(b"\x10\x15\0\4MQTT\4\x06\0\0\0\1c\0\1w\0\3bye")
-    connect(hub, "c")
     _, link = subscriber(hub, "w", 0, MqttConfig())
+    connect(hub, "c")
     hub.cut(session)
     hub.kernel.flush()
     assert received(link) == [(b"bye", 0)]

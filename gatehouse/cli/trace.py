@@ -1,0 +1,106 @@
+"""`gatehouse trace`: what happened to a message, found by its id or by what is known of it."""
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from gatehouse import exits
+from gatehouse.cli.hub_option import asking, hub_options
+from gatehouse.cli.tables import as_json, pairs, table, time_text
+
+HEADS: Final = ("at", "after", "what", "of", "who", "where", "more")
+FOUND: Final = ("id", "at", "address", "trace_id")
+NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_id", "correlation_id": "correlation_id",
+                "topic": "topic"}
+
+
+@click.command()
+@click.argument("message_id", metavar="[ID]", required=False)
+@click.option("--key", "message_key", help="Messages with this key.")
+@click.option("--address", help="Messages to this address.")
+@click.option("--trace-id", help="Messages of this trace, 32 hex digits.")
+@click.option("--correlation-id", help="Messages with this correlation id.")
+@click.option("--topic", help="With --partition and --offset: the message there, followed or not.")
+@click.option("--partition", type=click.IntRange(0), default=0, help="Its partition.")
+@click.option("--offset", type=click.IntRange(0), help="Its offset.")
+@click.option("--from", "from_time", help="Not before this time: RFC 3339, or milliseconds since 1970.")
+@click.option("--to", "to_time", help="Not after this time.")
+@click.option("--max", "limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="How many at most.")
+@hub_options
+def trace(message_id: str | None, from_time: str | None, to_time: str | None, limit: int, partition: int,
+          offset: int | None, url: str, json_wanted: bool, **ways: str | None) -> None:
+    """Show what happened to a message.
+
+    When it was stored and by whom, who was handed it, what came of that, and where it stands now.
+
+    Without an ID the newest messages are listed that one of --key, --address, --trace-id and --correlation-id finds;
+    the journey is shown where there is one of them, or where --topic and --offset say which.
+    """
+    wanted = {NAMES[name]: value for name, value in ways.items() if value is not None}
+    if (message_id is None) != (len(wanted) == 1):
+        raise click.UsageError("give an ID, or one of --key, --address, --trace-id, --correlation-id and --topic")
+    if "topic" in wanted:
+        if offset is None:
+            raise click.UsageError("--topic goes with --offset")
+        wanted |= {"partition": str(partition), "offset": str(offset)}
+    wanted |= {name: value for name, value in (("from", from_time), ("to", to_time)) if value is not None}
+    with asking(url) as hub:
+        if message_id is None:
+            messages = hub.find_messages(max=str(limit), **wanted)
+            if not messages:
+                raise exits.Refused("nothing is recorded that is found so; messages that were not followed are found "
+                                    "by their id, or by --topic, --partition and --offset", exits.FAILED)
+            if len(messages) > 1:
+                _list(messages, json_wanted)
+                return
+            message_id = messages[0]["id"]
+        journey = hub.trace(message_id)
+    if json_wanted:
+        click.echo(as_json(journey))
+    else:
+        click.echo(text_of(journey))
+
+
+def _list(messages: list[dict[str, Any]], json_wanted: bool) -> None:
+    if json_wanted:
+        for message in messages:
+            click.echo(as_json(message))
+        return
+    click.echo(table(FOUND, [[message["id"], time_text(message["at"], "milliseconds"), message["address"],
+                              message["trace_id"]] for message in messages]))
+
+
+def text_of(journey: dict[str, Any]) -> str:
+    """A journey for people."""
+    head = {name: journey[name] for name in ("id", "address", "topic", "queue", "partition", "offset", "trace_id",
+                                             "followed") if journey[name] is not None}
+    rows = [[time_text(step["at"], "milliseconds"), "" if step["after"] is None else f"+{step['after']} ms",
+             step["what"] if step["recorded"] else f"{step['what']} (from the log)", step.get("group", ""),
+             _who(step), _where(step), _more(step)] for step in journey["steps"]]
+    lines = [pairs(head), "", table(HEADS, rows)]
+    if journey["stands"]:
+        lines += ["", table(("group", "kind", "state", "attempts", "until"), [
+            [each["group"], each["kind"], each["state"], each.get("attempts", 0),
+             time_text(each["until"], "milliseconds") if "until" in each else ""] for each in journey["stands"]])]
+    return "\n".join(lines)
+
+
+def _who(step: dict[str, Any]) -> str:
+    return " ".join(str(step[name]) for name in ("door", "user", "client_id", "peer") if name in step)
+
+
+def _where(step: dict[str, Any]) -> str:
+    if "topic" in step:
+        return f"{step['topic']}/{step['partition']}" + (f"@{step['offset']}" if "offset" in step else "")
+    return f"queue {step['queue']}" if "queue" in step else step.get("address", "")
+
+
+def _more(step: dict[str, Any]) -> str:
+    said = [f"attempt {step['attempt']}"] if "attempt" in step else []
+    said += [step[name] for name in ("reason",) if name in step]
+    if "until" in step:
+        said.append(f"until {time_text(step['until'], 'milliseconds')}")
+    if "left_out" in step:
+        said.append(f"{step['left_out']} errors before it were not recorded")
+    return ", ".join(said)

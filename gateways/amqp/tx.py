@@ -1,0 +1,163 @@
+"""The class tx: what one channel publishes and settles from tx.select on takes effect together, at tx.commit. Pure.
+
+    publish, ack, nack, reject     checked as ever, and kept here
+    tx.commit                      routed as things are then; all of it in one frame of the log, answered when durable
+    tx.rollback, the end           nothing was published; what was settled awaits its acknowledgement again
+
+A commit that the hub does not take closes the channel with 406, and nothing of it is done: no queue got a message, no
+message is acknowledged. The dead letters of what was rejected follow in a frame of their own; should the hub be killed
+between the two, those messages are delivered again.
+"""
+# decision 201: one frame, though RabbitMQ promises that of one queue alone
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, precondition
+from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.kernel.errors import KernelError, Stopping
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.consuming import Origin
+    from gatehouse.gateways.amqp.publishing import Content
+    from gatehouse.gateways.amqp.sending import Sent
+    from gatehouse.gateways.amqp.unacked import Run
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Handle, Stored
+
+TX_BYTES_MAX: Final = 64 << 20         # of what the channels of a connection have published and not committed
+PUBLISH_BYTES: Final = 512             # that a publish is counted for beside its body and properties
+RESOURCE_ERROR: Final = 506
+
+
+class KeptPublish(NamedTuple):
+    content: Content
+    raw: bytes                         # flags and properties, as they are sent
+    body: bytes
+    sent: Sent                         # where it went when it came
+    version: object                    # of what that was looked up in
+
+
+class Settled(NamedTuple):
+    how: str                           # see `Origin.settle`
+    runs: list[Run[Origin]]
+
+
+class Tx:
+    """One channel's; the kernel's `Owner` of its commits."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._publishes: list[KeptPublish] = []
+        self._bytes = 0
+        self._settled: list[Settled] = []
+        self.held = 0
+        """Deliveries that are settled here and not yet in truth: they count against the channel's prefetch."""
+
+        self._committing = 0
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether every commit that was asked for has been answered."""
+        return not self._committing
+
+    # ---- what is kept
+
+    def publish(self, content: Content, raw: bytes, body: bytes, sent: Sent) -> None:
+        """Raises ChannelFault 406 where there is too much."""
+        if sent.half is not None:
+            raise precondition("a half message is a transaction of its own: not within one of the channel")
+        size = PUBLISH_BYTES + len(raw) + len(body)
+        channels = self._channel.connection.channels
+        if channels.tx_bytes + size > TX_BYTES_MAX:
+            raise precondition(f"transactions of a connection of more than {TX_BYTES_MAX} bytes")
+        channels.tx_bytes += size
+        self._bytes += size
+        self._publishes.append(KeptPublish(content, raw, body, sent, self._channel.connection.sender.version))
+
+    def settle(self, how: str, tag: int, multiple: bool) -> bool:
+        """False where no such delivery awaits its acknowledgement."""
+        runs = self._channel.unacked.take_runs(tag, multiple)
+        self.held += sum([run.open for run in runs])
+        if runs:
+            self._settled.append(Settled(how, runs))
+        return bool(runs)
+
+    # ---- the end of it
+
+    def rollback(self) -> None:
+        """Forget what was published; what was settled is as it was."""
+        self._drop_publishes()
+        settled, self._settled = self._settled, []
+        self._give_back(settled)
+        self.held = 0
+
+    def _drop_publishes(self) -> None:
+        self._channel.connection.channels.tx_bytes -= self._bytes
+        self._publishes, self._bytes = [], 0
+
+    def _give_back(self, settled: list[Settled]) -> None:
+        for _, runs in settled:
+            self._channel.unacked.put_back(runs)
+
+    def commit(self) -> None:
+        """Raises ChannelFault 406, with nothing done."""
+        channel = self._channel
+        connection = channel.connection
+        sender = connection.sender
+        sender.refresh()
+        outcomes = [publish.sent if publish.version == sender.version and publish.sent.reply is None
+                    else channel.publishing.look_up(publish.content, publish.raw, publish.body)
+                    for publish in self._publishes]
+        messages: list[Message] = [sent.message for sent in outcomes if sent.message is not None]
+        waiting = channel.reply_when_stored(encode_method("tx.commit-ok"))
+        token = waiting, self._settled
+        try:
+            if messages:
+                connection.append(messages, self, token)
+            else:
+                connection.broker.queues.note_stored(self, token)
+        except Stopping as error:
+            raise ConnectionFault(RESOURCE_ERROR, str(error)) from None
+        except (KernelError, AmqpError) as error:
+            channel.drop_reply(waiting)
+            raise precondition(f"nothing of the transaction is done: {error}") from None
+        self._committing += 1
+        for publish, sent in zip(self._publishes, outcomes, strict=True):
+            channel.publishing.tell_fate(publish.content, publish.raw, publish.body, sent)
+        settled, self._settled, self.held = self._settled, [], 0
+        self._drop_publishes()
+        self._carry_out(settled)
+
+    def _carry_out(self, settled: list[Settled]) -> None:
+        """In the frame that the publishes are in: nothing else has had its turn since."""
+        by_source: dict[tuple[str, Origin], list[Handle]] = {}
+        for how, runs in settled:
+            for run in runs:
+                handles = [handle for handle in run.handles if handle is not None]
+                run.source.out -= len(handles)
+                by_source.setdefault((how, run.source), []).extend(handles)
+        for (how, source), handles in by_source.items():
+            source.settle(how, handles, at_once=True)
+        self._channel.wake()
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """A commit is durable; or the disk did not take it, and its messages are as they were."""
+        channel = self._channel
+        for answer in stored:
+            token: Any = answer.token
+            waiting, settled = token
+            self._committing -= 1
+            if answer.error is None:
+                channel.release_replies(waiting)
+                continue
+            channel.drop_reply(waiting)
+            for _, runs in settled:
+                for run in runs:
+                    run.source.out += run.open
+            self._give_back(settled)
+            if channel.closing:
+                channel.give_back()
+            channel.fail(precondition(f"nothing of the transaction is done: {answer.error}"), "tx.commit")
+        channel.connection.on_settled()

@@ -1,0 +1,295 @@
+"""`/v1/trace`: the journey of a message, and messages by what is known of them.
+
+    GET /v1/trace/{id}                                  one message: what happened to it, and where it stands
+    GET /v1/trace?key=K | address=A | trace_id=T | correlation_id=C | topic=T&partition=P&offset=O
+                  &from=TIME&to=TIME&max=               the newest messages that were recorded so, newest first
+
+    {"id": "7", "address": "orders/7", "topic": "orders", "partition": 0, "offset": 6, "trace_id": "0af7...",
+     "followed": "from its first error on",
+     "steps": [{"at": ms, "what": "stored", "recorded": false, "door": "mqtt", ...},
+               {"at": ms, "what": "released", "group": "billing", "attempt": 1, "after": 12, ...}],
+     "stands": [{"group": "billing", "kind": "leased", "state": "settled"}]}
+
+A step that says `"recorded": false` was read from the message itself. `after` is how many milliseconds lie between a
+step and the one before. `left_out` counts errors before a step that were not recorded. Payloads stand in no journey;
+users, client ids and peers are shown to administrators, and to a user his own.
+"""
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.parameters import Parameter, Whole
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.schemas import (
+    FLAG,
+    MESSAGE_ID,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    list_of,
+    nullable,
+    object_of,
+)
+from gatehouse.gateways.json_messages import door_of
+from gatehouse.gateways.properties.envelope import Kind as PropertyKind
+from gatehouse.gateways.properties.values import normalize
+from gatehouse.kernel.journeys.looking import Journey
+from gatehouse.tracing.context import HEADER, read
+from gatehouse.tracing.events import Event, Kind
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.kernel.errors import StorageFailed
+    from gatehouse.kernel.message import Record
+
+MAX_ID: Final = (1 << 63) - 1
+QUEUE_PREFIX: Final = "$queue/"
+TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+LOOKED_AT: Final = 1_000             # events of one look-up, before the times and rights are looked at
+
+WORDS: Final = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
+"""What a step is called."""
+
+FROM_START, FROM_ERROR, NOT_AT_ALL = "from the start", "from its first error on", "not recorded"
+
+STEP: Final = object_of({"at": TIME_MS, "what": TEXT, "recorded": FLAG, "after": nullable(WHOLE)}, {
+    "door": TEXT, "user": TEXT, "client_id": TEXT, "peer": TEXT, "group": TEXT, "queue": TEXT, "topic": TEXT,
+    "partition": WHOLE, "offset": WHOLE, "attempt": WHOLE, "until": TIME_MS, "reason": TEXT, "address": TEXT,
+    "left_out": WHOLE, "number": WHOLE, "transaction": TEXT})
+STANDS: Final = object_of({"group": TEXT, "kind": TEXT, "state": TEXT}, {
+    "attempts": WHOLE, "until": TIME_MS, "user": TEXT, "peer": TEXT})
+JOURNEY: Final = Named("Journey", object_of({
+    "id": MESSAGE_ID, "address": nullable(TEXT), "topic": nullable(TEXT), "queue": nullable(TEXT),
+    "partition": nullable(WHOLE), "offset": nullable(WHOLE), "trace_id": nullable(TEXT), "followed": TEXT,
+    "steps": list_of(STEP), "stands": list_of(STANDS)}))
+FOUND: Final = Named("FoundMessage", object_of({
+    "id": MESSAGE_ID, "at": TIME_MS, "what": TEXT, "address": nullable(TEXT), "trace_id": nullable(TEXT)}))
+
+KEY: Final = Parameter("key", "Messages with this key.", example="line1/temp")
+ADDRESS: Final = Parameter("address", "Messages to this address.", example="plant/line1/temp")
+TRACE: Final = Parameter("trace_id", "Messages of this trace: 32 hex digits.")
+CORRELATION: Final = Parameter("correlation_id", "Messages with this correlation id.")
+TOPIC: Final = Parameter("topic", "With `partition` and `offset`: the message there, followed or not.")
+PARTITION: Final = Whole("partition", "Its partition.", highest=1_000_000)
+OFFSET: Final = Whole("offset", "Its offset.")
+FROM: Final = Parameter("from", "Not before this time: RFC 3339, or milliseconds since 1970.")
+TO: Final = Parameter("to", "Not after this time.")
+MAX: Final = Whole("max", "Messages at most.", default=100, lowest=1, highest=LOOKED_AT)
+WAYS: Final = (KEY.name, ADDRESS.name, TRACE.name, CORRELATION.name, TOPIC.name)
+SEEING: Final = (Need(Operation.CONSUME, "address"),)
+
+
+@declare("trace", needs=SEEING, problems=("unknown_message", "storage_failed"),
+         answers=(Answer(200, "What is known of it.", JOURNEY),))
+async def get_journey(door: Door, call: Call) -> Answered:
+    """Show the journey of a message.
+
+    What happened to it, as far as that was recorded, and where it stands with each group and queue. A message that was
+    not followed from the start is recorded from its first error on; what came before is read from the message itself.
+    """
+    principal = await door.principal(call)
+    call.query()
+    journey = await journey_of(door, principal, call.captures[0])
+    return json_answer(describe(door, principal, journey))
+
+
+@declare("trace", query=(KEY, ADDRESS, TRACE, CORRELATION, TOPIC, PARTITION, OFFSET, FROM, TO, MAX), needs=SEEING,
+         problems=("unknown_message", "unknown_topic", "unknown_partition", "storage_failed"),
+         answers=(Answer(200, "The newest first.", object_of({"messages": list_of(FOUND)})),))
+async def find_messages(door: Door, call: Call) -> Answered:
+    """Find messages by key, address, trace or correlation id, or by where they lie.
+
+    Those that were followed from the start; and by trace id those that became known later, too. What the user may not
+    read is not among them.
+    """
+    principal = await door.principal(call)
+    query = call.query()
+    given = [name for name in WAYS if name in query]
+    if len(given) != 1:
+        raise Refusal("invalid_parameter", f"one of {', '.join(WAYS)} says what is looked for", parameter=WAYS[0])
+    first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
+    if TOPIC.name in query:
+        return json_answer({"messages": [_found_at(door, principal, query)]})
+    messages: dict[int, dict[str, Any]] = {}
+    for event in reversed(await _events(door, principal, given[0], query[given[0]])):
+        if event.message_id in messages or not first_ms <= event.at_ms <= last_ms \
+                or (event.tenant or "/") != principal.tenant \
+                or not may_see_address(door, principal, event.address, ""):
+            continue
+        messages[event.message_id] = {
+            "id": str(event.message_id), "at": event.at_ms, "what": WORDS[Kind(event.kind)],
+            "address": event.address or None, "trace_id": event.trace_id.hex() or None}
+        if len(messages) >= most:
+            break
+    return json_answer({"messages": list(messages.values())})
+
+
+async def _events(door: Door, principal: Principal, way: str, value: str) -> list[Event]:
+    raw = value.encode()
+    if way == TRACE.name:
+        if not TRACE_ID.fullmatch(value.lower()):
+            raise Refusal("invalid_parameter", "a trace id is 32 hex digits", parameter=way)
+        raw = bytes.fromhex(value)
+    reply: Reply[list[Event]] = Reply()
+
+    def on_done(events: list[Event], error: StorageFailed | None) -> None:
+        if error is not None:
+            reply.set_exception(error)
+        else:
+            reply.set_result(events)
+
+    door.kernel.looking.find(way.removesuffix("_id"), raw, principal.tenant, LOOKED_AT, on_done)
+    return [event for event in await reply if _is_it(event, way, raw)]
+
+
+def _is_it(event: Event, way: str, raw: bytes) -> bool:
+    """Whether it is what was looked for: a hash may be that of something else."""
+    if way == ADDRESS.name:
+        return event.address.encode() == raw
+    return raw == {KEY.name: event.key, TRACE.name: event.trace_id, CORRELATION.name: event.correlation_id}[way]
+
+
+def _found_at(door: Door, principal: Principal, query: dict[str, str]) -> dict[str, Any]:
+    topic = door.readable_topic(principal, query[TOPIC.name])
+    partition_id = topic.partition_id(PARTITION.read(query, door.config))
+    message_id = door.kernel.looking.id_at(partition_id, OFFSET.read(query, door.config))
+    if message_id < 0:
+        raise Refusal("unknown_message", "there is no message at this offset")
+    return {"id": str(message_id), "at": 0, "what": "stored", "address": None, "trace_id": None}
+
+
+def _time(query: dict[str, str], name: str, default: int) -> int:
+    if name not in query:
+        return default
+    normal = normalize(PropertyKind.TIME, query[name].encode())
+    if normal is None:
+        raise Refusal("invalid_parameter", f"{name!r} is an RFC 3339 time or milliseconds since 1970", parameter=name)
+    return int(normal)
+
+
+async def journey_of(door: Door, principal: Principal, text: str) -> Journey:
+    """The journey of the message with this id. Refuses `unknown_message`, also where the principal may not see it."""
+    journey: Journey | None = None
+    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID)) and int(text) <= MAX_ID:
+        reply: Reply[Journey] = Reply()
+
+        def on_done(journey: Journey, error: StorageFailed | None) -> None:
+            if error is not None:
+                reply.set_exception(error)
+            else:
+                reply.set_result(journey)
+
+        door.kernel.looking.journey(int(text), principal.tenant, on_done)
+        journey = await reply
+    if journey is None or not journey.is_known or not _may_see(door, principal, journey):
+        raise Refusal("unknown_message", f"nothing is known of a message {text[:32]!r} that this user may read")
+    return journey
+
+
+def _may_see(door: Door, principal: Principal, journey: Journey) -> bool:
+    if journey.tenant != principal.tenant:
+        return False
+    place = journey.place
+    return may_see_address(door, principal, address_of(door, journey), place.topic if place is not None else "")
+
+
+def may_see_address(door: Door, principal: Principal, address: str, topic: str) -> bool:
+    """Whether the principal may read what goes to an address; where nobody knows it, whether he may read the topic, or
+    administers the hub."""
+    if address:
+        return door.admission.may(principal, Operation.CONSUME, address)
+    if topic:
+        return door.admission.may_topic(principal, Operation.CONSUME, topic)
+    return door.admission.may_hub(principal, Operation.ADMINISTER)
+
+
+def address_of(door: Door, journey: Journey) -> str:
+    """Where a message was published; "" where nobody knows."""
+    said = next((event.address for event in journey.events if event.kind == Kind.STORED and event.address), "")
+    if said or journey.place is None:
+        return said
+    if journey.record is not None and journey.place.topic:
+        return door.kernel.address_of(journey.place.topic, journey.record[2], journey.record[4])
+    return QUEUE_PREFIX + journey.place.queue if journey.place.queue else ""
+
+
+def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, Any]:
+    """The journey as this principal may see it."""
+    place, record = journey.place, journey.record
+    sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
+    steps = [_step(door, journey, event, principal, sees_all) for event in journey.events]
+    first = next((event for event in journey.events if event.kind == Kind.STORED), None)
+    if first is None and record is not None:
+        steps.insert(0, _stored(door, record))
+    before: int | None = None
+    for step in steps:
+        step["after"] = None if before is None else max(0, step["at"] - before)
+        before = step["at"]
+    return {"id": str(journey.message_id), "address": address_of(door, journey) or None,
+            "topic": place.topic or None if place is not None else None,
+            "queue": place.queue or None if place is not None else None,
+            "partition": place.partition if place is not None else None,
+            "offset": place.offset if place is not None else None,
+            "trace_id": _trace_of(journey),
+            "followed": FROM_START if first is not None else FROM_ERROR if journey.events else NOT_AT_ALL,
+            "steps": steps, "stands": [_standing(door, each._asdict(), principal, sees_all)
+                                       for each in journey.standings]}
+
+
+def _trace_of(journey: Journey) -> str | None:
+    trace_id = next((event.trace_id for event in journey.events if event.trace_id), b"")
+    if not trace_id and journey.record is not None:
+        context = next((read(value) for name, value in journey.record[4] if name == HEADER), None)
+        trace_id = context.trace_id if context is not None else b""
+    return trace_id.hex() or None
+
+
+def _stored(door: Door, record: Record) -> dict[str, Any]:
+    """The first step of a message of which it was not recorded."""
+    number = door_of(record[5])
+    return {"at": record[1], "what": WORDS[Kind.STORED], "recorded": False, "after": None,
+            "door": door.door_names.get(number, str(number)), "offset": record[0]}
+
+
+def _step(door: Door, journey: Journey, event: Event, principal: Principal, sees_all: bool) -> dict[str, Any]:
+    step: dict[str, Any] = {"at": event.at_ms, "what": WORDS[Kind(event.kind)], "recorded": True, "after": None}
+    if event.door:
+        step["door"] = door.door_names.get(int(event.door), event.door) if event.door.isdigit() else event.door
+    if sees_all or event.user == principal.name:
+        step |= {name: value for name, value in (("user", event.user), ("client_id", event.client),
+                                                 ("peer", event.peer)) if value}
+    place = journey.places.get(event.partition_id)
+    if place is not None and event.partition_id:
+        step |= {"topic": place.topic, "partition": place.partition} if place.topic else {
+            "queue": place.queue} if place.queue else {}
+        if event.kind != Kind.ROUTED:
+            step["offset"] = event.offset
+    for name, value in (("group", event.group), ("attempt", event.attempt), ("reason", event.reason),
+                        ("address", event.address), ("number", event.number if event.kind == Kind.DELIVERED else 0),
+                        ("left_out", event.number if event.kind != Kind.DELIVERED else 0)):
+        if value:
+            step[name] = value
+    if event.until_ms:
+        step["until"] = door.services.wall_of(event.until_ms)
+    if event.transaction:
+        step["transaction"] = str(event.transaction)
+    return step
+
+
+def _standing(door: Door, standing: dict[str, Any], principal: Principal, sees_all: bool) -> dict[str, Any]:
+    until_ms = standing.pop("until_ms")
+    if not sees_all and standing["user"] != principal.name:
+        standing["user"] = standing["peer"] = ""
+    shown = {name: value for name, value in standing.items() if value}
+    return {**shown, "until": door.services.wall_of(until_ms)} if until_ms else shown
+
+
+ROUTES: Routes = (("GET", "/v1/trace", find_messages), ("GET", "/v1/trace/{id}", get_journey))

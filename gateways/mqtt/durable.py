@@ -1,0 +1,255 @@
+"""A durable session at the door: what its client is sent and answers above QoS 0, and what waits for the disk.
+
+    kernel ──► on_messages ──► PUBLISH, PUBREL        packet ids below `OWN_IDS`, durable already
+    PUBACK, PUBCOMP ──► the session, answered by nobody
+    PUBREC ──► the session ──► [durable] ──► PUBREL
+    PUBLISH with QoS 2 ──► its id is taken in, in the frame of its message ──► [durable] ──► PUBREC, by `inbox`
+    PUBREL ──► the session ──► [durable] ──► PUBCOMP
+
+The ids from `OWN_IDS` on are the connection's: retained values and messages of shared groups, which do not outlive it.
+Both share the client's receive maximum.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from gatehouse.gateways.admission.guarded_session import GuardedSession
+from gatehouse.gateways.mqtt import properties, reasons
+from gatehouse.gateways.mqtt.codec import (
+    PACKET_ID_BYTES,
+    encode_pubcomps,
+    encode_publish,
+    encode_pubrels,
+    first_too_large,
+)
+from gatehouse.gateways.mqtt.mapping import topic_field
+from gatehouse.gateways.mqtt.packets import PUBCOMP, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.properties import encode_property, with_length
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.records.record import add_header, encode_headers
+from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Released, Subscribed
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.kernel.api import Message, SessionsPort
+
+OWN_IDS: Final = IDS_MAX + 1           # the lowest packet id of what does not outlive the connection
+DUP: Final = 8
+RETAIN: Final = 1
+
+
+Waiting = tuple[bytes, "Callable[[], None] | None"]
+"""What is written once something is durable, and what is done then."""
+
+
+class Welcome:
+    """Waits for what must be durable before a client is let in."""
+
+    def __init__(self, then: Callable[[], None], fail: Callable[[str], None]) -> None:
+        self._then = then
+        self._fail = fail
+        self._awaited = 0
+        self.waits = False
+
+    def expect(self) -> Welcome:
+        """One answer more; then itself, as the owner to be told."""
+        self._awaited += 1
+        self.waits = True
+        return self
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        for answer in stored:
+            if not self.waits:
+                return
+            self._awaited -= 1
+            if answer.error is not None:
+                self.waits = False
+                self._fail(f"{getattr(answer.error, 'code', 'internal_error')}: {answer.error}")
+        if self.waits and not self._awaited:
+            self.waits = False
+            self._then()
+
+
+class DurableSession:
+    """See the module's text. Made when CONNECT is accepted; `start` when CONNACK has left."""
+
+    def __init__(self, guard: Guard, sessions: SessionsPort, outbox: Outbox, client_id: str, receive_maximum: int,
+                 end: Callable[[str], None], *, clean: bool, expiry_ms: int, welcome: Welcome) -> None:
+        """Raises SessionRefused, TooManySessions, Stopping."""
+        self._outbox = outbox
+        self._link = outbox.link
+        self._end = end
+        self._most = receive_maximum               # in flight, those of the connection included
+        self._held = True
+        self._over = False
+        self._session = GuardedSession(guard, sessions, self, client_id, clean=clean, expiry_ms=expiry_ms,
+                                       window=receive_maximum, owner=welcome, token=None)
+        welcome.expect()
+
+    @property
+    def present(self) -> bool:
+        """Whether it was there before."""
+        return self._session.present
+
+    @property
+    def in_flight(self) -> int:
+        return self._session.in_flight
+
+    def start(self) -> None:
+        """CONNACK has left: what waits may follow."""
+        self._held = False
+        self.share()
+        self._session.hold(False)
+
+    def sleep(self, expiry_ms: int) -> None:
+        """The connection is over; the session waits so long for another."""
+        self._over = True
+        self._session.sleep(expiry_ms)
+
+    def on_session_ended(self, reason: str) -> None:
+        """See `guarded_session.SessionConnection`."""
+        if not self._over:
+            self._over = True
+            self._end(reason)
+
+    # ---- filters
+
+    def subscriptions(self) -> list[Subscribed]:
+        return self._session.subscriptions()
+
+    def subscribe(self, subscribed: Subscribed) -> None:
+        """Raises Denied, and what `api.SessionPort.subscribe` raises."""
+        self._session.subscribe(subscribed)
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        self._session.unsubscribe(topic_filter)
+
+    def when_stored(self, packet: bytes, then: Callable[[], None] | None = None) -> None:
+        """Write a packet when everything before it is durable, and then do what follows on it. Raises Stopping."""
+        self._session.flush(self, (packet, then))
+
+    # ---- pace
+
+    def share(self) -> None:
+        """What the client takes at once is shared with what its connection sends beside the session."""
+        window = self._outbox.window
+        window.set_max(max(0, self._most - self._session.in_flight))
+        self._session.set_window(max(0, self._most - window.in_flight()))
+
+    def pump(self) -> None:
+        """The socket has room, or the window."""
+        if self._over:
+            return
+        self.share()
+        if self._held and self._outbox.has_room:
+            self._held = False
+            self._session.hold(False)
+
+    # ---- out
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        """See `guarded_session.SessionConnection`."""
+        if self._over:
+            return
+        try:
+            self._send(messages)
+        except Exception:
+            self._end("internal_error: a delivery failed")     # rather than go on with a gap; the kernel logs it
+            raise
+
+    def _send(self, messages: list[Outgoing | Released]) -> None:
+        parts: list[bytes] = []
+        not_sent: list[int] = []
+        for message in messages:
+            if isinstance(message, Released):
+                parts.append(encode_pubrels([PACKET_ID_BYTES[message.packet_id]]))
+                continue
+            packet = self._encode(message)
+            if packet:
+                parts.append(packet)
+            else:
+                not_sent.append(message.packet_id)
+        if not_sent:
+            self._session.acknowledge(not_sent)
+        if parts:
+            flow = self._outbox.flow
+            flow.messages_out += len(messages) - len(not_sent)
+            flow.bytes_out += sum([len(part) for part in parts])
+            self._link.write_many(parts)
+        if not self._outbox.has_room:
+            self._held = True
+            self._session.hold(True)
+        self.share()
+
+    def _encode(self, message: Outgoing) -> bytes:
+        """The PUBLISH; nothing where the client cannot have it, as if it had been sent [MQTT5-3.1.2-25]."""
+        topic = topic_field(message.address)
+        first = 0x30 | (DUP if message.dup else 0) | message.qos << 1 | (RETAIN if message.retain else 0)
+        tail = b""
+        outgoing = self._outbox.outgoing
+        if outgoing is not None:
+            stored: Message = (0, message.value, encode_headers(message.headers), message.attributes,
+                               message.timestamp_ms)
+            shown = outgoing.properties_of(stored)
+            if shown is None:
+                self._outbox.trace.on_event("mqtt", "expired")
+                return b""
+            for identifier in message.identifiers:
+                shown += encode_property(properties.SUBSCRIPTION_ID, identifier)
+            tail = with_length(shown)
+            if first_too_large([stored], 0, 1, len(topic) + len(tail) + 2, outgoing.packet_bytes_max) == 0:
+                self._outbox.trace.on_event("mqtt", "dropped_large")
+                return b""
+        return encode_publish(first, topic, PACKET_ID_BYTES[message.packet_id], tail, message.value or b"")
+
+    def acknowledge(self, packet_ids: list[int]) -> None:
+        """PUBACK or PUBCOMP came for these, or a refusal."""
+        self._session.acknowledge(packet_ids)
+        self.share()
+
+    def receive(self, packet_ids: list[bytes]) -> None:
+        """PUBREC came for these: PUBREL leaves when that is durable."""
+        numbers = [int.from_bytes(raw, "big") for raw in packet_ids]
+        unknown = set(self._session.receive(numbers, self, (encode_pubrels(packet_ids), None)))
+        if unknown and self._outbox.outgoing is not None:      # the token has one for each: 3.1.1 has no other word
+            for number in unknown:
+                self._link.write(encode_ack(PUBREL, PACKET_ID_BYTES[number], reasons.ID_NOT_FOUND))
+
+    # ---- in
+
+    def received(self) -> list[bytes]:
+        """The packet ids of QoS 2 that came in before, and are not released."""
+        return [PACKET_ID_BYTES[number] for number in self._session.received()]
+
+    def take_in(self, packet_ids: list[bytes]) -> None:
+        """These came with QoS 2, and their messages were appended in this turn."""
+        for raw in packet_ids:
+            self._session.take_in(int.from_bytes(raw, "big"))
+
+    def release(self, packet_ids: list[bytes], unknown: list[bytes]) -> None:
+        """PUBREL came: PUBCOMP leaves when that is durable. `unknown` are those that were not taken in."""
+        tells = self._outbox.outgoing is not None
+        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if tells and raw in unknown else encode_pubcomps([raw])
+                 for raw in packet_ids]
+        self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (b"".join(comps), None))
+
+    def marked(self, messages: list[Message]) -> list[Message]:
+        """What the client publishes says that it is its own, where it has a filter with no-local."""
+        publisher = self._session.publisher
+        if not publisher:
+            return messages
+        return [(place, value, add_header(headers, publisher), attributes, timestamp_ms)
+                for place, value, headers, attributes, timestamp_ms in messages]
+
+    # ---- durable
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """What waited for the disk leaves. What was refused has ended the session (`on_session_ended`)."""
+        for answer in stored:
+            if answer.error is None and not self._over:
+                packet, then = cast(Waiting, answer.token)
+                self._link.write(packet)
+                if then is not None:
+                    then()

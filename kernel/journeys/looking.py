@@ -1,0 +1,155 @@
+"""Looks a message up: what was recorded of it, what the log says where nothing was, and where it stands now."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.journeys.following import Following
+from gatehouse.kernel.journeys.standing import Standing, standings
+from gatehouse.kernel.journeys.trail import Trail, hash_of, id_hash, named
+from gatehouse.kernel.message import Fetched, Record
+from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.private import public_record
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.tracing.events import Event, Kind
+
+MAX_EVENTS: Final = 1_000            # of one journey that are shown
+MAX_PARTITIONS: Final = 20_000       # that are searched for a message of which nothing was recorded
+
+
+@dataclass(slots=True)
+class Location:
+    """Where a message lies, as far as that is known."""
+
+    partition_id: int
+    offset: int
+    topic: str = ""                  # "" where it is a queue's partition, or one that is gone
+    partition: int = 0
+    queue: str = ""
+    tenant: str | None = None        # None: nobody knows whose it was
+
+
+@dataclass(slots=True)
+class Journey:
+    """One message. `record` is None where retention has passed it."""
+
+    message_id: int
+    events: list[Event] = field(default_factory=list)
+    place: Location | None = None
+    record: Record | None = None
+    standings: list[Standing] = field(default_factory=list)
+    places: dict[int, Location] = field(default_factory=dict)       # by partition id, of every event
+
+    def lies_at(self, place: Location) -> None:
+        """It was stored there first, as far as that is known."""
+        self.place = place
+        self.places.setdefault(place.partition_id, place)
+
+    def holds(self, record: Record) -> None:
+        """The message itself, which is there still."""
+        self.record = record
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose it is; None where nobody can tell."""
+        stored = next((event.tenant or "/" for event in self.events if event.kind == Kind.STORED), None)
+        return stored if self.place is None or self.place.tenant is None else self.place.tenant
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is known of it."""
+        return bool(self.events) or self.record is not None
+
+
+OnJourney = Callable[[Journey, "StorageFailed | None"], None]
+OnFound = Callable[[list[Event], "StorageFailed | None"], None]
+
+
+class Looking:
+    """See the module's text."""
+
+    def __init__(self, *, trail: Trail, reader: Reader, topics: Topics, watermarks: Watermarks, views: Views,
+                 leasing: Leasing, following: Following | None) -> None:
+        self._trail = trail
+        self._reader = reader
+        self._topics = topics
+        self._watermarks = watermarks
+        self._views = views
+        self._leasing = leasing
+        self._following = following
+
+    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None:
+        """The newest `most` events that are found by a `key`, an `address`, a `trace` id or a `correlation` id of a
+        tenant; a trace id is no tenant's, whoever shows events looks whose they are."""
+        wanted = hash_of(what, value if what == "trace" else named(tenant, value))
+        self._trail.find(wanted, most, lambda events, error: on_done([event for _, event in events], error),
+                         newest=True)
+
+    def id_at(self, partition_id: int, offset: int) -> int:
+        """The message at an offset; -1 where that is not known."""
+        return self._reader.id_of(partition_id, offset)
+
+    def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
+        """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
+        self._trail.find(id_hash(message_id), MAX_EVENTS, partial(self._on_events, message_id, tenant, on_done))
+
+    def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
+                   error: StorageFailed | None) -> None:
+        journey = Journey(message_id, [event for _, event in events if event.message_id == message_id])
+        if error is not None:
+            on_done(journey, error)
+            return
+        journey.events.sort(key=lambda event: event.at_ms)
+        for event in journey.events:
+            if event.partition_id and event.partition_id not in journey.places:
+                journey.places[event.partition_id] = self._place(event.partition_id, event.offset)
+        first = next((event for event in journey.events if event.partition_id and event.kind != Kind.ROUTED), None)
+        if first is not None:
+            self._at(journey, on_done, (first.partition_id, first.offset))
+            return
+        partition_ids = [partition_id for topic in self._topics.of(tenant) if topic.id != self._trail.topic_id
+                         for partition_id in topic.partition_ids() if self._watermarks.next_offset(partition_id)]
+        partition_ids += [partition_id for queue in self._leasing.queues.definitions.every() if queue.tenant == tenant
+                          for partition_id in queue.partition_ids() if self._watermarks.next_offset(partition_id)]
+        self._reader.find_id(partition_ids[:MAX_PARTITIONS], message_id, partial(self._at, journey, on_done))
+
+    def _at(self, journey: Journey, on_done: OnJourney, where: tuple[int, int] | None) -> None:
+        if where is None:
+            on_done(journey, None)
+            return
+        partition_id, offset = where
+        journey.lies_at(self._place(partition_id, offset))
+        of_each = [(event.partition_id, event.offset) for event in reversed(journey.events) if event.partition_id]
+        newest: dict[int, int] = {}
+        followed = None if self._following is None else self._following.by_id(journey.message_id)
+        now = [] if followed is None else list(reversed(followed.places))
+        for of_partition, at in [*now, *of_each, where]:
+            newest.setdefault(of_partition, at)
+        for of_partition, at in newest.items():
+            journey.standings.extend(standings(self._leasing, self._views, of_partition, at))
+        self._reader.fetch_kept([(partition_id, offset, 1)], 1, partial(self._on_record, journey, offset, on_done))
+
+    def _on_record(self, journey: Journey, offset: int, on_done: OnJourney, answers: list[Fetched]) -> None:
+        for piece in answers[0].pieces:
+            for record in sound_records(piece):
+                if record[0] == offset and record[6] == journey.message_id:
+                    journey.holds(public_record(record))
+        on_done(journey, answers[0].error if isinstance(answers[0].error, StorageFailed) else None)
+
+    def _place(self, partition_id: int, offset: int) -> Location:
+        topic_partition = self._topics.of_partition(partition_id)
+        if topic_partition is not None:
+            topic, partition = topic_partition
+            return Location(partition_id, offset, topic.name, partition, "", topic.tenant)
+        for queue in self._leasing.queues.definitions.every():
+            if partition_id in queue.partition_ids():
+                return Location(partition_id, offset, "", partition_id - queue.first_partition_id, queue.name,
+                             queue.tenant)
+        return Location(partition_id, offset)

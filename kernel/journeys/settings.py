@@ -1,0 +1,26 @@
+"""What can be set about journeys; the configuration file's [tracing] table says the same in its own units."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+TOPIC: Final = "journeys"
+LEVEL: Final = "$journeys"
+"""First level of the addresses of events: no filter that begins with a wildcard matches them."""
+
+TENANT: Final = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class JourneySettings:
+    enabled: bool = True
+    rate: float = 0.01
+    """How much of a topic is followed from the start, from 0 to 1."""
+
+    topics: Mapping[str, float] = field(default_factory=dict)
+    """The same for topics with a rate of their own."""
+
+    retention_ms: int = 72 * 3_600_000
+    errors_per_minute: int = 1_000
+    """Errors of one topic that are recorded in a minute."""

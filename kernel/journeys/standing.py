@@ -1,0 +1,52 @@
+"""Where a message stands with each group and queue that reads its partition, at this second."""
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
+from gatehouse.kernel.journeys.recorder import name_of
+from gatehouse.kernel.state.views import Views
+
+SETTLED: Final = "settled"
+IS_LEASED: Final = "leased"
+WAITING: Final = "waiting"
+READY: Final = "ready"
+QUEUE: Final = "queue"
+
+
+class Standing(NamedTuple):
+    """Of one message with one group."""
+
+    group: str
+    kind: str                # `leased`, `assigned`, or `queue`
+    state: str               # see above
+    attempts: int = 0
+    until_ms: int = 0        # of a lease, or of what waits, by hub time
+    user: str = ""           # who has it leased, where that is known
+    peer: str = ""
+
+
+def standings(leasing: Leasing, views: Views, partition_id: int, offset: int) -> list[Standing]:
+    """With every group that is known to read the partition."""
+    standing_of = [_leased(name_of(group), LEASED if group.queue is None else QUEUE, prefetcher.cursor, offset)
+             for group, prefetcher in leasing.cursors.readers.get(partition_id, ())]
+    names = {standing.group for standing in standing_of}
+    for group_name, offsets in views.offsets.items():
+        committed = offsets.get(partition_id)
+        if committed is not None and group_name not in names:
+            standing_of.append(Standing(group_name, ASSIGNED, SETTLED if offset < committed[0] else READY))
+    return standing_of
+
+
+def _leased(name: str, kind: str, cursor: Cursor, offset: int) -> Standing:
+    lease = cursor.lease_at(offset)
+    if cursor.is_settled(offset):
+        return Standing(name, kind, SETTLED)
+    if lease is not None:
+        taker = getattr(lease.holder, "taker", None)
+        return Standing(name, kind, IS_LEASED, lease.attempt, lease.until_ms, getattr(taker, "user", ""),
+                        getattr(taker, "peer", ""))
+    until_ms = cursor.waits_until(offset)
+    return Standing(name, kind, WAITING if until_ms else READY, cursor.attempt_of(offset), until_ms)

@@ -1,0 +1,78 @@
+"""What the kernel tells of messages as they go their way, and who speaks to it; `kernel.journeys` writes it down.
+
+Whoever has something to tell is handed a `Recorder` by its constructor, or None where no journeys are recorded. What is
+told is about whole batches, and a recorder answers at once: nothing waits for it, and it refuses nothing.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from gatehouse.kernel.message import NOBODY, Leased, Origin, Placement, Record
+
+# What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
+# `write.pending_frame.PendingFrame` and its runs.
+Cursor = Any
+LeasedGroup = Any
+PendingFrame = Any
+Run = Any
+
+
+class Speaker:
+    """Who tells the kernel what it is told now: said before each call by those who know, read where it is recorded."""
+
+    __slots__ = ("origin",)
+
+    def __init__(self) -> None:
+        self.origin: Origin = NOBODY
+
+    def speaks(self, origin: Origin) -> None:
+        """What is told from here on comes from there."""
+        self.origin = origin
+
+
+class Recorder(Protocol):  # decision 218
+    """See the module's text."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is to be written with the next frame."""
+
+    def gap(self) -> int:
+        """How many messages pass before one that may be followed; `kernel.write` counts them down."""
+
+    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int) -> tuple[list[int], int]:
+        """Which of these messages are followed, that at `at` and those behind it, and how many pass before the next
+        one. Those that have no trace context are given one, in place."""
+
+    def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
+                   places: Sequence[tuple[Run, int]], followed: Sequence[int]) -> None:
+        """These messages, which are followed, are in the pending frame, each in its place."""
+
+    def follow_batch(self, frame: PendingFrame, run: Run, topic: str, at: int, records: Sequence[Record] | None) -> int:
+        """A producer's batch is in the pending frame, of which the record at `at` may be followed. How many pass before
+        the next one."""
+
+    def write(self, frame: PendingFrame, first_id: int) -> None:
+        """The frame is about to be sealed: what is waiting goes into it."""
+
+    def on_handed_out(self, group: LeasedGroup, cursor: Cursor, messages: Sequence[Leased], until_ms: int,
+                      taker: Origin) -> None:
+        """A member has these, all for the same number of times; `until_ms` is 0 where its end is the lease's."""
+
+    def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
+        """They are done with, by an ack."""
+
+    def on_extended(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int], until_ms: int) -> None:
+        """They are leased until this time."""
+
+    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int], until_ms: int, is_over: bool
+                       ) -> None:
+        """They come again, from this time on (0: at once); `is_over`: the lease's time was up. Their leases are known
+        to the cursor still."""
+
+    def on_given_up(self, group: LeasedGroup, cursor: Cursor, messages: Sequence[Leased], reason: str) -> None:
+        """They end without an ack."""
+
+    def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
+        """A dead letter of this queue goes back where it came from."""

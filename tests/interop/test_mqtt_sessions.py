@@ -1,0 +1,287 @@
+"""Sessions that outlive connection and hub, against a real hub that is killed: with paho, and packet by packet.
+
+Exactly once is counted: every value that was published comes once to whoever counts by packet id, as QoS 2 asks.
+"""
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Empty, Queue
+
+import paho.mqtt.client as paho
+import pytest
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from gatehouse.gateways.mqtt.codec import packet_size
+from gatehouse.gateways.mqtt.properties import SESSION_EXPIRY, Packet
+from tests.gateways.mqtt.five import (
+    Seen,
+    ack_packet,
+    connect_packet,
+    packet,
+    publish_packet,
+    read_packets,
+    subscribe_packet,
+)
+from tests.running_hub import RunningHub, free_port
+
+WAIT_S = 60
+COUNT = 200
+PUBACK, PUBREC, PUBREL, PUBCOMP = 0x40, 0x50, 0x62, 0x70
+
+
+class Hub:
+    """One hub on one folder and port, which is killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.running = self._start()
+
+    def _start(self) -> RunningHub:
+        running = RunningHub(self.folder, f'[gateways.mqtt]\nlisten = ["127.0.0.1:{self.port}"]\n')
+        running.wait_ready()
+        return running
+
+    def kill(self) -> None:
+        """`kill -9`, and a new one on what is left."""
+        self.running.kill()
+        self.running = self._start()
+
+
+@pytest.fixture
+def hub(tmp_path: Path):
+    hub = Hub(tmp_path)
+    yield hub
+    said = hub.running.log()
+    hub.running.kill()
+    assert "Traceback" not in said, said
+
+
+class Paho:
+    """A paho client whose session outlives its connection."""
+
+    def __init__(self, hub: Hub, client_id: str, protocol: MQTTProtocolVersion, keeps: bool = True) -> None:
+        self.hub = hub
+        self.values: Queue[tuple[bytes, int]] = Queue()
+        self.present: Queue[bool] = Queue()
+        self.granted: Queue[None] = Queue()
+        self.published: Queue[int] = Queue()
+        is_five = protocol == MQTTProtocolVersion.MQTTv5
+        more = {} if is_five else {"clean_session": not keeps}
+        self.paho = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=protocol, **more)
+        self.paho.reconnect_delay_set(1, 1)
+        self.paho.on_message = lambda client, data, message: self.values.put((message.payload, message.qos))
+        self.paho.on_connect = lambda client, data, flags, code, properties: self.present.put(flags.session_present)
+        self.paho.on_subscribe = lambda client, data, mid, codes, properties: self.granted.put(None)
+        self.paho.on_publish = lambda client, data, mid, code, properties: self.published.put(mid)
+        self.connect_more = {}
+        if is_five:
+            properties = Properties(PacketTypes.CONNECT)
+            properties.SessionExpiryInterval = 3_600 if keeps else 0
+            self.connect_more = {"clean_start": not keeps, "properties": properties}
+
+    def connect(self) -> bool:
+        """Whether a session was present."""
+        self.paho.connect("127.0.0.1", self.hub.port, keepalive=30, **self.connect_more)
+        self.paho.loop_start()
+        return self.present.get(timeout=WAIT_S)
+
+    def subscribe(self, topic_filter: str, qos: int) -> None:
+        self.paho.subscribe(topic_filter, qos)
+        self.granted.get(timeout=WAIT_S)
+
+    def publish(self, topic: str, values: list[bytes], qos: int) -> None:
+        for value in values:
+            self.paho.publish(topic, value, qos)
+        for _ in values:
+            self.published.get(timeout=WAIT_S)
+
+    def take(self, count: int) -> list[tuple[bytes, int]]:
+        return [self.values.get(timeout=WAIT_S) for _ in range(count)]
+
+    def leave(self) -> None:
+        self.paho.disconnect()
+        self.paho.loop_stop()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("protocol", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+def test_a_sleeper_gets_what_it_missed_over_a_kill_of_the_hub(hub: Hub, protocol: MQTTProtocolVersion, qos: int
+                                                              ) -> None:
+    sleeper = Paho(hub, "sleeper", protocol)
+    assert not sleeper.connect()
+    sleeper.subscribe("plant/+/cmd", qos)
+    sleeper.leave()
+    sender = Paho(hub, "sender", protocol, keeps=False)
+    sender.connect()
+    values = [b"%d" % at for at in range(COUNT)]
+    sender.publish("plant/1/cmd", values[:COUNT // 2], qos)
+    hub.kill()
+    sender.present.get(timeout=WAIT_S)               # paho comes back by itself
+    sender.publish("plant/1/cmd", values[COUNT // 2:], qos)
+    sender.leave()
+    hub.kill()
+    sleeper = Paho(hub, "sleeper", protocol)
+    assert sleeper.connect()
+    assert sleeper.take(COUNT) == [(value, qos) for value in values]
+    with pytest.raises(Empty):
+        sleeper.values.get(timeout=0.3)
+    sleeper.leave()
+    sleeper = Paho(hub, "sleeper", protocol)
+    assert sleeper.connect()
+    with pytest.raises(Empty):
+        sleeper.values.get(timeout=0.3)
+    sleeper.leave()
+
+
+def test_exactly_once_while_the_hub_is_killed_again_and_again(hub: Hub) -> None:
+    """Both clients come back by themselves, and go on where they were. (What is published while there is no connection
+    paho sends before what it repeats, so the order is its own.)"""
+    receiver, sender = (Paho(hub, name, MQTTProtocolVersion.MQTTv311) for name in ("receiver", "sender"))
+    receiver.connect()
+    receiver.subscribe("plant/#", 2)
+    sender.connect()
+    values = [b"%d" % at for at in range(COUNT)]
+    for part in range(4):
+        for value in values[part * COUNT // 4:(part + 1) * COUNT // 4]:
+            sender.paho.publish("plant/1", value, 2)
+        if part < 3:
+            time.sleep(0.02 * part)                  # different moments of what is under way
+            hub.kill()
+    assert sorted(receiver.take(COUNT)) == sorted((value, 2) for value in values)
+    with pytest.raises(Empty):
+        receiver.values.get(timeout=0.3)
+    sender.leave()
+    receiver.leave()
+
+
+class Raw:
+    """An MQTT 5 client that says one packet at a time."""
+
+    def __init__(self, hub: Hub, client_id: str, **said: object) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", hub.port), timeout=WAIT_S)
+        self._data = b""
+        self.send(connect_packet(client_id, clean=False, properties=[(SESSION_EXPIRY, 3_600)], **said))
+        self.connack = self.take()
+        assert self.connack.kind is Packet.CONNACK and not self.connack.reason
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def take(self) -> Seen:
+        """The next packet."""
+        while True:
+            size = packet_size(self._data, 0, 1 << 28) if self._data else 0
+            if size and size <= len(self._data):
+                whole, self._data = self._data[:size], self._data[size:]
+                return read_packets(whole)[0]
+            data = self.socket.recv(65_536)
+            assert data, "the hub has closed"
+            self._data += data
+
+    def expect(self, kind: Packet, packet_id: int) -> Seen:
+        seen = self.take()
+        assert (seen.kind, seen.packet_id) == (kind, packet_id), seen
+        return seen
+
+
+CutOff = Callable[[Hub, Raw], None]
+
+
+def kill_hub(hub: Hub, client: Raw) -> None:
+    hub.kill()
+    client.socket.close()
+
+
+def cut_client(hub: Hub, client: Raw) -> None:
+    client.socket.close()
+
+
+@pytest.mark.parametrize("cut", [kill_hub, cut_client])
+@pytest.mark.parametrize("after", ["publish", "pubrec", "pubrel", "pubcomp"])
+def test_qos_2_in_with_an_end_at_each_packet(hub: Hub, cut: CutOff, after: str) -> None:
+    """The client repeats what was not answered; the message is stored once."""
+    watcher = Raw(hub, "watcher")
+    watcher.send(subscribe_packet(1, ("plant/#", 2)))
+    watcher.expect(Packet.SUBACK, 1)
+    client = Raw(hub, "c")
+    client.send(publish_packet("plant/1", b"once", 7, qos=2))
+    if after != "publish":
+        client.expect(Packet.PUBREC, 7)
+    if after in ("pubrel", "pubcomp"):
+        client.send(ack_packet(PUBREL, 7))
+    if after == "pubcomp":
+        client.expect(Packet.PUBCOMP, 7)
+    cut(hub, client)
+    client = Raw(hub, "c")
+    assert client.connack.session_present
+    if after == "publish":
+        client.send(publish_packet("plant/1", b"once", 7, qos=2, dup=True))
+        client.expect(Packet.PUBREC, 7)
+    if after != "pubcomp":
+        client.send(ack_packet(PUBREL, 7))
+        client.expect(Packet.PUBCOMP, 7)
+    client.send(publish_packet("plant/1", b"last", 8, qos=2))
+    client.expect(Packet.PUBREC, 8)
+    watcher.socket.close()
+    watcher = Raw(hub, "watcher")
+    assert [watcher.take().value for _ in range(2)] == [b"once", b"last"]
+
+
+@pytest.mark.parametrize("cut", [kill_hub, cut_client])
+@pytest.mark.parametrize("after", ["publish", "pubrec", "pubrel", "pubcomp"])
+def test_qos_2_out_with_an_end_at_each_packet(hub: Hub, cut: CutOff, after: str) -> None:
+    """The hub repeats what was not answered: PUBLISH with DUP before PUBREC, PUBREL after it, nothing after PUBCOMP."""
+    client = Raw(hub, "c")
+    client.send(subscribe_packet(1, ("plant/#", 2)))
+    client.expect(Packet.SUBACK, 1)
+    sender = Raw(hub, "sender")
+    sender.send(publish_packet("plant/1", b"once", 7, qos=2))
+    sender.expect(Packet.PUBREC, 7)
+    message = client.take()
+    assert (message.value, message.qos) == (b"once", 2)
+    if after != "publish":
+        client.send(ack_packet(PUBREC, message.packet_id))
+        client.expect(Packet.PUBREL, message.packet_id)
+    if after == "pubcomp":
+        client.send(ack_packet(PUBCOMP, message.packet_id))
+        time.sleep(0.5)                              # nobody is told that it is durable, which takes 20 ms
+    cut(hub, client)
+    client = Raw(hub, "c")
+    assert client.connack.session_present
+    if after == "publish":
+        again = client.take()
+        assert (again.value, again.packet_id, again.first & 8) == (b"once", message.packet_id, 8)
+        client.send(ack_packet(PUBREC, message.packet_id))
+    if after != "pubcomp":
+        client.expect(Packet.PUBREL, message.packet_id)
+        client.send(ack_packet(PUBCOMP, message.packet_id))
+    sender = Raw(hub, "sender")
+    sender.send(publish_packet("plant/1", b"last", 8, qos=2))
+    last = client.take()
+    while last.kind is Packet.PUBREL:                # that of 7, which this sender never releases
+        last = client.take()
+    assert last.value == b"last"
+
+
+def test_the_wills_of_clients_of_a_killed_hub_are_published(hub: Hub) -> None:
+    watcher = Raw(hub, "watcher")
+    watcher.send(subscribe_packet(1, ("wills/#", 1)))
+    watcher.expect(Packet.SUBACK, 1)
+    clients = [Raw(hub, f"c{at}", will=(f"wills/{at}", b"gone", 1, False, [])) for at in range(20)]
+    said_goodbye = clients.pop()
+    said_goodbye.send(packet(0xE0, b""))
+    assert said_goodbye.socket.recv(1) == b""
+    clients[0].send(publish_packet("other", b"", 1))
+    clients[0].expect(Packet.PUBACK, 1)              # what was before it is durable, the goodbye too
+    hub.kill()
+    watcher = Raw(hub, "watcher")
+    topics = {watcher.take().topic for _ in clients}
+    assert topics == {f"wills/{at}" for at in range(19)}
+    watcher.send(b"\xc0\0")
+    assert watcher.take().first == 0xD0, "and no more of them"

@@ -1,0 +1,115 @@
+"""The journey of a message over all doors, by stock clients: in over MQTT, refused over AMQP, redriven and acknowledged
+over HTTP."""
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from paho.mqtt import client as mqtt
+from paho.mqtt import publish
+
+from tests.interop.test_http_groups import ask
+from tests.running_hub import RunningHub, config_of, gatehouse, running_hub, sound_hub
+
+GROUP, TOPIC = "billing", "orders"
+SHARED = f"$share/{GROUP}/{TOPIC}/#"
+WAIT_S = 60
+
+
+def wait_for(look: Callable[[], Any]) -> Any:
+    """What `look` finds, as soon as it finds something."""
+    until = time.monotonic() + WAIT_S
+    while not (found := look()):
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+def command(hub: RunningHub, *arguments: str) -> str:
+    """What a command says of this hub."""
+    done = gatehouse(*arguments, "--url", f"http://127.0.0.1:{hub.port('http')}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with running_hub(tmp_path_factory.mktemp("hub"), "mqtt", "http", "amqp") as hub:
+        yield hub
+        code, said = hub.stop()
+        assert code == 0 and "Traceback" not in said, said
+
+
+def one_that_fails(hub: RunningHub) -> str:
+    """Published over MQTT, given back twice and rejected by an AMQP consumer; its id."""
+    ask(hub, "PUT", f"/v1/topics/{TOPIC}", {"partitions": 1})
+    ask(hub, "PUT", f"/v1/groups/{GROUP}", {"kind": "leased", "retry": {"delays_ms": [0]}})
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp")))
+    channel = connection.channel()
+    publish.single(f"{TOPIC}/7", "a bill", qos=1, port=hub.port("mqtt"), hostname="127.0.0.1",
+                   protocol=mqtt.MQTTv311)
+    times = 0
+    for method, _, body in channel.consume(SHARED, inactivity_timeout=30):
+        assert method is not None and body == b"a bill"
+        times += 1
+        channel.basic_nack(method.delivery_tag, requeue=times < 3)
+        if times == 3:
+            break
+    channel.cancel()
+    connection.close()
+    letters = wait_for(lambda: ask(hub, "GET", f"/v1/dead-letters?group={GROUP}")[1]["messages"])
+    return str(letters[0]["id"])
+
+
+def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: RunningHub) -> None:
+    message_id = one_that_fails(hub)
+    assert ask(hub, "POST", "/v1/dead-letters/redrive", {"group": GROUP, "ids": [message_id]})[0] == 200
+    popped: list[Any] = ask(hub, "POST", f"/v1/groups/{GROUP}/pop?topic={TOPIC}&wait=30")[1]["messages"]
+    assert [message["id"] for message in popped] == [message_id]
+    ask(hub, "POST", f"/v1/groups/{GROUP}/ack", {"receipt_handles": [popped[0]["receipt_handle"]]})
+
+    def whole() -> dict[str, Any] | None:
+        status, journey = ask(hub, "GET", f"/v1/trace/{message_id}")
+        assert status == 200, journey
+        return journey if journey["steps"][-1]["what"] == "acked" else None
+
+    journey = wait_for(whole)
+    assert [step["what"] for step in journey["steps"]] == [
+        "stored", "released", "handed out", "released", "handed out", "given up", "redriven", "handed out", "acked"]
+    assert [step["recorded"] for step in journey["steps"]][:2] == [False, True]
+    assert (journey["address"], journey["steps"][0]["door"], journey["followed"]) == (
+        f"{TOPIC}/7", "mqtt", "from its first error on")
+    assert journey["steps"][2]["door"] == "amqp" and journey["steps"][5]["reason"] == "rejected"
+    assert journey["steps"][7]["door"] == "http"
+    assert {each["group"]: each["state"] for each in journey["stands"]} == {
+        GROUP: "settled", f"$queue/$dead-letters/{GROUP}": "settled"}
+
+    said = command(hub, "trace", message_id)
+    for words in ("stored (from the log)", "released", "given up", "redriven", "acked", "billing"):
+        assert words in said, said
+    assert json.loads(command(hub, "trace", message_id, "--json"))["id"] == message_id
+    by_place = command(hub, "trace", "--topic", TOPIC, "--offset", "0")
+    assert message_id in by_place
+
+
+def test_messages_that_were_followed_are_found_by_what_is_known_of_them(tmp_path: Path) -> None:
+    with sound_hub(tmp_path, config_of(("http",)) + "[tracing.topics.plant]\n") as hub:
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        status, stored = ask(hub, "POST", "/v1/publish", {"messages": [
+            {"address": "plant/line1/temp", "value": "1", "correlation_id": "c-1",
+             "traceparent": f"00-{trace}-b7ad6b7169203331-01"}, {"address": "other/x", "value": "2"}]})
+        assert status == 201, stored
+        for way in ("key=line1%2Ftemp", "address=plant%2Fline1%2Ftemp", f"trace_id={trace}", "correlation_id=c-1"):
+            found = ask(hub, "GET", f"/v1/trace?{way}")[1]["messages"]
+            assert [message["id"] for message in found] == [stored["messages"][0]["id"]], way
+        assert ask(hub, "GET", "/v1/trace?address=other%2Fx")[1] == {"messages": []}
+        assert ask(hub, "GET", "/v1/trace?address=plant%2Fline1%2Ftemp&to=1000")[1] == {"messages": []}
+        not_followed = ask(hub, "GET", f"/v1/trace/{stored['messages'][1]['id']}")[1]
+        assert [step["what"] for step in not_followed["steps"]] == ["stored"]
+        assert (not_followed["followed"], not_followed["address"]) == ("not recorded", "other/x")
+        assert ask(hub, "GET", "/v1/trace/123456")[0] == 404

@@ -1,0 +1,208 @@
+"""What is recorded of messages: from the start of those that are followed, from the first error on of all others."""
+from __future__ import annotations
+
+from gatehouse.gateways.admission.own_topics import ROUTES
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
+from gatehouse.kernel.journeys.trail import event_of, id_hash
+from gatehouse.kernel.message import Leased, Origin
+from gatehouse.tracing.context import HEADER
+from gatehouse.tracing.events import Event, Kind
+from tests.kernel.rig import Rig
+
+ALL = JourneySettings(rate=1.0)
+NONE = JourneySettings(rate=0.0)
+EDGE = Origin("http", "edge", "", "192.0.2.7:5000")
+
+
+def rig(settings: JourneySettings | None, **more) -> Rig:
+    return Rig(routes=Routes((), ROUTES), journeys=settings, **more)
+
+
+def events(hub: Rig) -> list[Event]:
+    hub.world.advance(1_000)
+    if hub.kernel.topic(TOPIC) is None:
+        return []
+    return [event for record in hub.read(TOPIC) if (event := event_of(record)) is not None]
+
+
+def kinds(hub: Rig, message_id: int | None = None) -> list[str]:
+    return [Kind(event.kind).name for event in events(hub) if message_id in (None, event.message_id)]
+
+
+def found(hub: Rig, message_id: int) -> list[str]:
+    answers: list[list[tuple[int, Event]]] = []
+    hub.kernel.trail.find(id_hash(message_id), 100, lambda events, error: answers.append(events))
+    hub.run()
+    return [Kind(event.kind).name for _, event in answers[0]]
+
+
+class Taker:
+    def __init__(self, hub: Rig, group: str = "work", topic: str = "orders", **settings) -> None:
+        self.hub = hub
+        hub.kernel.groups.define(group, GroupSettings(retry=Retry(delays_ms=(0,)), **settings))
+        existing = hub.kernel.topic(topic)
+        assert existing is not None
+        self.group = hub.kernel.groups.over(group, existing, "earliest")
+        self.taken: list[Leased] = []
+
+    def pop(self, count: int = 10) -> list[Leased]:
+        self.taken = []
+        self.group.pop(count, 1_000, self.taken.extend, EDGE)
+        self.hub.run()
+        return self.taken
+
+    def handles(self):
+        return [message[:3] for message in self.taken]
+
+
+def test_a_message_that_is_followed_is_recorded_step_by_step():
+    hub = rig(ALL)
+    hub.kernel.speaker.speaks(EDGE)
+    (partition_id, offset, message_id), = hub.publish("orders/1", b"x")
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.ack(taker.handles())
+    hub.run()
+    stored, handed, acked = events(hub)
+    assert [stored.kind, handed.kind, acked.kind] == [Kind.STORED, Kind.HANDED_OUT, Kind.ACKED]
+    assert {event.message_id for event in (stored, handed, acked)} == {message_id}
+    assert (stored.partition_id, stored.offset, stored.address, stored.user, stored.peer, stored.key) == (
+        partition_id, offset, "orders/1", "edge", "192.0.2.7:5000", b"1")
+    assert (handed.group, handed.attempt, handed.user) == ("work", 1, "edge")
+    assert found(hub, message_id) == ["STORED", "HANDED_OUT", "ACKED"]
+
+
+def test_it_is_given_a_trace_where_it_has_none_and_keeps_the_one_that_it_has():
+    hub = rig(ALL)
+    theirs = b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"
+    hub.publish("orders/1", b"x")
+    hub.publish("orders/1", b"y", headers=[(HEADER, theirs)])
+    mine, kept = [dict(record[4])[HEADER] for record in hub.read("orders")]
+    assert mine is not None and mine.startswith(b"00-") and mine.endswith(b"-01") and kept == theirs
+    assert [event.trace_id.hex() for event in events(hub)] == [mine.split(b"-")[1].decode(), "ab" * 16]
+
+
+def test_what_nobody_follows_costs_no_event_and_no_topic():
+    for settings in (NONE, None, JourneySettings(enabled=False)):
+        hub = rig(settings)
+        hub.publish("orders/1", b"x")
+        taker = Taker(hub)
+        taker.pop()
+        taker.group.ack(taker.handles())
+        assert events(hub) == [] and hub.kernel.topic(TOPIC) is None
+
+
+def test_a_message_that_fails_is_recorded_from_its_first_error_on():
+    hub = rig(NONE)
+    first, second = (position[2] for position in hub.publish("orders/1", b"x", b"y"))
+    taker = Taker(hub)
+    taker.pop(1)
+    taker.group.release(taker.handles(), 0)
+    taker.pop(2)
+    taker.group.ack(taker.handles())
+    assert kinds(hub, first) == ["RELEASED", "HANDED_OUT", "ACKED"] and kinds(hub, second) == []
+    assert found(hub, first) == ["RELEASED", "HANDED_OUT", "ACKED"]
+
+
+def test_a_dead_letter_is_followed_into_its_queue_and_back():
+    hub = rig(NONE)
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    taker = Taker(hub, max_attempts=2)
+    for _ in range(2):
+        taker.pop()
+        taker.group.release(taker.handles(), 0)
+        hub.run()
+    letters = hub.kernel.groups.queue("$dead-letters/work")
+    assert letters is not None
+    record, = hub.read_partition(letters.first_partition_id)
+    hub.kernel.groups.redrive(letters, [record])
+    hub.run()
+    taker.pop()
+    taker.group.ack(taker.handles())
+    assert kinds(hub, message_id) == ["RELEASED", "HANDED_OUT", "GIVEN_UP", "REDRIVEN", "HANDED_OUT", "ACKED"]
+    given_up = next(event for event in events(hub) if event.kind == Kind.GIVEN_UP)
+    assert (given_up.reason, given_up.attempt) == ("attempts", 2)
+
+
+def test_a_lease_whose_time_is_up_is_told():
+    hub = rig(ALL)
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    taker = Taker(hub)
+    taker.pop()
+    hub.world.advance(2_000)
+    assert kinds(hub, message_id) == ["STORED", "HANDED_OUT", "LEASE_OVER"]
+
+
+def test_events_use_up_no_message_id():
+    hub = rig(ALL)
+    ids = [hub.publish("orders/1", b"x")[0][2] for _ in range(3)]
+    assert ids == [ids[0], ids[0] + 1, ids[0] + 2]
+
+
+def test_queues_that_it_enters_are_told_and_it_is_followed_there():
+    hub = rig(ALL)
+    queue = hub.kernel.groups.declare_queue("bills", QueueSettings())
+    hub.kernel.groups.bind("orders/#", queue)
+    hub.run()
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    group = hub.kernel.groups.queue_group(queue)
+    taken: list[Leased] = []
+    group.pop(1, 1_000, taken.extend, EDGE)
+    hub.run()
+    group.ack([taken[0][:3]])
+    assert kinds(hub, message_id) == ["STORED", "ROUTED", "HANDED_OUT", "ACKED"]
+    assert [event.group for event in events(hub)][2:] == ["$queue/bills"] * 2
+
+
+def test_a_topic_with_a_rate_of_its_own():
+    hub = rig(JourneySettings(rate=0.0, topics={"orders": 1.0}))
+    for _ in range(3):
+        hub.publish("orders/1", b"x")
+        hub.publish("plant/1", b"x")
+    assert [event.address for event in events(hub)] == ["orders/1"] * 3
+
+
+def test_of_many_messages_some_are_followed():
+    hub = rig(JourneySettings(rate=0.1))
+    for _ in range(20):
+        hub.publish("orders/1", *[b"x"] * 50)
+    assert 80 <= len(events(hub)) <= 120
+
+
+def test_errors_have_a_budget_and_what_is_left_out_is_counted():
+    hub = rig(JourneySettings(rate=0.0, errors_per_minute=3))
+    ids = [position[2] for position in hub.publish("orders/1", *[b"x"] * 5)]
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.release(taker.handles(), 0)
+    taker.pop()
+    taker.group.ack(taker.handles())
+    assert kinds(hub, ids[0]) == ["RELEASED", "ACKED"] and kinds(hub, ids[4]) == []
+    assert next(event for event in events(hub) if event.kind == Kind.ACKED).number == 1      # it was handed out again
+    assert hub.kernel.statistics()["journey_events_left_out_total"] == 5
+
+
+def test_a_start_goes_on_and_finds_what_was_before_with_its_index_or_without():
+    hub = rig(ALL)
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    for lose_index in (False, True, False):
+        hub.restart(lose_index=lose_index)
+        hub.run()
+        assert found(hub, message_id) == ["STORED"]
+        hub.world.advance(10_000)                            # into the store
+        assert found(hub, message_id) == ["STORED"]
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.ack(taker.handles())
+    hub.world.advance(1_000)
+    assert found(hub, message_id) == ["STORED", "HANDED_OUT", "ACKED"]
+
+
+def test_an_event_takes_some_two_hundred_bytes_with_its_index():
+    hub = rig(ALL)
+    before = hub.kernel.statistics()["appended_bytes_total"]
+    hub.publish("orders/line1/temp", b"")
+    one = hub.kernel.statistics()["appended_bytes_total"] - before
+    assert one < 300

@@ -1,0 +1,41 @@
+"""W3C Trace Context, as it stands in the header `traceparent` of a message. Pure.
+
+    00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+    version, trace id of 16 bytes, id of the span before of 8 bytes, flags (1: sampled)
+
+A header that says anything else says nothing: whoever reads it begins a new trace (Trace Context, 4.3).
+"""
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+HEADER: Final = b"traceparent"
+MAX_BYTES: Final = 512
+"""A longer header is not looked at: later versions may have more fields, and none has this much."""
+
+TRACEPARENT: Final = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?", re.DOTALL)
+SAMPLED: Final = 1
+
+
+class Context(NamedTuple):
+    """Which trace, and what came before."""
+
+    trace_id: bytes
+    span_id: bytes
+    sampled: bool
+
+    def header(self) -> bytes:
+        """The value of a `traceparent`."""
+        return b"00-%s-%s-%02x" % (self.trace_id.hex().encode(), self.span_id.hex().encode(),
+                                   SAMPLED if self.sampled else 0)
+
+
+def read(value: bytes | None) -> Context | None:
+    """The context that a header's value says; None where it says none."""
+    found = None if value is None or len(value) > MAX_BYTES else TRACEPARENT.fullmatch(value)
+    if found is None:
+        return None
+    trace_id, span_id, flags = found.groups()
+    return Context(bytes.fromhex(trace_id.decode()), bytes.fromhex(span_id.decode()), bool(int(flags, 16) & SAMPLED))
