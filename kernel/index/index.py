@@ -407,6 +407,14 @@ class Index:
                 return int(rows[int(later[0])]["first_offset"])
         return None
 
+    def size_of(self, partition_id: int, start: int) -> int:
+        """The bytes of the partition's entries from an offset on."""
+        size_bytes = 0
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            size_bytes += int(rows["byte_length"][rows["first_offset"] + rows["count"] > start].sum())
+        return size_bytes
+
     # ---- what the log has lost
 
     def mark_lost(self) -> None:
