@@ -72,8 +72,8 @@ class ConfigKind(NamedTuple):
     describe: Callable[[KafkaSession, str], list[Row]]
     """Rows of all settings. Raises REFUSALS."""
 
-    alter: Callable[[KafkaSession, str, Changes, bool, AskedPart], None]
-    """Change settings, or only validate that; ends the part. Raises REFUSALS."""
+    alter: Callable[[KafkaSession, Any, Changes, bool, AskedPart], None]
+    """Change settings as a part of the request asks, or only validate that; ends the part. Raises REFUSALS."""
 
     names: Callable[[KafkaSession], list[str]]
 
@@ -102,7 +102,8 @@ def _topic_row(session: KafkaSession, name: str, configs: Mapping[str, str]) -> 
                documentation=config.about)
 
 
-def alter_topic(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+def alter_topic(session: KafkaSession, asked: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+    name = asked.resource_name
     topic = find_topic(session, name, Operation.ALTER)
     remembered = RememberedConfigs.of(session.services)
     configs = changes(configs_of(topic.settings, remembered.get(topic)))
@@ -135,9 +136,14 @@ def describe_broker(session: KafkaSession, name: str) -> list[Row]:
             for config, type, value, about in broker_configs(session.kernel.settings, session.config)]
 
 
-def alter_broker(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+def alter_broker(session: KafkaSession, asked: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+    """Nothing is ever set for the broker by clients: so what takes settings back is done, as tools ask that clean up
+    behind a reassignment."""
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
         raise Refused(CLUSTER_AUTHORIZATION_FAILED, f"{session.principal.name} may not administer this hub")
+    if all(getattr(config, "config_operation", SET) == DELETE for config in asked.configs):
+        part.end()
+        return
     raise Refused(INVALID_CONFIG, "what holds for the whole hub stands in its configuration file, and is changed there")
 
 
@@ -216,7 +222,7 @@ def _alter(request: Request, asked: Any, answer: Any, changed: Callable[[list[An
 
 
 def _alter_one(session: KafkaSession, resource: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
-    _kind(resource.resource_type).alter(session, resource.resource_name, changes, validate_only, part)
+    _kind(resource.resource_type).alter(session, resource, changes, validate_only, part)
 
 
 def _replaced(asked: list[Any], before: dict[str, str]) -> dict[str, str]:

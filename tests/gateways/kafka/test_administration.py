@@ -247,6 +247,7 @@ def test_altering_takes_the_right_to_alter() -> None:
 def test_the_hubs_own_settings_are_changed_in_its_file() -> None:
     assert altered(plant(), (SET, "num.partitions", "9"), kind=BROKER, name="1")[0] == 40
     assert altered(without(Operation.ADMINISTER), (SET, "num.partitions", "9"), kind=BROKER, name="1")[0] == 31
+    assert altered(plant(), (DELETE, "leader.replication.throttled.rate", None), kind=BROKER, name="1")[0] == 0
     assert altered(plant(), (SET, "x", "9"), kind=16, name="metrics")[0] == 42
 
 
