@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         Joining,
     )
     from gatehouse.kernel.errors import KernelError
-    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
@@ -310,6 +310,9 @@ class LeasedGroupPort(Protocol):
     def entering(self) -> int:
         """Messages that are on their way in, and not durable yet."""
 
+    def counts(self) -> Counts:
+        """What is ready, leased and waiting, and what has become of the rest."""
+
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
              lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0, taker: Origin = NOBODY
              ) -> MembershipPort:
@@ -366,6 +369,8 @@ class GroupsPort(Protocol):
 
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
                       owner: Owner | None = None, token: object = None) -> Queue: ...
+
+    def change_queue(self, queue: Queue, settings: QueueSettings) -> Queue: ...
 
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None: ...
 

@@ -25,7 +25,7 @@ UNSUPPORTED: Final = {
 """What queues of a type refuse. (Classic queues take those of quorum queues, too.)"""
 
 OF_QUEUES: Final = frozenset((*NUMBERS, *TEXTS, *FLAGS, *OF_STREAMS))
-OF_EXCHANGES: Final = frozenset(("alternate-exchange",))
+OF_EXCHANGES: Final = frozenset(("alternate-exchange", "x-delayed-type", "hash-header", "hash-property"))
 OF_CONSUMERS: Final = frozenset(("x-priority", "x-consumer-timeout"))
 
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")

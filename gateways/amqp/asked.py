@@ -92,8 +92,9 @@ ASKED: Final = (  # decision 199
     *_rows("property", NO_EFFECT, "content_type content_encoding correlation_id message_id timestamp type app_id "
                                   "cluster_id", "they are the clients': kept, and shown to other doors"),
     *_rows("header", HONOURED, "CC BCC x-half x-half-id x-half-check x-death"),
+    *_rows("exchange.declare", HONOURED, "x-delayed-type hash-header hash-property"),
     *_rows("header", COUNTED, "x-delay",
-           "the message is delivered at once, as in RabbitMQ without its plug-in; delays are for HTTP and MQTT"),
+           "an exchange that is no `x-delayed-message` delivers the message at once, as RabbitMQ does"),
 )
 
 NOT_HONOURED: Final = {row.name: row.instead for row in ASKED if row.fate is COUNTED}

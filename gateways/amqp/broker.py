@@ -13,13 +13,15 @@ from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, 
 from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
 from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import precondition
-from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
+from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange
+from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.policies import Policy
     from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message as NumberedMessage
@@ -56,7 +58,7 @@ class Broker:
         """The tenant's; as it was when the hub last ran."""
         vhost = self.vhosts.get(tenant)
         if vhost is None:
-            vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt)
+            vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt, self.queues.names_of_others)
             for queue in self.queues.reopen(vhost):
                 vhost.restore_queue(queue)
         return vhost
@@ -69,11 +71,37 @@ class Broker:
             vhost = self.vhost(tenant)
             if name.startswith(records.EXCHANGE_MARK):
                 vhost.restore_exchange(records.decode_exchange(value))
+            elif name.startswith(records.POLICY_MARK):
+                policy = records.decode_policy(value)
+                vhost.policies.put(policy.name, policy)
             else:
                 bindings.append((vhost, *records.decode_binding(value)))
         for vhost, binding, arguments in bindings:
             if vhost.restore_binding(binding, arguments):
                 self._hear(vhost, binding)
+        for vhost in self.vhosts.values():
+            self._apply_policies(vhost)
+
+    # ---- policies
+
+    def put_policy(self, vhost: VirtualHost, name: str, policy: Policy | None, owner: Owner | None, token: object
+                   ) -> None:
+        """Make a policy, change it, or (None) forget it; queues and exchanges follow at once. `owner` is told when all
+        of it is durable. Raises InvalidPolicy, Stopping."""
+        vhost.policies.put(name, policy)
+        self._apply_policies(vhost)
+        value = None if policy is None else records.encode_policy(policy)
+        self.queues.store(vhost, {records.policy_record(name): value}, owner, token)
+
+    def _apply_policies(self, vhost: VirtualHost) -> None:
+        for exchange in vhost.exchanges.values():
+            if vhost.policies.apply_to_exchange(exchange):
+                vhost.version += 1
+        for queue in vhost.queues.values():
+            if self.queues.is_declared(queue):
+                vhost.policies.apply_to_queue(queue)
+                if self.queues.change(queue):
+                    vhost.version += 1                     # whether times of arrival count may have changed
 
     def new_name(self, prefix: str) -> str:
         """A name that nobody has been given before, by this start of the hub or another."""

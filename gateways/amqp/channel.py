@@ -432,4 +432,5 @@ class Channel:
 
     def describe(self) -> dict[str, Any]:
         return {"channel": self.number, "consumers": len(self.consumers) + len(self.listeners),
-                "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms}
+                "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms,
+                "prefetch": self._consumer_limit, "global_prefetch": self._limit}

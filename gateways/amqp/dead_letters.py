@@ -44,7 +44,8 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
     deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
                          message_properties.get("expiration"), now_ms)
     keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
-    queues = vhost.route(exchange, keys, headers) if not exchange or exchange in vhost.exchanges else []
+    queues = vhost.route(exchange, keys, headers, message_properties) \
+        if not exchange or exchange in vhost.exchanges else []
     if death != "rejected":
         queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
     return DeadLetter(queues, mapping.names_of(exchange, key),

@@ -14,7 +14,7 @@ from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.dead_letters import encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
-from gatehouse.gateways.amqp.exchanges import Binding
+from gatehouse.gateways.amqp.routing import Binding
 from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
@@ -90,6 +90,28 @@ class KernelQueues:
             queue.kernel_queue = kernel_queue
             queues.append(queue)
         return queues
+
+    @staticmethod
+    def is_declared(queue: AmqpQueue) -> bool:
+        """Whether this door has declared it in the kernel: what others have made has no policy."""
+        return isinstance(queue.kernel_queue, Queue) and _door_settings(queue.kernel_queue) is not None
+
+    def change(self, queue: AmqpQueue) -> bool:
+        """Let the kernel know what its settings are now. Whether they are others. Raises Stopping."""
+        settings = _kernel_settings(queue)
+        if settings == queue.kernel_queue.settings:
+            return False
+        queue.kernel_queue = self._kernel.groups.change_queue(queue.kernel_queue, settings)
+        return True
+
+    def counts(self, queue: AmqpQueue) -> Any:
+        """What is ready, leased and waiting in it, and what became of the rest: the kernel's `Counts`."""
+        return self._group(queue).counts()
+
+    def names_of_others(self, vhost: VirtualHost) -> Iterable[str]:
+        """Queues that other doors have made."""
+        return [kernel_queue.name for kernel_queue in self._kernel.groups.queues(vhost.name)
+                if not kernel_queue.settings.door]
 
     def drop(self, queue: AmqpQueue) -> None:
         """With everything in it."""
@@ -196,6 +218,18 @@ class KernelQueues:
         else:
             self._group(source.queue).take_now(_Getter(on_done), source.hold_limit(),
                                                 source.channel.connection.guard.origin)
+
+    def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
+        """Take one message from a queue, for somebody who is on no channel; it is his until it is settled."""
+        self._group(queue).take_now(_Getter(on_done), None)
+
+    def ack_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
+        """`owner` is told when it is durable."""
+        self._group(queue).ack(handles, owner, token)
+
+    def reject_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
+        """Dead letters of the queue; `owner` is told when that is durable."""
+        self._group(queue).reject(handles, owner, token)
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""

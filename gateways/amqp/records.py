@@ -2,17 +2,22 @@
 
     exchange   x NAME               type, flags, arguments
     binding    b HASH OF ALL OF IT  all of it
+    policy     p NAME               JSON
 """
 from __future__ import annotations
 
+import json
 from hashlib import blake2b
 from typing import Final
 
-from gatehouse.gateways.amqp.exchanges import Binding, Destination, Exchange
+from gatehouse.gateways.amqp.exchanges import Exchange
+from gatehouse.gateways.amqp.policies import Policy, read_policy
+from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.tables import Field, Table, decode_table, encode_table, text
 
 EXCHANGE_MARK: Final = "x "
 BINDING_MARK: Final = "b "
+POLICY_MARK: Final = "p "
 HASH_BYTES: Final = 20
 
 
@@ -30,6 +35,19 @@ def decode_exchange(value: bytes) -> Exchange:
     table, _ = decode_table(value, 0)
     return Exchange(_text(table, "name"), _text(table, "type"), durable=True, auto_delete=table["auto_delete"].value,
                     internal=table["internal"].value, arguments=table["arguments"].value)
+
+
+def policy_record(name: str) -> str:
+    return POLICY_MARK + name
+
+
+def encode_policy(policy: Policy) -> bytes:
+    return json.dumps(policy.document()).encode()
+
+
+def decode_policy(value: bytes) -> Policy:
+    document = json.loads(value)
+    return read_policy(document["name"], document)
 
 
 def binding_record(binding: Binding) -> str:

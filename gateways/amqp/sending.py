@@ -13,8 +13,10 @@ from gatehouse.gateways.amqp import mapping, properties
 from gatehouse.gateways.amqp.addresses import address_of_amqp
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
 from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
+from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.kernel.errors import KernelError, Unroutable
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.broker import Broker
     from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
     from gatehouse.gateways.amqp.rights import AmqpRights
+    from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message
@@ -52,6 +55,7 @@ class Sent(NamedTuple):
     routed: bool               # whether it enters a queue
     half: mapping.HalfHeaders | None = None
     reply: ReplyConsumer | None = None         # who gets it without a queue
+    delay_ms: int = 0          # it waits so long before it goes anywhere
 
 
 class SendTarget(NamedTuple):
@@ -100,8 +104,7 @@ class AmqpSender:
         traits = properties.traits(raw)
         ttl_ms = self._check(traits)
         self._check_exchange(name, routing_key)
-        if DELAY in traits.headers:
-            self._note_not_honoured(DELAY)
+        delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
         target = self._target(name, routing_key, traits)
         place = target.place
         if place is None:
@@ -112,6 +115,8 @@ class AmqpSender:
             self.routes[payload] = place, target.is_queue  # decision 61
         wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
+        if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
+            raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
         names, timestamp_ms = payload[6:-1], 0
         if target.is_queue:
             headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
@@ -120,7 +125,16 @@ class AmqpSender:
             if target.timed:
                 timestamp_ms = 0
         return Sent((place, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
-                    mapping.half_headers(traits.headers))
+                    mapping.half_headers(traits.headers), delay_ms=delay_ms)
+
+    def _delay_ms(self, name: str, headers: Table) -> int:
+        """How long a delayed-message exchange lets a message wait. Others let none."""
+        exchange = self._vhost.exchanges.get(name)
+        if exchange is None or exchange.type != DELAYED:
+            self._note_not_honoured(DELAY)
+            return 0
+        field = headers[DELAY]
+        return max(0, int(field.value)) if field.type in INTEGERS else 0
 
     def _check_exchange(self, name: str, routing_key: str) -> None:
         """Raises ChannelFault where nothing may be published to the exchange. A user without rights there does not
@@ -150,7 +164,8 @@ class AmqpSender:
         """Whether headers decide where a message goes, at this exchange or at one behind it."""
         answer = self._by_headers.get(name)
         if answer is None:
-            answer = any(exchange.type == "headers" for exchange in self._vhost.reachable(name))
+            answer = any(exchange.router.looks_inside or exchange.type == DELAYED
+                         for exchange in self._vhost.reachable(name))
             self._by_headers[name] = answer
         return answer
 
@@ -159,7 +174,7 @@ class AmqpSender:
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
         if len(keys) > 1:
             self._rights.require_publish(name, keys[1:])
-        queues = self._vhost.route(name, keys, headers)
+        queues = self._vhost.route(name, keys, headers, traits.said)
         key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
         target = self._targets.get(key)
         if target is None:

@@ -68,6 +68,8 @@ class Tx:
         """Raises ChannelFault 406 where there is too much."""
         if sent.half is not None:
             raise precondition("a half message is a transaction of its own: not within one of the channel")
+        if sent.delay_ms:
+            raise precondition("a delayed message is not published within a transaction of the channel")
         size = PUBLISH_BYTES + len(raw) + len(body)
         channels = self._channel.connection.channels
         if channels.tx_bytes + size > TX_BYTES_MAX:

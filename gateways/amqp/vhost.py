@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
 from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, precondition, refused
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
+from gatehouse.gateways.amqp.policies import Policies
+from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
 from gatehouse.gateways.amqp.tables import Table
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.policies import Policy
 
 RESERVED: Final = "amq."
 PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"),
                       ("amq.headers", "headers"), ("amq.match", "headers"))
 NO_HEADERS: Final = Table()
+NO_PROPERTIES: Final[Properties] = {}
 
 
 class AmqpQueue:
     """A queue as clients see it; its messages are the kernel's."""
 
-    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "settings", "kernel_queue", "consumers",
-                 "vhost", "where")
+    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "declared", "settings", "policy",
+                 "kernel_queue", "consumers", "vhost", "where")
 
     def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
                  arguments: Table) -> None:
@@ -37,7 +41,9 @@ class AmqpQueue:
         self.owner = owner                     # the connection that it is exclusive to
         self.arguments = arguments
         self.where = f"queue '{name}' in vhost '{vhost.name}'"         # for refusals
-        self.settings = read_queue_arguments(arguments, self.where)
+        self.declared = read_queue_arguments(arguments, self.where)
+        self.settings = self.declared          # with what its policy says
+        self.policy: Policy | None = None
         self.kernel_queue: Any = None                 # the kernel's, once it is declared there
         self.consumers: list[Consumer] = []
 
@@ -47,13 +53,16 @@ Change = Exchange | AmqpQueue | Binding | Destination
 
 
 class VirtualHost:
-    """`adopt` looks for a queue of this name that another door has made."""
+    """`adopt` looks for a queue of this name that another door has made, `others` for all such names."""
 
-    def __init__(self, name: str, adopt: Callable[[VirtualHost, str], AmqpQueue | None]) -> None:
+    def __init__(self, name: str, adopt: Callable[[VirtualHost, str], AmqpQueue | None],
+                 others: Callable[[VirtualHost], Iterable[str]] = lambda vhost: ()) -> None:
         self.name = name
         self._adopt = adopt
+        self._others = others
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, AmqpQueue] = {}
+        self.policies = Policies()
         self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
         self.version = 0
         """Moves with every change that could alter where a message goes."""
@@ -90,6 +99,7 @@ class VirtualHost:
                    f"exchange '{name}' in vhost '{self.name}'")
         exchange = Exchange(name, kind, durable=durable, auto_delete=auto_delete, internal=internal,
                             arguments=arguments)
+        self.policies.apply_to_exchange(exchange)
         self.exchanges[name] = exchange
         self.version += 1
         return exchange
@@ -128,6 +138,10 @@ class VirtualHost:
 
     # ---- queues
 
+    def names_of_others(self) -> Iterable[str]:
+        """Queues that other doors have made."""
+        return self._others(self)
+
     def find_queue(self, name: str) -> AmqpQueue | None:
         """The queue of this name, looked for among other doors' queues too; None where there is none."""
         queue = self.queues.get(name)
@@ -162,6 +176,7 @@ class VirtualHost:
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
         if queue.settings.is_quorum:
             _check_quorum(queue, generated)
+        self.policies.apply_to_queue(queue)
         self.queues[name] = queue
         self.version += 1
         return queue, True
@@ -250,7 +265,11 @@ class VirtualHost:
 
     def bindings_to(self, queue: AmqpQueue) -> list[Binding]:
         """What leads to a queue."""
-        return list(self._bound.get(Destination(QUEUE, queue.name), ()))
+        return self.leading_to(Destination(QUEUE, queue.name))
+
+    def leading_to(self, place: Destination) -> list[Binding]:
+        """The bindings of a destination."""
+        return list(self._bound.get(place, ()))
 
     def is_bound(self, binding: Binding) -> bool:
         source = self.exchanges.get(binding.source)
@@ -258,14 +277,15 @@ class VirtualHost:
 
     # ---- routing
 
-    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS) -> list[AmqpQueue]:
+    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS,
+              properties: Properties = NO_PROPERTIES) -> list[AmqpQueue]:
         """The queues that a message enters, each once. The exchange is known to exist."""
         names: dict[str, None] = {}
         seen = {exchange}
         pending = [exchange]
         while pending:
             name = pending.pop()
-            for kind, to in self._destinations(name, keys, headers):
+            for kind, to in self._destinations(name, keys, headers, properties):
                 if kind == QUEUE:
                     names[to] = None
                 elif to not in seen:
@@ -287,14 +307,15 @@ class VirtualHost:
                         pending.append(to)
         return [self.exchanges[exchange_name] for exchange_name in names if exchange_name in self.exchanges]
 
-    def _destinations(self, name: str, keys: Iterable[str], headers: Table) -> list[Destination]:
+    def _destinations(self, name: str, keys: Iterable[str], headers: Table, properties: Properties
+                      ) -> list[Destination]:
         """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
         if name == "":
             return [Destination(QUEUE, key) for key in keys if self.find_queue(key) is not None]
         exchange = self.exchanges.get(name)
         if exchange is None:
             return []
-        destinations = [place for key in keys for place in exchange.router.route(key, headers)]
+        destinations = [place for key in keys for place in exchange.router.route(key, headers, properties)]
         if not destinations and exchange.alternate is not None:
             return [Destination(EXCHANGE, exchange.alternate)]
         return destinations

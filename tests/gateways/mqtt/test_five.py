@@ -167,6 +167,13 @@ def test_mqtt_3_3_4_9_more_than_receive_maximum_under_way_ends_the_connection() 
     assert client.ended().reason == reasons.RECEIVE_MAXIMUM
 
 
+def test_mqtt_3_3_4_9_a_pubrel_in_the_same_read_does_not_hide_that_it_was_too_much() -> None:
+    client = Client(FakeHub(), config=MqttConfig(receive_maximum=2))
+    client.ask(publish_packet("t", b"1", 1, qos=2), publish_packet("t", b"2", 2, qos=2))
+    client.send(publish_packet("t", b"3", 3, qos=2), ack_packet(0x62, 1), ack_packet(0x62, 2))
+    assert client.ended().reason == reasons.RECEIVE_MAXIMUM
+
+
 def test_mqtt_3_2_2_11_a_publish_beyond_the_highest_qos() -> None:
     client = Client(FakeHub(), config=MqttConfig(max_qos=1))
     client.send(publish_packet("t", b"1", 1, qos=2))
