@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ConsumerRules,
         DescribedConsumers,
         DescribedGroup,
+        GroupLook,
         GroupRules,
         Joined,
         Joining,
@@ -421,6 +422,8 @@ class AssignedPort(Protocol):
 
     def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
 
+    def look(self, name: str, tenant: str = "/") -> GroupLook | None: ...
+
     def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 
     def commit_offsets(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None], owner: Owner | None,
@@ -514,6 +517,9 @@ class SessionsPort(Protocol):
         """End the session that is there, connected or not. False where there is none. Raises SessionRefused,
         Stopping."""
 
+    def delete(self, tenant: str, client_id: str, owner: Owner | None = None, token: object = None) -> None:
+        """End a session, whoever it belongs to; its connection is told. Raises UnknownSession, Stopping."""
+
     def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
         """None where there is no such session."""
 
@@ -595,9 +601,25 @@ class HubPort(Ports, Protocol):
     def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
         """Into a queue alone."""
 
+    def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/") -> Placement | None:
+        """Where an address leads, and by reference into these queues; None where its topic is not there."""
+
     def append(self, messages: list[PlacedMessage], owner: Owner | None, token: object = None, *,
                positions: bool = False, idempotency_key: str | None = None) -> None:
         """Store the hub's own messages; see `KernelPort.append`."""
+
+    def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """See `KernelPort.delete_topic`."""
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark)."""
+
+    def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                      ) -> None:
+        """As `KernelPort.fetch`, with what doors keep of their own messages in place."""
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_for_time`."""
 
     def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
                        owner: Owner | None = None, token: object = None) -> None:

@@ -361,6 +361,10 @@ class Kernel:  # decision 138
         `chosen`. Raises as `place`."""
         return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
 
+    def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/") -> Placement | None:
+        """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
+        return self._places.place_known(address, partition_ids, tenant)
+
     @property
     def has_routes(self) -> bool:
         """Whether addresses may lead elsewhere than to the topic of their first level."""
@@ -479,6 +483,11 @@ class Kernel:  # decision 138
             on_done(answers)
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+
+    def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                      ) -> None:
+        """As `fetch`, for a door that reads what it keeps of its own messages in private headers."""
+        self._reader.fetch(wants, max_bytes, on_done, False, False)
 
     def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                      ) -> None:

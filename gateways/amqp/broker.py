@@ -71,6 +71,8 @@ class Broker:
             vhost = self.vhost(tenant)
             if name.startswith(records.EXCHANGE_MARK):
                 vhost.restore_exchange(records.decode_exchange(value))
+            elif name.startswith(records.STREAM_MARK):
+                vhost.restore_queue(records.decode_stream(value, vhost))
             elif name.startswith(records.POLICY_MARK):
                 policy = records.decode_policy(value)
                 vhost.policies.put(policy.name, policy)
@@ -120,7 +122,11 @@ class Broker:
                 self._note_binding(vhost, change, writes)
             elif isinstance(change, Exchange) and change.durable:
                 self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), writes)
-            elif isinstance(change, Destination) and change.kind != QUEUE:
+            elif isinstance(change, AmqpQueue) and change.settings.is_stream:
+                self._keep(vhost, records.stream_record(change.name), records.encode_stream(change), writes)
+            elif isinstance(change, Destination) and change.kind == QUEUE:
+                self._forget(vhost, records.stream_record(change.name), writes)
+            elif isinstance(change, Destination):
                 self._forget(vhost, records.exchange_record(change.name), writes)
         self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
 
@@ -210,16 +216,23 @@ class Broker:
             self.store(vhost, self.drop_queue(queue), None, None)
 
     def _bury(self, tenant: str, name: str, target: str, leased: Leased, reason: str) -> list[Message]:
-        """What a dead letter of a queue becomes: a message for each queue that it is routed to."""
+        """What a dead letter of a queue becomes: where the topic of its exchange is there, one message, which queues
+        refer to; else one for each queue that it is routed to."""  # decision 202
         vhost = self.vhost(tenant)
         queue = vhost.queues.get(name)
         if queue is None:
             return []
-        letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, self._wall_ms())
-        headers = codec.stored_headers(letter.names, letter.raw)
+        now_ms = self._wall_ms()
+        is_own = leased[7].find(codec.DEAD_HEADER) >= 0
+        letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own)
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
-        return [(self.queues.place_letter(to, letter.priority), leased[6], headers,
-                 attributes, 0) for to in letter.queues]
+        placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
+        headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)
+        into = letter.queues if placement is None else [to for to in letter.queues if to.stream is not None]
+        placements = [self.queues.place_letter(to, letter.priority) for to in into]
+        if placement is not None:
+            placements.insert(0, placement)
+        return [(place, leased[6], headers, attributes, 0) for place in placements]
 
     def bury_refused(self, vhost: VirtualHost, name: str, messages: list[NumberedMessage]) -> None:  # decision 200
         """A full queue has refused these; where it says so they are dead letters. What has no room there either is

@@ -49,6 +49,9 @@ SMALLEST_HEADER: Final = 14            # class, weight, body size, flags
 AMQP_HEADER: Final = MARK + b"amqp"
 """Name of the record header that holds a message's AMQP side."""
 
+DEAD_HEADER: Final = MARK + b"amqp-dead"
+"""Name of an empty record header: what the message says of its deaths is the hub's own word."""
+
 HEADERS_START: Final = varint(1) + varint(len(AMQP_HEADER)) + AMQP_HEADER
 
 # Why `decode_publishes` stopped.

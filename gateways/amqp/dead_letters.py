@@ -1,8 +1,9 @@
 """What becomes of a message that a queue gives up, as RabbitMQ's dead-letter exchanges have it. Pure.
 
 It is published again to the queue's dead-letter exchange with `x-death`, an array with one entry per queue and reason,
-the latest first. A queue that the message would enter again without anybody having rejected it is left out: nothing
-loops by itself. Its expiration is taken off and kept in `x-death`.
+the latest first, and with the first and the last death in headers of their own. A queue that the message would enter
+again without anybody having rejected it is left out: nothing loops by itself. Its expiration is taken off and kept in
+`x-death`.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 DEATHS: Final = "x-death"
+OF_DEATHS: Final = (DEATHS, "x-first-death-", "x-last-death-")
 OVERFLOW: Final = "overflow"
 REASONS: Final = {"expired": "expired", "rejected": "rejected", OVERFLOW: "maxlen", "attempts": "delivery_limit"}
 """The kernel's reasons in RabbitMQ's words."""
@@ -24,14 +26,17 @@ REASONS: Final = {"expired": "expired", "rejected": "rejected", OVERFLOW: "maxle
 class DeadLetter(NamedTuple):
     """A message on its way to queues."""
 
+    exchange: str                  # that it is published to; "": the default one, or none that is there
     queues: list[AmqpQueue]
     names: bytes                   # exchange and routing key
     raw: bytes                     # flags and properties
     priority: int
 
 
-def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason: str, now_ms: int) -> DeadLetter:
-    """`target`: what `encode_target` made; `side`: the AMQP side of the message; `reason`: the kernel's."""
+def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason: str, now_ms: int, *,
+                is_own: bool) -> DeadLetter:
+    """`target`: what `encode_target` made; `side`: the AMQP side of the message; `reason`: the kernel's; `is_own`: what
+    it says of earlier deaths is the hub's word, and no client's (RabbitMQ 4 does not believe those either)."""
     read = json.loads(target)
     exchange: str = read["exchange"]
     split = codec.names_end(side)
@@ -41,14 +46,16 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
     headers: Table = dict(message_properties.get("headers", {}))
     key: str = old_key if read["key"] is None else read["key"]
     death = REASONS[reason]
+    if not is_own:  # decision 203
+        headers = {name: field for name, field in headers.items() if not name.startswith(OF_DEATHS)}
     deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
                          message_properties.get("expiration"), now_ms)
     keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
-    queues = vhost.route(exchange, keys, headers, message_properties) \
-        if not exchange or exchange in vhost.exchanges else []
+    is_there = not exchange or exchange in vhost.exchanges
+    queues = vhost.route(exchange, keys, headers, message_properties) if is_there else []
     if death != "rejected":
         queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
-    return DeadLetter(queues, mapping.names_of(exchange, key),
+    return DeadLetter(exchange if is_there else "", queues, mapping.names_of(exchange, key),
                       properties.replaced(raw, headers, without="expiration"), message_properties.get("priority", 0))
 
 
@@ -78,6 +85,7 @@ def _with_death(headers: Table, queue: str, reason: str, exchange: str, keys: li
     headers[DEATHS] = Field("A", [Field("F", death) for death in deaths])
     for name, value in (("reason", reason), ("queue", queue), ("exchange", exchange)):
         headers.setdefault(f"x-first-death-{name}", text(value))
+        headers[f"x-last-death-{name}"] = text(value)
     return deaths
 
 

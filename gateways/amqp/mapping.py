@@ -98,14 +98,21 @@ def headers_for_queues(names: bytes, raw: bytes, expires_at_ms: int) -> bytes:
 
 
 # decision 62: fields for other doors beside them
-def headers_for_topic(names: bytes, raw: bytes, now_ms: int) -> tuple[bytes, int]:
-    """(headers that every door reads, the sender's timestamp in ms or 0)."""
+def headers_for_topic(names: bytes, raw: bytes, now_ms: int, *marks: bytes) -> tuple[bytes, int]:
+    """(headers that every door reads, and these private ones without a value; the sender's timestamp in ms or 0)."""
     message_properties = properties.read(raw)
     table: Table = message_properties.pop("headers", {})
     shown: list[tuple[str, Any]] = [(name, plain(field)) for name, field in table.items()]
     envelope, _ = from_door(AMQP, DoorProperties(properties=message_properties, headers=shown), now_ms)
-    pairs: Pairs = [(codec.AMQP_HEADER, names + raw), *envelope.headers]
+    pairs: Pairs = [(codec.AMQP_HEADER, names + raw), *[(mark, b"") for mark in marks], *envelope.headers]
     return encode_headers(pairs), envelope.timestamp_ms
+
+
+def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) -> bytes:
+    """The headers of a dead letter; `public`: every door reads them."""
+    if public:
+        return headers_for_topic(names, raw, now_ms, codec.DEAD_HEADER)[0]
+    return encode_headers([(codec.AMQP_HEADER, names + raw), (codec.DEAD_HEADER, b"")])
 
 
 # ---- out ------------------------------------------------------------------------------------------------------------

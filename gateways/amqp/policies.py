@@ -122,6 +122,8 @@ class Policies:
 
     def apply_to_queue(self, queue: AmqpQueue) -> bool:
         """Give a queue the policy that is its now. Whether its settings have changed by that."""
+        if queue.declared.is_stream:
+            return False                       # nothing that a policy says here is about streams
         kinds = ("all", "queues", _kind_of(queue))
         queue.policy = self._first(queue.name, kinds) if self._in_order else None
         before = queue.settings

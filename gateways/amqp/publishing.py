@@ -148,7 +148,9 @@ class Publishing:
             self._hold(content, sent, sent.half, body)
             return
         if sent.message is not None and sent.delay_ms:
-            self._let_wait(sent.message, sent.delay_ms)
+            self._let_wait([sent.message, *sent.copies], sent.delay_ms)
+        elif sent.message is not None and sent.copies:
+            self._append_with_copies(sent.message, sent.copies)
         elif sent.message is not None:
             self.pending.append(sent.message)
         if sent.routed and sent.message is not None:
@@ -203,13 +205,24 @@ class Publishing:
         self._submitted = self._tag
         self.settled = False
 
-    def _let_wait(self, message: Message, delay_ms: int) -> None:  # decision 210
-        """A message of a delayed-message exchange: confirmed once it is stored, delivered later."""
+    def _append_with_copies(self, message: Message, copies: tuple[Message, ...]) -> None:
+        """One publish that is several messages, as streams are among its queues: all of them or none."""
+        self.submit()
+        self._tag += 1
+        try:
+            self._append([message, *copies], self._tag)
+        except QueueFull as full:
+            connection = self._channel.connection
+            connection.broker.bury_refused(connection.vhost, full.queue, [message])
+            self._refuse([self._tag])
+
+    def _let_wait(self, messages: list[Message], delay_ms: int) -> None:  # decision 210
+        """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
         self.submit()
         self._tag += 1
         connection = self._channel.connection
         try:
-            connection.slow_down(connection.guard.schedule([message], [When(delay_ms=delay_ms)],
+            connection.slow_down(connection.guard.schedule(messages, [When(delay_ms=delay_ms)] * len(messages),
                                                            self if self.confirms else None, self._tag, 0))
         except InvalidDelay as error:
             raise _of_publish(precondition(str(error))) from None

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
-from gatehouse.gateways.amqp.dead_letters import encode_target
+from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
+from gatehouse.gateways.amqp.mapping import read_names
 from gatehouse.gateways.amqp.routing import Binding
+from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
 from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
     from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
 
-DeadLetter = Callable[[str, str, str, "Leased", str], "list[Message]"]
+Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
 
 SPACE: Final = "amqp"                  # of this door's definitions
@@ -49,13 +51,17 @@ class KernelQueues:
 
     def __init__(self, kernel: HubPort) -> None:
         self._kernel = kernel
+        self.streams = Streams(kernel)
         self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
         self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
 
     # ---- queues
 
     def open(self, queue: AmqpQueue) -> None:
-        """Declare it in the kernel. Raises KernelError."""
+        """Declare it in the kernel. Raises KernelError, ChannelFault."""
+        if queue.settings.is_stream:
+            self.streams.open(queue)
+            return
         settings = _kernel_settings(queue)
         tenant = queue.vhost.name
         left_over = self._kernel.groups.queue(queue.name, tenant)  # where the disk refused what was to be deleted
@@ -115,15 +121,22 @@ class KernelQueues:
 
     def drop(self, queue: AmqpQueue) -> None:
         """With everything in it."""
+        if queue.settings.is_stream:
+            self.streams.drop(queue)
+            return
         kernel_queue, queue.kernel_queue = queue.kernel_queue, None
         self._kernel.groups.delete_queue(kernel_queue)
 
     def purge(self, queue: AmqpQueue) -> int:
-        """Settle what is ready; how many messages that was."""
+        """Settle what is ready; how many messages that was. Raises ConnectionFault 540 for streams."""
+        if queue.settings.is_stream:
+            raise not_of_streams("queue.purge", queue)
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds, those included that are on their way in."""
+        if queue.settings.is_stream:
+            return self.streams.length(queue)
         group = self._group(queue)
         return group.ready + group.entering
 
@@ -149,7 +162,9 @@ class KernelQueues:
     # ---- what other doors send
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
-        """Messages of other doors that fit the binding enter the queue too."""
+        """Messages of other doors that fit the binding enter the queue too, if it is no stream."""
+        if queue.settings.is_stream:
+            return
         kernel_queue, text = queue.kernel_queue, filter_of(binding, exchange_type)
         key = (queue.vhost.name, binding)
         if not text or key in self._heard:
@@ -191,6 +206,9 @@ class KernelQueues:
     # decision 61: a consumer is a member of the queue's own group
     def attach(self, consumer: Consumer) -> None:
         """Hand it messages, as many as it has room for, once per flush."""
+        if isinstance(consumer, StreamConsumer):
+            consumer.start()
+            return
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
@@ -200,6 +218,9 @@ class KernelQueues:
 
     def detach(self, consumer: Consumer) -> None:
         """Give a consumer no more messages; what it holds stays with its channel."""
+        if isinstance(consumer, StreamConsumer):
+            consumer.stop()
+            return
         membership: MembershipPort | None = consumer.membership
         if membership is not None:
             consumer.membership = None
@@ -207,6 +228,9 @@ class KernelQueues:
 
     def top_up(self, consumer: Consumer) -> None:
         """A consumer's room has changed: it may be given more messages, or fewer."""
+        if isinstance(consumer, StreamConsumer):
+            consumer.pump()
+            return
         membership: MembershipPort | None = consumer.membership
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
@@ -220,7 +244,10 @@ class KernelQueues:
                                                 source.channel.connection.guard.origin)
 
     def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
-        """Take one message from a queue, for somebody who is on no channel; it is his until it is settled."""
+        """Take one message from a queue, for somebody who is on no channel; it is his until it is settled. Raises
+        ConnectionFault 540 for streams."""
+        if queue.settings.is_stream:
+            raise not_of_streams("basic.get", queue)
         self._group(queue).take_now(_Getter(on_done), None)
 
     def ack_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
@@ -255,13 +282,13 @@ class KernelQueues:
         if queue.kernel_queue is not None:
             self._group(queue).reject(handles)
 
-    def dead_letter_by(self, dead_letter: DeadLetter) -> None:
+    def dead_letter_by(self, bury: Bury) -> None:
         """Ask this what a dead letter becomes."""
         def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message] | None:
             if _door_settings(kernel_queue) is None:
                 return None
             target = kernel_queue.settings.dead_letter
-            return dead_letter(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
+            return bury(kernel_queue.tenant, kernel_queue.name, target, leased, reason) if target else []
 
         self._kernel.groups.route_dead_letters(route)
 
@@ -276,7 +303,21 @@ class KernelQueues:
 
     def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:
         """Where a dead letter goes: into this queue."""
+        if queue.stream is not None:
+            return self._kernel.place_in(queue.stream.topic, None, partition=0, tenant=queue.vhost.name)
         return self._kernel.place_queue(queue.kernel_queue, priority)
+
+    def place_in_topic(self, tenant: str, letter: DeadLetter) -> Placement | None:
+        """Where a dead letter goes whose exchange has a topic: there, and by reference into its queues. None where that
+        topic does not exist."""
+        exchange, key = read_names(letter.names)
+        try:
+            address = address_of_amqp(exchange, key)
+        except KernelError:
+            return None
+        partition_ids = [queue.kernel_queue.partition_id(letter.priority) for queue in letter.queues
+                         if queue.stream is None]
+        return self._kernel.place_known(address, tuple(partition_ids), tenant)
 
     # ---- definitions
 

@@ -16,6 +16,7 @@ from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
 from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.gateways.amqp.streams import place_copies
 from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.kernel.errors import KernelError, Unroutable
 
@@ -56,6 +57,7 @@ class Sent(NamedTuple):
     half: mapping.HalfHeaders | None = None
     reply: ReplyConsumer | None = None         # who gets it without a queue
     delay_ms: int = 0          # it waits so long before it goes anywhere
+    copies: tuple[Message, ...] = ()                   # for streams that it enters, too
 
 
 class SendTarget(NamedTuple):
@@ -63,6 +65,7 @@ class SendTarget(NamedTuple):
     is_queue: bool             # it is a queue alone
     routed: bool
     timed: bool                # one of its queues counts from when the message came: the sender's time may not be kept
+    copies: tuple[int, ...] = ()                       # places in streams
 
 
 class AmqpSender:
@@ -109,7 +112,8 @@ class AmqpSender:
         place = target.place
         if place is None:
             return Sent(None, False)
-        if not traits.priority and not self._depends_on_headers(name) and (target.routed or not arguments["mandatory"]):
+        if not traits.priority and not target.copies and not self._depends_on_headers(name) \
+                and (target.routed or not arguments["mandatory"]):
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = place, target.is_queue  # decision 61
@@ -124,8 +128,10 @@ class AmqpSender:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed:
                 timestamp_ms = 0
-        return Sent((place, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
-                    mapping.half_headers(traits.headers), delay_ms=delay_ms)
+        attributes = mapping.attributes_of(traits)
+        copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
+        return Sent((place, body, headers, attributes, timestamp_ms), target.routed,
+                    mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies)
 
     def _delay_ms(self, name: str, headers: Table) -> int:
         """How long a delayed-message exchange lets a message wait. Others let none."""
@@ -188,6 +194,9 @@ class AmqpSender:
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return SendTarget(None, False, False, False)
+        streams = [queue for queue in queues if queue.stream is not None]
+        if streams:
+            return self._place_with_streams(name, address, queues, streams, priority)
         try:
             place = self._broker.queues.place(self.guard, address if name else "", queues, priority)
         except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
@@ -196,3 +205,20 @@ class AmqpSender:
             raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
         return SendTarget(place, not name, bool(queues), timed)
+
+    def _place_with_streams(self, name: str, address: str, queues: list[AmqpQueue], streams: list[AmqpQueue],
+                            priority: int) -> SendTarget:
+        """Of the default exchange one stream alone; of others the topic of the address, queues, and a copy for each
+        stream."""
+        others = [queue for queue in queues if queue.stream is None]
+        try:
+            copies = place_copies(self.guard, streams)
+            if not name:
+                return SendTarget(copies[0], False, True, False)
+            place = self._broker.queues.place(self.guard, address, others, priority)
+        except Unroutable:                             # an exchange whose name is no topic's
+            return SendTarget(copies[0], False, True, False, tuple(copies[1:]))
+        except KernelError as error:
+            raise not_placed(error) from None
+        timed = any(queue.settings.message_ttl_ms is not None for queue in others)
+        return SendTarget(place, False, True, timed, tuple(copies))

@@ -112,7 +112,8 @@ class Tx:
         outcomes = [publish.sent if publish.version == sender.version and publish.sent.reply is None
                     else channel.publishing.look_up(publish.content, publish.raw, publish.body)
                     for publish in self._publishes]
-        messages: list[Message] = [sent.message for sent in outcomes if sent.message is not None]
+        messages: list[Message] = [message for sent in outcomes if sent.message is not None
+                                   for message in (sent.message, *sent.copies)]
         waiting = channel.reply_when_stored(encode_method("tx.commit-ok"))
         token = waiting, self._settled
         try:

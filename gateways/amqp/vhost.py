@@ -5,7 +5,7 @@ Changes take effect at once and are returned, so that the caller can make them d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
 from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, precondition, refused
@@ -25,11 +25,19 @@ NO_HEADERS: Final = Table()
 NO_PROPERTIES: Final[Properties] = {}
 
 
+class StreamPlace(NamedTuple):
+    """The partition of a topic that a stream is."""
+
+    topic: str
+    partition: int
+    is_made: bool              # whether the stream has made the topic, which goes with it
+
+
 class AmqpQueue:
     """A queue as clients see it; its messages are the kernel's."""
 
     __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "declared", "settings", "policy",
-                 "kernel_queue", "consumers", "vhost", "where")
+                 "kernel_queue", "stream", "consumers", "vhost", "where")
 
     def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
                  arguments: Table) -> None:
@@ -45,6 +53,7 @@ class AmqpQueue:
         self.settings = self.declared          # with what its policy says
         self.policy: Policy | None = None
         self.kernel_queue: Any = None                 # the kernel's, once it is declared there
+        self.stream: StreamPlace | None = None        # what a stream is, once it is declared there
         self.consumers: list[Consumer] = []
 
 
@@ -174,8 +183,8 @@ class VirtualHost:
         if not generated:
             _not_reserved("queue", name)
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
-        if queue.settings.is_quorum:
-            _check_quorum(queue, generated)
+        if queue.settings.is_quorum or queue.settings.is_stream:
+            _check_lasting(queue, "quorum" if queue.settings.is_quorum else "stream", generated)
         self.policies.apply_to_queue(queue)
         self.queues[name] = queue
         self.version += 1
@@ -321,10 +330,10 @@ class VirtualHost:
         return destinations
 
 
-def _check_quorum(queue: AmqpQueue, generated: bool) -> None:
-    """A quorum queue has a name of its own and outlives who declared it. Raises ChannelFault 406."""
+def _check_lasting(queue: AmqpQueue, kind: str, generated: bool) -> None:
+    """A quorum queue, or a stream, has a name of its own and outlives who declared it. Raises ChannelFault 406."""
     if generated:
-        raise precondition("Cannot declare a server-named queue for type rabbit_quorum_queue")
+        raise precondition(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
     for name, wrong in (("auto-delete", queue.auto_delete), ("exclusive-owner", queue.owner is not None),
                         ("non-durable", not queue.durable)):
         if wrong:

@@ -82,7 +82,7 @@ def read_auth(body: bytes, method: str) -> tuple[int, bytes]:
     """The body of an AUTH: (reason code, authentication data). `method` is that of CONNECT. Raises ProtocolError."""
     reason, given = decode_reason(body, Packet.AUTH)
     if not method:
-        raise ProtocolError("[MQTT5-4.12.0-6] AUTH without an authentication method in CONNECT")
+        raise ProtocolError("[MQTT5-4.12.0-7] AUTH without an authentication method in CONNECT")
     if given.values.get(properties.AUTH_METHOD) != method:
         raise ProtocolError("[MQTT5-4.12.0-5] an AUTH with another method than CONNECT's")
     if reason not in (reasons.CONTINUE_AUTHENTICATION, reasons.RE_AUTHENTICATE):

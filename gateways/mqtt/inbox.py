@@ -285,7 +285,7 @@ class Inbox:
         if incoming is not None:
             under_way = self._unacknowledged + more + len(self.received)
             if under_way > incoming.receive_maximum:
-                raise ProtocolError(f"[MQTT5-3.3.4-9] {under_way} PUBLISH packets under way", reasons.RECEIVE_MAXIMUM)
+                raise ProtocolError(f"[MQTT5-3.3.4-7] {under_way} PUBLISH packets under way", reasons.RECEIVE_MAXIMUM)
 
     def _append(self, messages: list[Message], acks: bytes, size_bytes: int, count: int) -> int:
         try:

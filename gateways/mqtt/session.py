@@ -268,7 +268,7 @@ class MqttSession:
             reason, given = packets.decode_reason(body, Packet.DISCONNECT)
             expiry_s = given.values.get(properties.SESSION_EXPIRY)
             if expiry_s and not self._expiry_ms:
-                raise ProtocolError("[MQTT5-3.1.2-23] a session that was to end with its connection and now is not")
+                raise ProtocolError("(3.14.2.2.2) a session that was to end with its connection and now is not")
             if expiry_s is not None:
                 self._expiry_ms = connecting.expiry_ms_of(expiry_s, self._config)
         elif body:
@@ -364,11 +364,11 @@ class MqttSession:
         if data[0] == packets.DISCONNECT:
             self._end("", says=False)
         elif data[0] != packets.AUTH:
-            raise ProtocolError(f"[MQTT5-4.12.0-3] a packet that begins with {data[0]:#04x} before CONNACK")
+            raise ProtocolError(f"[MQTT5-3.1.2-30] a packet that begins with {data[0]:#04x} before CONNACK")
         else:
             reason, said = read_auth(body, self._method)
             if reason != reasons.CONTINUE_AUTHENTICATION:
-                raise ProtocolError("[MQTT5-4.12.1-1] a client logs in again before CONNACK")
+                raise ProtocolError("a client logs in again before CONNACK (4.12.1)")
             login.take(said)
             if login.waits and not self._ended:
                 self._pacer.hold()
@@ -400,7 +400,7 @@ class MqttSession:
         elif reason == reasons.CONTINUE_AUTHENTICATION and login is not None and not login.waits:
             login.take(said)
         else:
-            raise ProtocolError(f"[MQTT5-4.12.0-3] an AUTH with reason code {reason:#04x} that is not its turn")
+            raise ProtocolError(f"an AUTH with reason code {reason:#04x} that is not its turn (4.12)")
 
     def _on_logged_in_again(self, answer: Principal | NotAuthenticated, proof: bytes) -> None:
         guard = self._guard

@@ -16,6 +16,7 @@ from gatehouse.kernel.errors import (
     CreateDenied,
     InvalidAddress,
     InvalidTopic,
+    KernelError,
     TooManyTopics,
     UnknownQueue,
     UnknownTopic,
@@ -103,6 +104,21 @@ class Places:
                 raise
             placement = self.place_unrouted(address, tenant)
         placement.routed = partition_ids
+        return placement
+
+    def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str) -> Placement | None:
+        """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
+        try:
+            routed = self.routes.route(address)
+        except KernelError:                    # it leads nowhere
+            return None
+        topic = self._topics.get(routed.topic, tenant)
+        if topic is None or topic.name == UNROUTED:
+            return None
+        placement = self._placement(topic, routed.partition(topic.partitions), routed.key, address,
+                                    address if routed.needs_header else "")
+        placement.routed = partition_ids
+        self._subscriptions.refresh(placement)
         return placement
 
     def copied_to(self, placement: Placement, topic: Topic) -> Placement:

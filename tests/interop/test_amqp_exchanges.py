@@ -138,6 +138,38 @@ def test_a_delay_that_is_too_long_is_refused(channel):
         channel.basic_publish("long", "k", b"", pika.BasicProperties(headers={"x-delay": 1 << 60}))
 
 
+def test_a_transaction_takes_no_delayed_message(hub, channel):
+    channel.exchange_declare("tx.later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    channel.queue_declare("tx.q", durable=True)
+    channel.queue_bind("tx.q", "tx.later")
+    with connect(hub) as connection:
+        tx = connection.channel()
+        tx.tx_select()
+        tx.basic_publish("tx.later", "k", b"at once")
+        tx.basic_publish("tx.later", "k", b"later", pika.BasicProperties(headers={"x-delay": 100}))
+        with pytest.raises(ChannelClosedByBroker, match="PRECONDITION_FAILED - a delayed message"):
+            tx.tx_commit()
+    assert channel.queue_declare("tx.q", passive=True).method.message_count == 0
+
+
+def test_a_delayed_request_is_answered_directly(hub, channel):
+    channel.exchange_declare("asked.later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+    channel.queue_declare("asked.q", durable=True)
+    channel.queue_bind("asked.q", "asked.later")
+    with connect(hub) as connection:
+        asking = connection.channel()
+        answers: list[bytes] = []
+        asking.basic_consume("amq.rabbitmq.reply-to", lambda *got: answers.append(got[3]), auto_ack=True)
+        asking.basic_publish("asked.later", "", b"question", pika.BasicProperties(
+            reply_to="amq.rabbitmq.reply-to", headers={"x-delay": 200}))
+        ((_, properties, _),) = take(channel, "asked.q", 1)
+        channel.basic_publish("", properties.reply_to, b"answer")
+        end_s = time.monotonic() + DEADLINE_S
+        while not answers and time.monotonic() < end_s:
+            connection.process_data_events(0.1)
+        assert answers == [b"answer"]
+
+
 def test_a_delay_at_a_plain_exchange_has_no_effect(channel):
     channel.queue_declare("plain.q", durable=True)
     channel.basic_publish("", "plain.q", b"1", pika.BasicProperties(headers={"x-delay": 60_000}))

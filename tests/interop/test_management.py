@@ -207,17 +207,16 @@ def test_definitions_of_a_real_rabbitmq_load_with_a_report(tmp_path):
     with running_hub(tmp_path, "http", "amqp") as hub:
         status, report = ask(hub, "POST", "definitions", EXPORTED.read_bytes())
         assert status == 200
-        assert report["made"] == {"exchanges": 3, "queues": 3, "bindings": 4, "policies": 2}
+        assert report["made"] == {"exchanges": 3, "queues": 4, "bindings": 4, "policies": 2}
         assert {one["name"]: one["reason"] for one in report["refused"]} == {
-            "far": "there is no such virtual host, or nothing of this name",
-            "log": "invalid arg 'x-queue-type' for queue 'log' in vhost '/': \"unsupported queue type 'stream'\""}
+            "far": "there is no such virtual host, or nothing of this name"}
         assert sorted(report["not_taken"]) == ["global_parameters", "permissions", "users", "vhosts"]
         assert ask(hub, "POST", "definitions", EXPORTED.read_bytes())[1]["made"] == dict.fromkeys(report["made"], 0)
         exported = ask(hub, "GET", "definitions")[1]
         original = json.loads(EXPORTED.read_text())
         for what in ("exchanges", "queues", "bindings", "policies"):
             ours = exported[what]
-            theirs = [one for one in original[what] if one["vhost"] == "/" and one.get("name") != "log"]
+            theirs = [one for one in original[what] if one["vhost"] == "/"]
             assert sorted(map(by_name, ours)) == sorted(map(by_name, theirs)), what
         lazy = ask(hub, "GET", "queues/%2F/lazy")[1]
         assert (lazy["policy"], lazy["effective_policy_definition"]["max-length"]) == ("short", 10)
@@ -301,6 +300,25 @@ def test_answers_read_as_rabbitmqs(api):
     overview = api("GET", "overview")[1]
     assert overview["object_totals"]["exchanges"] >= 6
     assert api("POST", "overview")[0] == 405
+
+
+def test_metrics_as_rabbitmqs_dashboards_read_them(hub, api):
+    api("PUT", "queues/%2F/me%22asured", {})
+    api("POST", "exchanges/%2F/amq.default/publish", message("me\"asured", "x"))
+
+    def lines(path: str) -> list[str]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/rabbitmq/{path}", timeout=60) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return answer.read().decode().splitlines()
+
+    each = lines("metrics/per-object")
+    assert 'rabbitmq_queue_messages_ready{vhost="/",queue="me\\"asured"} 1' in each
+    ready = sum(int(line.rpartition(" ")[2]) for line in each if line.startswith("rabbitmq_queue_messages_ready{"))
+    assert f"rabbitmq_queue_messages_ready {ready}" in lines("metrics")
+    assert any(line.startswith('rabbitmq_identity_info{rabbitmq_node="gatehouse@') for line in each)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        lines("nothing")
+    api("DELETE", "queues/%2F/me%22asured")
 
 
 def test_a_message_of_another_door_is_seen(hub, api):

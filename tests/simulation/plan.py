@@ -98,6 +98,29 @@ ASSIGNED: Final[dict[str, int]] = {
 """For plans about members of assigned groups."""
 
 
+SLEEPERS: Final[dict[str, int]] = {
+    "wake_device": 30,       # device, window
+    "sleep_device": 6,       # device
+    "subscribe_device": 15,  # device, filter
+    "send_exact": 50,        # device, address
+    "read_device": 50,       # device, count
+    "publish": 4,
+    "run_some": 50,
+    "settle": 8,
+    "advance": 10,
+    "stop": 2,
+    "kill": 4,
+    "cut_power": 4,
+    "lose_index": 1,
+    "fill_disk": 2,
+    "break_disk": 2,
+}
+"""For plans about devices with sessions."""
+
+ABOUT: Final = {"assigned": ASSIGNED, "sleepers": SLEEPERS}
+"""Plans about one thing."""
+
+
 class Plan(NamedTuple):
     seed: int
     settings: KernelSettings

@@ -27,6 +27,7 @@ from tests.simulation.plan import Plan, Step
 from tests.simulation.reading import Reading
 from tests.simulation.retaining import Retaining
 from tests.simulation.scheduled import Scheduled
+from tests.simulation.sleepers import Sleepers
 from tests.simulation.traffic import Traffic
 from tests.simulation.transacting import Transacting
 
@@ -43,7 +44,8 @@ FLIPPED: Final = 4                          # at a crash, one header of a segmen
 HEADER_BYTES: Final = 32                    # of a segment
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
-                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION, Kind.MEMBERS)
+                         Kind.RETAINED, Kind.HALF, Kind.TRANSACTION, Kind.MEMBERS, Kind.SUBSCRIPTION, Kind.FLIGHT,
+                         Kind.RECEIVED)
 
 
 class Simulation:
@@ -65,6 +67,7 @@ class Simulation:
         self.leasing = Leasing(self)
         self.transacting = Transacting(self)
         self.assigned = AssignedMembers(self)
+        self.sleepers = Sleepers(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.after_step
         self.done: list[Step] = []
@@ -72,7 +75,7 @@ class Simulation:
         self._flips = 0
         self._random = Random(f"start {plan.seed}")
         self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
-                       self.leasing, self.transacting, self.assigned)
+                       self.leasing, self.transacting, self.assigned, self.sleepers)
 
     # ---- the run
 
@@ -132,6 +135,7 @@ class Simulation:
         self.check()
         self.transacting.check_end()
         self.leasing.drain()
+        self.sleepers.drain()
         self.lose_index()
 
     # ---- lives
@@ -153,6 +157,7 @@ class Simulation:
         self.ledger.crashed()
         self.leasing.crashed()
         self.assigned.crashed()
+        self.sleepers.crashed()
         self.hub.crash(kind)
         self._flip_headers()
 
@@ -219,6 +224,7 @@ class Simulation:
         self.hub.stop(self._random)
         self.leasing.crashed()
         self.assigned.crashed()
+        self.sleepers.crashed()
         self._restart()
 
     def kill(self, *_: int) -> None:

@@ -63,11 +63,12 @@ async def send(asking: Asking, host: Host, exchange: str, key: str, raw: bytes, 
             raise bad_request("half messages are published over AMQP, or at /v1/transactions")
         message = sent.message
         if message is not None:
+            messages = [message, *sent.copies]
+            waits = [When(delay_ms=sent.delay_ms)] * len(messages)
             try:
-                wait = When(delay_ms=sent.delay_ms)
                 await asking.ask.stored(
-                    (lambda owner, token: guard.schedule([message], [wait], owner, token, len(body))) if sent.delay_ms
-                    else lambda owner, token: guard.append([message], owner, token, len(body)))
+                    (lambda owner, token: guard.schedule(messages, waits, owner, token, len(body))) if sent.delay_ms
+                    else lambda owner, token: guard.append(messages, owner, token, len(body)))
             except QueueFull:
                 return False
         return sent.routed

@@ -88,6 +88,10 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
         "exclusive_consumer_tag": next((consumer.tag for consumer in queue.consumers if consumer.exclusive), None),
         "single_active_consumer_tag": queue.consumers[0].tag if queue.settings.single_active and queue.consumers
         else None}
+    if counted and queue.stream is not None:
+        length = asking.broker.queues.ready(queue)
+        return {**row, "messages": length, "messages_ready": length, "messages_unacknowledged": 0,
+                **{f"{name}_details": rate() for name in COUNTED}, "messages_persistent": length, "memory": 0}
     if not counted or queue.kernel_queue is None:
         return row
     counts = asking.broker.queues.counts(queue)

@@ -122,7 +122,7 @@ def test_a_right_proof_that_waits_is_looked_at_again() -> None:
     publish_packet("t", b"x"), connect_packet(), packet(0xC0, b""),
     encode_auth(reasons.RE_AUTHENTICATE, METHOD, b"x"), encode_auth(reasons.CONTINUE_AUTHENTICATION, "OTHER", b"x"),
     encode_auth(reasons.SUCCESS, METHOD, b"x")])
-def test_mqtt_4_12_0_3_nothing_but_auth_comes_before_connack(data: bytes) -> None:
+def test_mqtt_3_1_2_30_nothing_but_auth_comes_before_connack(data: bytes) -> None:
     hub, _ = hub_of()
     client, _ = ask(hub, Scram("ada", "lovelace"))
     client.send(data)
@@ -162,7 +162,7 @@ def test_mqtt_4_12_1_2_who_fails_or_is_somebody_else_then_is_disconnected(user: 
     assert (ended.kind, ended.reason) == (Packet.DISCONNECT, reasons.NOT_AUTHORIZED)
 
 
-def test_mqtt_4_12_0_6_auth_of_who_logged_in_without() -> None:
+def test_mqtt_4_12_0_7_auth_of_who_logged_in_without() -> None:
     hub, _ = hub_of()
     client = Client(hub, user="ada", password="lovelace")
     client.send(auth(reasons.RE_AUTHENTICATE, b"n,,n=ada,r=rOprNGfwEbeRWgbNEkqO"))

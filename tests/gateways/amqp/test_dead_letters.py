@@ -1,0 +1,142 @@
+"""Dead letters on the real kernel: what they say, and where they are stored."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gatehouse.gateways.amqp.properties import read
+from gatehouse.gateways.amqp.tables import Field, Table, encode_table, plain, typed
+from tests.gateways.amqp.fakes import Client
+from tests.gateways.amqp.test_with_kernel import KernelHub, fill, get, properties_of
+
+DEAD = {"x-dead-letter-exchange": "graveyard", "x-dead-letter-routing-key": "line1.temp"}
+
+
+@pytest.fixture
+def hub() -> KernelHub:
+    return KernelHub()
+
+
+@pytest.fixture
+def client(hub: KernelHub) -> Client:
+    client = hub.client()
+    client.ask("exchange.declare", exchange="graveyard", type="topic", durable=True)
+    client.ask("queue.declare", queue="dead", durable=True)
+    client.ask("queue.bind", queue="dead", exchange="graveyard", routing_key="#")
+    return client
+
+
+def reject(client: Client, queue: str) -> None:
+    found = get(client, queue)
+    assert found is not None
+    client.ask("basic.reject", delivery_tag=found[0], requeue=False)
+    client.hub.kernel.flush()
+
+
+def headers_in(client: Client, queue: str) -> dict[str, Any]:
+    (_, name, _), (_, _, header), _ = client.ask("basic.get", queue=queue, no_ack=True)
+    assert name == "basic.get-ok"
+    table: Table = read(header["raw"]).get("headers", {})
+    return {key: plain(field) for key, field in table.items()}
+
+
+def test_it_says_how_it_died_first_and_last(client: Client) -> None:
+    fill(client, "second", **{"x-dead-letter-exchange": "graveyard"})
+    fill(client, "first", b"x", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "second"})
+    reject(client, "first")
+    reject(client, "second")
+    headers = headers_in(client, "dead")
+    assert [(death["queue"], death["reason"], death["count"]) for death in headers["x-death"]] \
+        == [("second", "rejected", 1), ("first", "rejected", 1)]
+    assert {name: value for name, value in headers.items() if name != "x-death"} == {
+        "x-first-death-queue": "first", "x-first-death-reason": "rejected", "x-first-death-exchange": "",
+        "x-last-death-queue": "second", "x-last-death-reason": "rejected", "x-last-death-exchange": ""}
+
+
+def test_the_same_death_again_is_counted(client: Client) -> None:
+    fill(client, "work", b"x", **DEAD)
+    client.ask("queue.bind", queue="work", exchange="graveyard", routing_key="#")
+    for _ in range(3):
+        reject(client, "work")
+    counts = [headers_in(client, "dead")["x-death"][0]["count"] for _ in range(3)]
+    assert counts == [1, 2, 3]
+
+
+def test_what_a_client_says_of_deaths_is_not_believed(client: Client) -> None:
+    fill(client, "work", **DEAD)
+    death = {"queue": "work", "reason": "rejected", "count": 40, "exchange": "", "routing-keys": ["work"]}
+    raw = properties_of(headers={"x-death": typed([death]), "x-first-death-queue": typed("elsewhere"),
+                                 "kept": typed(1)})
+    client.publish("", "work", b"x", raw)
+    reject(client, "work")
+    headers = headers_in(client, "dead")
+    assert (headers["x-death"][0]["count"], headers["x-first-death-queue"], headers["kept"]) == (1, "work", 1)
+
+
+def test_a_client_that_sends_a_dead_letter_again_begins_anew(client: Client) -> None:
+    fill(client, "work", b"x", **DEAD)
+    for _ in range(2):
+        reject(client, "work")
+        (_, _, _), (_, _, header), (_, _, body) = client.ask("basic.get", queue="dead", no_ack=True)
+        assert plain(read(header["raw"])["headers"]["x-death"].value[0])["count"] == 1
+        client.publish("", "work", body["body"], header["raw"])
+
+
+def test_it_is_in_the_topic_of_its_exchange_where_there_is_one(hub: KernelHub, client: Client) -> None:
+    hub.rig.kernel.create_topic("graveyard", partitions=1)
+    hub.rig.run()
+    fill(client, "work", b"x", b"y", **DEAD)
+    reject(client, "work")
+    reject(client, "work")
+    records = hub.rig.read("graveyard")
+    assert [record[3] for record in records] == [b"x", b"y"]
+    assert (b"x-first-death-queue", b"work") in records[0][4]
+    assert hub.rig.kernel.address_of("graveyard", records[0][2], records[0][4]) == "graveyard/line1/temp"
+    assert headers_in(client, "dead")["x-death"][0]["queue"] == "work"
+    assert client.ask("queue.declare", queue="dead", passive=True)[0][2]["message_count"] == 1
+
+
+def test_it_is_in_the_topic_alone_where_no_queue_is_bound(hub: KernelHub, client: Client) -> None:
+    client.ask("queue.delete", queue="dead")
+    hub.rig.kernel.create_topic("graveyard", partitions=1)
+    fill(client, "work", b"x", **DEAD)
+    reject(client, "work")
+    assert hub.rig.values("graveyard") == [b"x"]
+
+
+@pytest.mark.parametrize("exchange", ["graveyard", "my: exchange"])
+def test_it_makes_no_topic(hub: KernelHub, client: Client, exchange: str) -> None:
+    client.ask("exchange.declare", exchange=exchange, type="topic", durable=True)
+    client.ask("queue.bind", queue="dead", exchange=exchange, routing_key="#")
+    fill(client, "work", b"x", **{"x-dead-letter-exchange": exchange})
+    before = {topic.name for topic in hub.rig.kernel.topics("/")}
+    reject(client, "work")
+    assert headers_in(client, "dead")["x-death"][0]["queue"] == "work"
+    assert {topic.name for topic in hub.rig.kernel.topics("/")} == before
+
+
+def test_an_exchange_that_is_not_there_takes_nothing(hub: KernelHub, client: Client) -> None:
+    hub.rig.kernel.create_topic("graveyard", partitions=1)
+    fill(client, "work", b"x", **DEAD)
+    client.ask("exchange.delete", exchange="graveyard")
+    reject(client, "work")
+    assert hub.rig.values("graveyard") == []
+
+
+def test_what_expires_does_so_once(hub: KernelHub, client: Client) -> None:
+    fill(client, "work", **DEAD)
+    client.publish("", "work", b"x", properties_of(expiration="1000"))
+    hub.rig.run()
+    hub.advance(2_000)
+    hub.rig.run()
+    death, = headers_in(client, "dead")["x-death"]
+    assert (death["reason"], death["original-expiration"]) == ("expired", "1000")
+
+
+def test_a_table_of_deaths_that_makes_no_sense_harms_nobody(client: Client) -> None:
+    fill(client, "work", **DEAD)
+    for value in (Field("S", b"no array"), Field("A", [Field("I", 1)]), Field("A", [Field("F", {})])):
+        client.publish("", "work", b"x", b"\x20\0" + encode_table({"x-death": value}))
+        reject(client, "work")
+        assert headers_in(client, "dead")["x-death"][0]["queue"] == "work"
