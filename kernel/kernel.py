@@ -77,7 +77,7 @@ from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views, heads_record
+from gatehouse.kernel.state.views import Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
@@ -269,6 +269,8 @@ class Kernel:  # decision 138
         recovered = self._recovery.run()
         self.recovered_frames = recovered.frames
         self._beginning.begin(recovered)
+        self._reader.begin([(decode_epoch_key(key), decode_position(value))
+                            for key, value in self._state.scan(Kind.BEGUN)])
         leasing, identity = self.leasing, self._identity
         self._committer.begin(
             identity.epoch, identity.first_id,
@@ -465,7 +467,8 @@ class Kernel:  # decision 138
         for first, count in topic.ranges:
             bounds.extend(self._watermarks.bounds_of(first, count))
         if topic.settings.compact:
-            bounds[::2] = array("q", bytes(8 * topic.partitions))
+            floors = self._watermarks.floors
+            bounds[::2] = array("q", [floors.get(partition_id, 0) for partition_id in topic.partition_ids()])
         return bounds
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
@@ -540,6 +543,16 @@ class Kernel:  # decision 138
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
         self._reader.offset_of_largest_timestamp(partition_id, on_done)
+
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        """The offset behind the last record that the partition was given up to the end of an epoch; -1 where no such
+        epoch has begun. `on_done` may be called before this returns."""
+        self._reader.end_of_epoch(partition_id, epoch, on_done)
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        """The bytes that each of these partitions has in the log, about: what is being written may be missing, or
+        count twice."""
+        self._reader.sizes(partition_ids, on_done)
 
     # ---- topics
 
