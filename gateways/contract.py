@@ -292,6 +292,53 @@ class WebSocketRoute:
     """A client has to offer one of them; the first of these that it offers is spoken."""
 
 
+class HttpAnswer(NamedTuple):
+    """What a call of an `HttpRoute` ends in. `document` is JSON's types; without it `body` is the body, if any."""
+
+    status: int = 200
+    document: Any = None
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    content_type: str = ""
+
+
+class HttpAsk(Protocol):
+    """One call at an `HttpRoute`, read whole. Who asks has shown himself to the HTTP door."""
+
+    principal: Principal
+    method: str
+
+    path: tuple[str, ...]
+    """The levels behind the route's path, each decoded: a `%2F` stays within its level."""
+
+    query: Mapping[str, str]
+    """Of a name that comes twice the last value counts."""
+
+    body: bytes
+    peer: str
+
+    async def stored(self, change: Callable[[Any, object], object]) -> Any:
+        """Run a change with an owner and a token, and wait until it is durable. Returns what the kernel told the owner
+        (`message.Stored`). Raises what it was refused for."""
+
+    async def told(self, begin: Callable[[Callable[[Any], None]], object]) -> Any:
+        """Run something with a call-back, and wait for what that is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRoute:  # decision 207
+    """Calls of a door's own interface over HTTP: everything at and below this path of the HTTP door."""
+
+    path: str
+    serve: Callable[[Services, HttpAsk], Awaitable[HttpAnswer]]
+    refuse: Callable[[Exception], HttpAnswer | None]
+    """The answer to what a call was refused for (a wrong login, no right, a body too large), in the door's words; None:
+    the HTTP door's."""
+
+    preset: tuple[str, str] = ("", "")
+    """A user and password that stand for nobody where nobody may come in: what clients show unless they are told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySpec:
     """One door's declaration."""
@@ -342,3 +389,6 @@ class GatewaySpec:
 
     websockets: tuple[WebSocketRoute, ...] = ()
     """Where the HTTP door leads to this one."""
+
+    http: tuple[HttpRoute, ...] = ()
+    """Calls of its own interface, which the HTTP door answers by them."""

@@ -45,12 +45,13 @@ if TYPE_CHECKING:
         ConsumerRules,
         DescribedConsumers,
         DescribedGroup,
+        GroupLook,
         GroupRules,
         Joined,
         Joining,
     )
     from gatehouse.kernel.errors import KernelError
-    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
@@ -303,6 +304,9 @@ class LeasedGroupPort(Protocol):
     def entering(self) -> int:
         """Messages that are on their way in, and not durable yet."""
 
+    def counts(self) -> Counts:
+        """What is ready, leased and waiting, and what has become of the rest."""
+
     def join(self, member: Member, credit: int, *, keeps: bool = True, budget: Budget | None = None,
              lazily: bool = False, hold: HoldLimit | None = None, priority: int = 0, taker: Origin = NOBODY
              ) -> MembershipPort:
@@ -360,6 +364,8 @@ class GroupsPort(Protocol):
     def declare_queue(self, name: str, settings: QueueSettings | None = None, tenant: str = "/",
                       owner: Owner | None = None, token: object = None) -> Queue: ...
 
+    def change_queue(self, queue: Queue, settings: QueueSettings) -> Queue: ...
+
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None: ...
 
     def queue(self, name: str, tenant: str = "/") -> Queue | None: ...
@@ -408,6 +414,8 @@ class AssignedPort(Protocol):
                         tenant: str = "/") -> None: ...
 
     def topics_of(self, partition_ids: Iterable[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def look(self, name: str, tenant: str = "/") -> GroupLook | None: ...
 
     def describe_consumers(self, name: str, tenant: str = "/") -> DescribedConsumers | None: ...
 
@@ -502,6 +510,9 @@ class SessionsPort(Protocol):
         """End the session that is there, connected or not. False where there is none. Raises SessionRefused,
         Stopping."""
 
+    def delete(self, tenant: str, client_id: str, owner: Owner | None = None, token: object = None) -> None:
+        """End a session, whoever it belongs to; its connection is told. Raises UnknownSession, Stopping."""
+
     def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
         """None where there is no such session."""
 
@@ -589,6 +600,19 @@ class HubPort(Ports, Protocol):
     def append(self, messages: list[PlacedMessage], owner: Owner | None, token: object = None, *,
                positions: bool = False, idempotency_key: str | None = None) -> None:
         """Store the hub's own messages; see `KernelPort.append`."""
+
+    def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
+        """See `KernelPort.delete_topic`."""
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark)."""
+
+    def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                      ) -> None:
+        """As `KernelPort.fetch`, with what doors keep of their own messages in place."""
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_for_time`."""
 
     def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
                        owner: Owner | None = None, token: object = None) -> None:

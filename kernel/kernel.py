@@ -481,6 +481,11 @@ class Kernel:  # decision 138
 
         self._reader.fetch(wants, max_bytes, on_read, kept, stored)
 
+    def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
+                      ) -> None:
+        """As `fetch`, for a door that reads what it keeps of its own messages in private headers."""
+        self._reader.fetch(wants, max_bytes, on_done, False, False)
+
     def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                      ) -> None:
         """As `fetch`, for another hub: with what is kept, batches as they are, and private headers in place."""

@@ -295,6 +295,28 @@ class Client:
         """End it in its protocol's words. Raises HubError: unknown_connection."""
         await self.request("DELETE", path_of("v1", "connections", connection_id))
 
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    async def sessions(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Sessions that outlive their connections, sorted by client id; all, or the first so many."""
+        sessions: list[dict[str, Any]] = []
+        query: dict[str, str] = {"max": "1000"}
+        while limit is None or len(sessions) < limit:
+            page = await self.request("GET", "/v1/sessions", query=query)
+            sessions += page["sessions"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
+        return sessions[:limit]
+
+    async def show_session(self, client_id: str) -> dict[str, Any]:
+        """One with its `filters`. Raises HubError: unknown_session."""
+        return await self.request("GET", path_of("v1", "sessions", client_id))
+
+    async def delete_session(self, client_id: str) -> None:
+        """End it with everything that waits for it. Raises HubError: unknown_session."""
+        await self.request("DELETE", path_of("v1", "sessions", client_id))
+
     # --- last values ---------------------------------------------------------------------------------------------
 
     async def retained(self, filter: str) -> list[Message]:

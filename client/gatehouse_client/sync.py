@@ -180,6 +180,18 @@ class SyncClient:
         """See `Client.close_connection`."""
         self.wait(self.client.close_connection(connection_id))
 
+    def sessions(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """See `Client.sessions`."""
+        return self.wait(self.client.sessions(limit))
+
+    def show_session(self, client_id: str) -> dict[str, Any]:
+        """See `Client.show_session`."""
+        return self.wait(self.client.show_session(client_id))
+
+    def delete_session(self, client_id: str) -> None:
+        """See `Client.delete_session`."""
+        self.wait(self.client.delete_session(client_id))
+
     def retained(self, filter: str) -> list[Message]:
         """See `Client.retained`."""
         return self.wait(self.client.retained(filter))

@@ -33,11 +33,18 @@ def list_groups(url: str, json_wanted: bool) -> None:
 def show_group(name: str, url: str, json_wanted: bool) -> None:
     """Show one group: its settings, and how far it is.
 
-    That is what is ready, leased and waiting in each topic.
+    That is what is ready, leased and waiting in each topic; of an assigned group also its members, and what each has.
     """
     with asking(url) as hub:
         description = hub.group(name).describe()
-    show(description, describe_topic(description), json_wanted)
+    members = [{**member, "partitions": " ".join(map(_spell_part, member["partitions"]))}
+               for member in description.get("members", ())]
+    show(description, describe_topic({**description, "members": members}), json_wanted)
+
+
+def _spell_part(part: dict[str, Any]) -> str:
+    """A topic's partitions for people: `orders:0,1`."""
+    return f"{part['topic']}:{','.join(map(str, part['partitions']))}"
 
 
 @groups.command("define")

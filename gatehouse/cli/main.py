@@ -7,6 +7,7 @@
     scheduled     scheduled list, show, recall
     trace         what happened to messages
     connections   connections list, show, close
+    sessions      sessions list, show, delete
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
@@ -34,6 +35,7 @@ from gatehouse.cli.messages import consume, publish, tail
 from gatehouse.cli.queues import queues
 from gatehouse.cli.relay import relay
 from gatehouse.cli.scheduled import scheduled
+from gatehouse.cli.sessions import sessions
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics
 from gatehouse.cli.tables import show
@@ -146,8 +148,8 @@ def reload(config_file: Path, data: Path | None) -> None:
     click.echo(f"told process {process} to read its configuration again")
 
 
-for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections, backup,
-                restore, trace, transactions, users, acl, relay, spark):
+for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections,
+                sessions, backup, restore, trace, transactions, users, acl, relay, spark):
     cli.add_command(command)
 
 

@@ -74,16 +74,26 @@ export function group(page, hub, groupName) {
     { title: "Next offset", number: true, cell: (row) => number(row.high_watermark) },
     { title: "Behind", number: true, cell: (row) => number(row.lag) },
   ], (row) => `${row.topic}\n${row.partition}`, "No progress yet.");
+  const members = new Table("Members", [
+    { title: "Member", cell: (row) => name(row.member_id) },
+    { title: "Client", cell: (row) => visible([row.client_id, row.instance_id].filter(Boolean).join(", ")) },
+    { title: "From", cell: (row) => visible(row.client_host) },
+    { title: "Generation", number: true, cell: (row) => number(row.generation) },
+    { title: "Partitions", cell: (row) => visible(row.partitions.map((one) => `${one.topic}: ${one.partitions.join(", ")}`).join("; ")) },
+  ], (row) => row.member_id, "Nobody is in the group.");
+  const crowd = h("div", { hidden: true }, h("h2", {}, "Members"), members.element);
   const facts = h("dl.facts.wide");
   page.every(DETAILS_MS, async () => {
     const [found, progress] = await Promise.all([get(path("v1", "groups", groupName), {}, page.signal),
       get(path("v1", "groups", groupName, "offsets"), {}, page.signal)]);
     counts.update(await withDead(page, found.topics.map((one) => ({ name: groupName, ...one })), groupName));
+    crowd.hidden = found.kind !== "assigned";
+    members.update((found.members ?? []).slice(0, 256));
     offsets.update(progress.offsets.slice(0, 256));
     const { name: _, topics: __, ...settings } = found;
     facts.replaceChildren(...Object.entries(settings).filter(([, value]) => value !== null && typeof value !== "object" && value !== "")
       .flatMap(([title, value]) => [h("dt", {}, title.replace(/_ms$/, "").replaceAll("_", " ")), h("dd", {}, spellSetting(title, value))]));
   });
   return h("div", {}, heading(h("span", {}, name(groupName)), link(route("dead-letters", groupName), "Dead letters")),
-    counts.element, h("h2", {}, "Progress"), offsets.element, h("h2", {}, "Settings"), facts);
+    counts.element, crowd, h("h2", {}, "Progress"), offsets.element, h("h2", {}, "Settings"), facts);
 }

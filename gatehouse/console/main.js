@@ -13,6 +13,7 @@ import { queue, queues } from "./queues.js";
 import { retained } from "./retained.js";
 import { scheduled } from "./scheduled.js";
 import { Series } from "./series.js";
+import { sessions } from "./sessions.js";
 import { topic, topics } from "./topics.js";
 import { transactions } from "./transactions.js";
 import { users } from "./users.js";
@@ -23,6 +24,7 @@ const PAGES = [
   ["groups", "Groups", groups, group],
   ["queues", "Queues", queues, queue],
   ["connections", "Connections", connections],
+  ["sessions", "Sessions", sessions],
   ["publish", "Publish", publish],
   ["scheduled", "Scheduled", scheduled],
   ["dead-letters", "Dead letters", deadLetters, deadLetters],
@@ -30,7 +32,7 @@ const PAGES = [
   ["transactions", "Transactions", transactions, transactions],
   ["users", "Users", users],
 ];
-const FOR_ADMINISTRATORS = ["connections", "users"];
+const FOR_ADMINISTRATORS = ["connections", "sessions", "users"];
 const SILENCE_MS = 10_000;         // the hub speaks every second: one that does not is gone
 const AWAY_MS = 10_000;            // a page nobody has looked at for so long stops listening
 

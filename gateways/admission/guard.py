@@ -211,6 +211,12 @@ class Guard:
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
 
+    def place_bound(self, topic: str, partition: int) -> int:
+        """The place of a partition of a topic that a binding of a door leads to: who bound it had the right, as with
+        queues. Raises what `KernelPort.place_in` raises."""
+        return self._places.note(self._port.place_in(self._guard(), topic, None, partition, self.principal.tenant,
+                                                     False, self.principal.name))
+
     def place_in(self, topic: str, key: bytes | None, partition: int) -> int:
         """The place of a key in a partition of a topic that exists. Raises Denied and what `KernelPort.place_in`
         raises."""

@@ -21,15 +21,21 @@ OF_STREAMS: Final = ("x-max-age", "x-stream-max-segment-size-bytes", "x-stream-f
                      "x-initial-cluster-size")
 UNSUPPORTED: Final = {
     "classic": OF_STREAMS,
+    "stream": ("x-expires", "x-message-ttl", "x-max-length", "x-max-priority", "x-delivery-limit", "x-consumer-timeout",
+               "x-max-in-memory-length", "x-max-in-memory-bytes", "x-queue-version", "x-quorum-initial-group-size",
+               "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-overflow", "x-queue-mode",
+               "x-queue-master-locator", "x-dead-letter-strategy", "x-single-active-consumer"),
     "quorum": (*OF_STREAMS, "x-max-priority", "x-queue-mode", "x-queue-version", "x-queue-master-locator")}
 """What queues of a type refuse. (Classic queues take those of quorum queues, too.)"""
 
 OF_QUEUES: Final = frozenset((*NUMBERS, *TEXTS, *FLAGS, *OF_STREAMS))
-OF_EXCHANGES: Final = frozenset(("alternate-exchange",))
+OF_EXCHANGES: Final = frozenset(("alternate-exchange", "x-delayed-type", "hash-header", "hash-property"))
 OF_CONSUMERS: Final = frozenset(("x-priority", "x-consumer-timeout"))
+OF_STREAM_CONSUMERS: Final = frozenset(("x-stream-offset", "x-stream-filter", "x-stream-match-unfiltered"))
 
 OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
-QUEUE_TYPES: Final = ("classic", "quorum")
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+INTERVALS_S: Final = {"Y": 31_557_600, "M": 2_629_800, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 STRATEGIES: Final = ("at-most-once", "at-least-once")
 LOCATORS: Final = ("client-local", "balanced", "min-masters", "random", "least-leaders")
 VERSIONS: Final = (1, 2)
@@ -57,6 +63,8 @@ class QueueArguments:
     delivery_limit: int | None = None  # redeliveries; the next time that it comes back it is a dead letter
     consumer_timeout_ms: int | None = None
     is_quorum: bool = False
+    is_stream: bool = False
+    max_age_ms: int | None = None      # of a stream's messages
 
 
 def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
@@ -89,7 +97,22 @@ def read_queue_arguments(arguments: Table, where: str) -> QueueArguments:
         message_ttl_ms=_number(arguments, "x-message-ttl"), expires_ms=_number(arguments, "x-expires"),
         dead_letter_exchange=exchange, dead_letter_key=key, single_active=single is not None and bool(single.value),
         delivery_limit=_delivery_limit(arguments, kind), consumer_timeout_ms=_number(arguments, "x-consumer-timeout"),
-        is_quorum=kind == "quorum")
+        is_quorum=kind == "quorum", is_stream=kind == "stream", max_age_ms=_max_age_ms(arguments, where))
+
+
+def _max_age_ms(arguments: Table, where: str) -> int | None:
+    """`7D`: how long a stream keeps messages. Raises ChannelFault 406."""
+    field = arguments.get("x-max-age")
+    if field is None:
+        return None
+    if field.type != "S":
+        raise _invalid("x-max-age", where, f"{{unacceptable_type,{TYPE_NAMES[field.type]}}}")
+    said = str(field.value.decode(errors="replace"))
+    number = said[:-1]
+    if said[-1:] not in INTERVALS_S or not number.isascii() or not number.isdigit() or not 0 < int(number[:9]) \
+            or len(number) > 9:
+        raise _invalid("x-max-age", where, "invalid_max_age")
+    return int(number) * INTERVALS_S[said[-1]] * 1000
 
 
 def unknown(arguments: Table, names: Iterable[str]) -> bool:

@@ -32,6 +32,10 @@ UNKNOWN: Final = "unknown-argument"
 """Stands for an argument that begins with `x-` and that nobody knows."""
 
 
+STREAM_LENGTH: Final = "stream-max-length-bytes"
+"""Stands for `x-max-length-bytes` of a stream."""
+
+
 def _rows(where: str, fate: Fate, names: str, instead: str = "") -> list[Asked]:
     return [Asked(where, name, fate, instead) for name in names.split()]
 
@@ -59,8 +63,9 @@ ASKED: Final = (  # decision 199
     *_rows("queue.declare", HONOURED, "x-expires x-message-ttl x-max-length x-max-length-bytes x-max-priority "
                                       "x-delivery-limit x-consumer-timeout x-dead-letter-exchange "
                                       "x-dead-letter-routing-key x-overflow x-queue-type x-single-active-consumer"),
-    *_rows("queue.declare", REFUSED, "x-max-age x-stream-max-segment-size-bytes x-stream-filter-size-bytes "
-                                     "x-initial-cluster-size"),
+    *_rows("queue.declare", NO_EFFECT, "x-stream-max-segment-size-bytes x-stream-filter-size-bytes "
+                                       "x-initial-cluster-size", "streams lie in the hub's own log"),
+    *_rows("queue.declare", COUNTED, STREAM_LENGTH, "a stream is kept for its `x-max-age`, or as long as other topics"),
     *_rows("queue.declare", NO_EFFECT, "x-dead-letter-strategy",
            "dead letters are stored in the frame that takes them out of their queue: `at-least-once`, always"),
     *_rows("queue.declare", NO_EFFECT, "x-queue-mode x-queue-version x-max-in-memory-length x-max-in-memory-bytes",
@@ -92,8 +97,12 @@ ASKED: Final = (  # decision 199
     *_rows("property", NO_EFFECT, "content_type content_encoding correlation_id message_id timestamp type app_id "
                                   "cluster_id", "they are the clients': kept, and shown to other doors"),
     *_rows("header", HONOURED, "CC BCC x-half x-half-id x-half-check x-death"),
+    *_rows("exchange.declare", HONOURED, "x-delayed-type hash-header hash-property"),
+    *_rows("queue.declare", HONOURED, "x-max-age"),
+    *_rows("basic.consume", HONOURED, "x-stream-offset"),
+    *_rows("basic.consume", REFUSED, "x-stream-filter x-stream-match-unfiltered"),
     *_rows("header", COUNTED, "x-delay",
-           "the message is delivered at once, as in RabbitMQ without its plug-in; delays are for HTTP and MQTT"),
+           "an exchange that is no `x-delayed-message` delivers the message at once, as RabbitMQ does"),
 )
 
 NOT_HONOURED: Final = {row.name: row.instead for row in ASKED if row.fate is COUNTED}

@@ -13,7 +13,8 @@ from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, 
 from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
 from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import precondition
-from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
+from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange
+from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import DOOR_MASK
@@ -21,6 +22,7 @@ from gatehouse.kernel.message import DOOR_MASK
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.policies import Policy
     from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message as NumberedMessage
@@ -57,7 +59,7 @@ class Broker:
         """The tenant's; as it was when the hub last ran."""
         vhost = self.vhosts.get(tenant)
         if vhost is None:
-            vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt)
+            vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt, self.queues.names_of_others)
             for queue in self.queues.reopen(vhost):
                 vhost.restore_queue(queue)
         return vhost
@@ -70,11 +72,39 @@ class Broker:
             vhost = self.vhost(tenant)
             if name.startswith(records.EXCHANGE_MARK):
                 vhost.restore_exchange(records.decode_exchange(value))
+            elif name.startswith(records.STREAM_MARK):
+                vhost.restore_queue(records.decode_stream(value, vhost))
+            elif name.startswith(records.POLICY_MARK):
+                policy = records.decode_policy(value)
+                vhost.policies.put(policy.name, policy)
             else:
                 bindings.append((vhost, *records.decode_binding(value)))
         for vhost, binding, arguments in bindings:
             if vhost.restore_binding(binding, arguments):
                 self._hear(vhost, binding)
+        for vhost in self.vhosts.values():
+            self._apply_policies(vhost)
+
+    # ---- policies
+
+    def put_policy(self, vhost: VirtualHost, name: str, policy: Policy | None, owner: Owner | None, token: object
+                   ) -> None:
+        """Make a policy, change it, or (None) forget it; queues and exchanges follow at once. `owner` is told when all
+        of it is durable. Raises InvalidPolicy, Stopping."""
+        vhost.policies.put(name, policy)
+        self._apply_policies(vhost)
+        value = None if policy is None else records.encode_policy(policy)
+        self.queues.store(vhost, {records.policy_record(name): value}, owner, token)
+
+    def _apply_policies(self, vhost: VirtualHost) -> None:
+        for exchange in vhost.exchanges.values():
+            if vhost.policies.apply_to_exchange(exchange):
+                vhost.version += 1
+        for queue in vhost.queues.values():
+            if self.queues.is_declared(queue):
+                vhost.policies.apply_to_queue(queue)
+                if self.queues.change(queue):
+                    vhost.version += 1                     # whether times of arrival count may have changed
 
     def new_name(self, prefix: str) -> str:
         """A name that nobody has been given before, by this start of the hub or another."""
@@ -93,7 +123,11 @@ class Broker:
                 self._note_binding(vhost, change, writes)
             elif isinstance(change, Exchange) and change.durable:
                 self._keep(vhost, records.exchange_record(change.name), records.encode_exchange(change), writes)
-            elif isinstance(change, Destination) and change.kind != QUEUE:
+            elif isinstance(change, AmqpQueue) and change.settings.is_stream:
+                self._keep(vhost, records.stream_record(change.name), records.encode_stream(change), writes)
+            elif isinstance(change, Destination) and change.kind == QUEUE:
+                self._forget(vhost, records.stream_record(change.name), writes)
+            elif isinstance(change, Destination):
                 self._forget(vhost, records.exchange_record(change.name), writes)
         self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
 
@@ -203,10 +237,11 @@ class Broker:
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
         placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
         headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)
+        into = letter.queues if placement is None else [to for to in letter.queues if to.stream is not None]
+        placements = [self.queues.place_letter(to, letter.priority) for to in into]
         if placement is not None:
-            return [(placement, leased[6], headers, attributes, 0)]
-        return [(self.queues.place_letter(to, letter.priority), leased[6], headers,
-                 attributes, 0) for to in letter.queues]
+            placements.insert(0, placement)
+        return [(place, leased[6], headers, attributes, 0) for place in placements]
 
     def bury_refused(self, vhost: VirtualHost, name: str, messages: list[NumberedMessage]) -> None:  # decision 200
         """A full queue has refused these; where it says so they are dead letters. What has no room there either is

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp import codec
-from gatehouse.gateways.amqp.arguments import OF_CONSUMERS, read_consumer_timeout, read_priority, unknown
+from gatehouse.gateways.amqp.arguments import (
+    OF_CONSUMERS,
+    OF_STREAM_CONSUMERS,
+    read_consumer_timeout,
+    read_priority,
+    unknown,
+)
 from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, ConsumerSource, Origin, encode_get_ok
 from gatehouse.gateways.amqp.definitions import Definitions
@@ -21,6 +27,7 @@ from gatehouse.gateways.amqp.errors import NO_METHOD, AmqpError, ChannelFault, C
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
 from gatehouse.gateways.amqp.rights import READ
+from gatehouse.gateways.amqp.streams import StreamConsumer, not_of_streams, read_start
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
@@ -229,15 +236,28 @@ class Channel:
             return
         table: Table = arguments["arguments"]
         priority, timeout_ms = read_priority(table, queue.where), read_consumer_timeout(table, queue.where)
-        if unknown(table, OF_CONSUMERS):
+        if unknown(table, OF_CONSUMERS | OF_STREAM_CONSUMERS if queue.settings.is_stream else OF_CONSUMERS):
             self.connection.note_not_honoured(UNKNOWN)
         if arguments["no_local"]:
             self.connection.note_not_honoured("no_local")
+        if queue.settings.is_stream:
+            self._read_stream(arguments, queue, tag)
+            return
         others = queue.consumers
         if others and (arguments["exclusive"] or others[0].exclusive):
             raise refused(f"{queue.where} in exclusive use")
         consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
                             limit=self._consumer_limit, priority=priority, timeout_ms=timeout_ms)
+        self.consumers[tag] = consumer
+        if not arguments["no_wait"]:
+            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
+        self.connection.broker.add_consumer(consumer)
+
+    def _read_stream(self, arguments: Arguments, queue: AmqpQueue, tag: str) -> None:
+        """Consumers of a stream do not know each other: there is no `exclusive`, as in RabbitMQ."""
+        wall_ms = self.connection.services.wall_ms()
+        consumer = StreamConsumer(self, queue, tag, read_start(arguments["arguments"], queue.where, wall_ms),
+                                  no_ack=arguments["no_ack"], limit=self._consumer_limit)
         self.consumers[tag] = consumer
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
@@ -281,8 +301,13 @@ class Channel:
 
     def _get(self, arguments: Arguments) -> None:
         queue = self.source(arguments["queue"])
+        if queue.settings.is_stream:
+            raise not_of_streams("basic.get", queue)
         if queue.consumers and queue.consumers[0].exclusive:
             raise refused(f"{queue.where} in exclusive use")
+        if queue.settings.is_quorum and queue.settings.single_active:
+            raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
+                                    "supported by quorum queues with single active consumer")
         no_ack = arguments["no_ack"]
         queues = self.connection.broker.queues
         waiting = self.reply_when_stored(b"")
@@ -357,11 +382,17 @@ class Channel:
     # ---- queues by name
 
     def source(self, name: str) -> AmqpQueue:
-        """What to consume from: a queue, or the leased group `$share/GROUP/FILTER` of all doors. Raises
-        ChannelFault."""
+        """What to consume from: a queue, the leased group `$share/GROUP/FILTER` of all doors, or a partition of a
+        topic, `TOPIC-0`. Raises ChannelFault."""
+        connection = self.connection
         if name.startswith(SHARE):
-            self.connection.rights.require_share(name)
-        queue = self.connection.broker.queues.share(self.connection.vhost, name) or self.queue(name)
+            connection.rights.require_share(name)
+        queue = connection.broker.queues.share(connection.vhost, name)
+        if queue is None and connection.vhost.find_queue(name) is None:
+            queue = connection.broker.queues.streams.partition(connection.vhost, name)
+            if queue is not None and not connection.rights.may_take(queue):
+                queue = None                   # and is told what he is told of a queue that is not there
+        queue = queue or self.queue(name)
         self.connection.rights.require_source(queue)
         return queue
 
@@ -432,4 +463,5 @@ class Channel:
 
     def describe(self) -> dict[str, Any]:
         return {"channel": self.number, "consumers": len(self.consumers) + len(self.listeners),
-                "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms}
+                "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms,
+                "prefetch": self._consumer_limit, "global_prefetch": self._limit}

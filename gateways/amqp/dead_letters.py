@@ -52,7 +52,7 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
                          message_properties.get("expiration"), now_ms)
     keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
     is_there = not exchange or exchange in vhost.exchanges
-    queues = vhost.route(exchange, keys, headers) if is_there else []
+    queues = vhost.route(exchange, keys, headers, message_properties) if is_there else []
     if death != "rejected":
         queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
     return DeadLetter(exchange if is_there else "", queues, mapping.names_of(exchange, key),

@@ -1,40 +1,34 @@
-"""Exchanges: from a routing key and headers to destinations, exactly as RabbitMQ's four types do it. Pure.
+"""Exchanges: from a routing key and headers to destinations, exactly as RabbitMQ's types do it. Pure.
 
     direct    the binding's key is the routing key
     fanout    every binding
     topic     words between dots; `*` is one word, `#` any number of them, none included; an empty key has no words
     headers   the binding's arguments against the message's headers, as `x-match` says
+    x-consistent-hash   one of the bindings, by the hash of the key, or of a header or property; see `hashing`
+    x-delayed-message   as the type says that it names, once the message's `x-delay` is over; see `delaying`
 
 A destination is a queue or another exchange. A binding is what it is bound with: source, destination, key, arguments.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.amqp.errors import precondition
+from gatehouse.gateways.amqp.hashing import HASHING, HashingRouter, weight_of
+from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
 from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
 from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
 
+if TYPE_CHECKING:
+    from gatehouse.gateways.amqp.policies import Policy
+
+DELAYED: Final = "x-delayed-message"
 QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"
 WITH_X: Final = "-with-x"
 X_MATCHES: Final = ("all", "any", "all" + WITH_X, "any" + WITH_X)
 FIRST: Final = "k"             # a level before the words, so that `$` as the first character of a key means nothing
-
-
-class Destination(NamedTuple):
-    kind: str                  # QUEUE or EXCHANGE
-    name: str
-
-
-class Binding(NamedTuple):
-    """One binding. Hashable, so that the same binding made twice is one."""
-
-    source: str
-    destination: Destination
-    routing_key: str
-    arguments: bytes           # a table as it lies on the wire
 
 
 def binding_of(source: str, destination: Destination, routing_key: str, arguments: Table) -> Binding:
@@ -48,11 +42,17 @@ class Router(Protocol):
 
     def remove(self, binding: Binding) -> None: ...
 
-    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+    def route(self, routing_key: str, headers: Table, properties: Properties) -> Iterable[Destination]:
         """Destinations, perhaps more than once."""
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether messages with one routing key may go to different places."""
 
 
 class DirectRouter:
+    looks_inside = False
+
     def __init__(self) -> None:
         self._by_key: dict[str, list[Binding]] = {}
 
@@ -65,11 +65,13 @@ class DirectRouter:
         if not bindings:
             del self._by_key[binding.routing_key]
 
-    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+    def route(self, routing_key: str, headers: Table, properties: Properties) -> Iterable[Destination]:
         return [binding.destination for binding in self._by_key.get(routing_key, ())]
 
 
 class FanoutRouter:
+    looks_inside = False
+
     def __init__(self) -> None:
         self._bindings: dict[Binding, None] = {}
 
@@ -79,11 +81,13 @@ class FanoutRouter:
     def remove(self, binding: Binding) -> None:
         del self._bindings[binding]
 
-    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+    def route(self, routing_key: str, headers: Table, properties: Properties) -> Iterable[Destination]:
         return [binding.destination for binding in self._bindings]
 
 
 class TopicRouter:
+    looks_inside = False
+
     def __init__(self) -> None:
         self._trie: FilterTrie[Binding] = FilterTrie()
 
@@ -93,7 +97,7 @@ class TopicRouter:
     def remove(self, binding: Binding) -> None:
         self._trie.remove(_pattern(binding.routing_key), binding)
 
-    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+    def route(self, routing_key: str, headers: Table, properties: Properties) -> Iterable[Destination]:
         levels = (FIRST, *map(_literal, routing_key.split("."))) if routing_key else (FIRST,)
         return [binding.destination for binding in self._trie.match(levels)]
 
@@ -111,6 +115,8 @@ def _literal(word: str) -> str:
 class HeadersRouter:
     """Looks at every binding for every message: there is no way round it, and such exchanges have few bindings."""
 
+    looks_inside = True
+
     def __init__(self) -> None:
         self._bindings: dict[Binding, tuple[str, Table]] = {}
 
@@ -123,7 +129,7 @@ class HeadersRouter:
     def remove(self, binding: Binding) -> None:
         del self._bindings[binding]
 
-    def route(self, routing_key: str, headers: Table) -> Iterable[Destination]:
+    def route(self, routing_key: str, headers: Table, properties: Properties) -> Iterable[Destination]:
         destinations = []
         for binding, (match, wanted) in self._bindings.items():
             agreed = [_agrees(field, headers.get(name)) for name, field in wanted.items()]
@@ -151,15 +157,32 @@ def _agrees(wanted: Field, header: Field | None) -> bool:
     return header is not None and (wanted.type == "V" or wanted == header)
 
 
-ROUTERS: Final[dict[str, type[Router]]] = {
-    "direct": DirectRouter, "fanout": FanoutRouter, "topic": TopicRouter, "headers": HeadersRouter,
+PLAIN: Final[dict[str, Callable[[Table], Router]]] = {
+    "direct": lambda _: DirectRouter(), "fanout": lambda _: FanoutRouter(), "topic": lambda _: TopicRouter(),
+    "headers": lambda _: HeadersRouter(),
 }
+ROUTERS: Final[dict[str, Callable[[Table], Router]]] = {
+    **PLAIN, HASHING: HashingRouter, DELAYED: lambda arguments: PLAIN[delayed_type(arguments)](arguments),
+}
+"""Makes the router of an exchange of a type, of its arguments; refuses arguments that cannot be (ChannelFault 406)."""
+
+
+def delayed_type(arguments: Table) -> str:
+    """The type by which an exchange routes what was delayed. Raises ChannelFault 406."""
+    field = arguments.get("x-delayed-type")
+    if field is None or field.type != "S":
+        raise precondition("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+    kind: str = field.value.decode(errors="replace")
+    if kind not in PLAIN:
+        raise precondition("Invalid argument, 'x-delayed-type' must be an existing exchange type")
+    return kind
 
 
 class Exchange:
     """One exchange with the bindings of which it is the source."""
 
-    __slots__ = ("name", "type", "durable", "auto_delete", "internal", "arguments", "alternate", "bindings", "router")
+    __slots__ = ("name", "type", "durable", "auto_delete", "internal", "arguments", "declared_alternate", "alternate",
+                 "policy", "bindings", "router")
 
     def __init__(self, name: str, kind: str, *, durable: bool, auto_delete: bool, internal: bool,
                  arguments: Table) -> None:
@@ -170,9 +193,11 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments
         alternate = arguments.get("alternate-exchange")
-        self.alternate = None if alternate is None else alternate.value.decode(errors="replace")
+        self.declared_alternate: str | None = None if alternate is None else alternate.value.decode(errors="replace")
+        self.alternate = self.declared_alternate       # or what its policy says
+        self.policy: Policy | None = None
         self.bindings: dict[Binding, Table] = {}
-        self.router: Router = ROUTERS[kind]()
+        self.router: Router = ROUTERS[kind](arguments)
 
     def bind(self, binding: Binding, arguments: Table) -> bool:
         """False if it was bound so already."""
@@ -180,6 +205,8 @@ class Exchange:
             return False
         if self.type == "headers":
             x_match(arguments)
+        elif self.type == HASHING:
+            weight_of(binding)
         self.bindings[binding] = arguments
         self.router.add(binding, arguments)
         return True

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
@@ -28,13 +28,15 @@ CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basi
 ACCESS_REFUSED: Final = 403
 RESOURCE_ERROR: Final = 506
 NOT_ALLOWED: Final = 530
+SHOWN_MAX: Final = 32                  # properties of a client that are shown
+SHOWN_CHARACTERS: Final = 256          # of each
 
 CLOSES_ON_REFUSAL: Final = "authentication_failure_close"
 WANTS_CANCELS: Final = "consumer_cancel_notify"
 WANTS_BLOCKED: Final = "connection.blocked"
 
 
-def _version() -> str:
+def hub_version() -> str:
     try:
         return version("gatehouse")
     except PackageNotFoundError:
@@ -45,7 +47,7 @@ def encode_start(hub_name: str, certificate: str | None) -> bytes:
     mechanisms = PASSWORDS if certificate is None else f"{PASSWORDS} {EXTERNAL}"
     capabilities = {name: Field("t", True) for name in CAPABILITIES}
     properties: Table = {"capabilities": Field("F", capabilities), "cluster_name": text(hub_name),
-                         "product": text("Gatehouse"), "version": text(_version()), "platform": text("Python")}
+                         "product": text("Gatehouse"), "version": text(hub_version()), "platform": text("Python")}
     return encode_method("connection.start", minor=9, server_properties=properties, mechanisms=mechanisms.encode(),
                          locales=b"en_US")
 
@@ -59,6 +61,18 @@ def client_capabilities(properties: Table) -> frozenset[str]:
     field = properties.get("capabilities")
     return frozenset() if field is None or field.type != "F" else frozenset(
         name for name, value in field.value.items() if value == Field("t", True))
+
+
+def shown_properties(properties: Table) -> dict[str, Any]:
+    """What a client says of itself, for people: as much of it as is bearable."""
+    shown: dict[str, Any] = {}
+    for name, field in list(properties.items())[:SHOWN_MAX]:
+        if field.type == "F":
+            shown[name] = {entry: bool(of.value) for entry, of in list(field.value.items())[:SHOWN_MAX]}
+        else:
+            shown[name] = str(plain(field))[:SHOWN_CHARACTERS]
+    return shown
+
 
 GUEST: Final = ("guest", "guest")
 """RabbitMQ's default account, which clients show unless they are told otherwise."""

@@ -125,7 +125,7 @@ def with_text(raw: bytes, name: str, value: str) -> bytes:
 class Traits:
     """What the hub needs to know of a message's properties to route and keep it."""
 
-    __slots__ = ("persistent", "priority", "ttl_ms", "headers", "reply_to", "user_id")
+    __slots__ = ("persistent", "priority", "ttl_ms", "headers", "reply_to", "user_id", "said")
 
     def __init__(self, raw: bytes) -> None:
         properties = read(raw)
@@ -135,6 +135,7 @@ class Traits:
         self.headers: Table = properties.get("headers", {})
         self.reply_to: str | None = properties.get("reply_to")
         self.user_id: str | None = properties.get("user_id")
+        self.said: dict[str, Any] = properties             # all of them, for exchanges that look at some
 
 
 @lru_cache(CACHED)

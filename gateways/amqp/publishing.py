@@ -14,8 +14,19 @@ from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFau
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.sending import Sent
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
-from gatehouse.kernel.errors import CreateDenied, KernelError, MessageTooLarge, QueueFull, TooManyTopics, UnknownTopic
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.errors import (
+    CreateDenied,
+    InvalidDelay,
+    KeptFull,
+    KernelError,
+    MessageTooLarge,
+    QueueFull,
+    StorageFull,
+    TooManyScheduled,
+    TooManyTopics,
+    UnknownTopic,
+)
+from gatehouse.kernel.message import Stored, When
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
@@ -136,7 +147,11 @@ class Publishing:
         if sent.half is not None:
             self._hold(content, sent, sent.half, body)
             return
-        if sent.message is not None:
+        if sent.message is not None and sent.delay_ms:
+            self._let_wait([sent.message, *sent.copies], sent.delay_ms)
+        elif sent.message is not None and sent.copies:
+            self._append_with_copies(sent.message, sent.copies)
+        elif sent.message is not None:
             self.pending.append(sent.message)
         if sent.routed and sent.message is not None:
             return
@@ -189,6 +204,36 @@ class Publishing:
             return
         self._submitted = self._tag
         self.settled = False
+
+    def _append_with_copies(self, message: Message, copies: tuple[Message, ...]) -> None:
+        """One publish that is several messages, as streams are among its queues: all of them or none."""
+        self.submit()
+        self._tag += 1
+        try:
+            self._append([message, *copies], self._tag)
+        except QueueFull as full:
+            connection = self._channel.connection
+            connection.broker.bury_refused(connection.vhost, full.queue, [message])
+            self._refuse([self._tag])
+
+    def _let_wait(self, messages: list[Message], delay_ms: int) -> None:  # decision 210
+        """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
+        self.submit()
+        self._tag += 1
+        connection = self._channel.connection
+        try:
+            connection.slow_down(connection.guard.schedule(messages, [When(delay_ms=delay_ms)] * len(messages),
+                                                           self if self.confirms else None, self._tag, 0))
+        except InvalidDelay as error:
+            raise _of_publish(precondition(str(error))) from None
+        except (TooManyScheduled, StorageFull, KeptFull):
+            self._refuse([self._tag])
+            return
+        except KernelError as error:
+            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
+        if self.confirms:
+            self._submitted = self._tag
+            self.settled = False
 
     def confirm(self, tag: int, *, nack: bool = False) -> None:
         """Acknowledge (or refuse, `nack`) one publish alone, if the publisher wants confirms."""

@@ -14,8 +14,9 @@ from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
-from gatehouse.gateways.amqp.exchanges import Binding
 from gatehouse.gateways.amqp.mapping import read_names
+from gatehouse.gateways.amqp.routing import Binding
+from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
 from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
@@ -50,13 +51,17 @@ class KernelQueues:
 
     def __init__(self, kernel: HubPort) -> None:
         self._kernel = kernel
+        self.streams = Streams(kernel)
         self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
         self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
 
     # ---- queues
 
     def open(self, queue: AmqpQueue) -> None:
-        """Declare it in the kernel. Raises KernelError."""
+        """Declare it in the kernel. Raises KernelError, ChannelFault."""
+        if queue.settings.is_stream:
+            self.streams.open(queue)
+            return
         settings = _kernel_settings(queue)
         tenant = queue.vhost.name
         left_over = self._kernel.groups.queue(queue.name, tenant)  # where the disk refused what was to be deleted
@@ -92,17 +97,46 @@ class KernelQueues:
             queues.append(queue)
         return queues
 
+    @staticmethod
+    def is_declared(queue: AmqpQueue) -> bool:
+        """Whether this door has declared it in the kernel: what others have made has no policy."""
+        return isinstance(queue.kernel_queue, Queue) and _door_settings(queue.kernel_queue) is not None
+
+    def change(self, queue: AmqpQueue) -> bool:
+        """Let the kernel know what its settings are now. Whether they are others. Raises Stopping."""
+        settings = _kernel_settings(queue)
+        if settings == queue.kernel_queue.settings:
+            return False
+        queue.kernel_queue = self._kernel.groups.change_queue(queue.kernel_queue, settings)
+        return True
+
+    def counts(self, queue: AmqpQueue) -> Any:
+        """What is ready, leased and waiting in it, and what became of the rest: the kernel's `Counts`."""
+        return self._group(queue).counts()
+
+    def names_of_others(self, vhost: VirtualHost) -> Iterable[str]:
+        """Queues that other doors have made."""
+        return [kernel_queue.name for kernel_queue in self._kernel.groups.queues(vhost.name)
+                if not kernel_queue.settings.door]
+
     def drop(self, queue: AmqpQueue) -> None:
         """With everything in it."""
+        if queue.settings.is_stream:
+            self.streams.drop(queue)
+            return
         kernel_queue, queue.kernel_queue = queue.kernel_queue, None
         self._kernel.groups.delete_queue(kernel_queue)
 
     def purge(self, queue: AmqpQueue) -> int:
-        """Settle what is ready; how many messages that was."""
+        """Settle what is ready; how many messages that was. Raises ConnectionFault 540 for streams."""
+        if queue.settings.is_stream:
+            raise not_of_streams("queue.purge", queue)
         return self._group(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds, those included that are on their way in."""
+        if queue.settings.is_stream:
+            return self.streams.length(queue)
         group = self._group(queue)
         return group.ready + group.entering
 
@@ -128,7 +162,9 @@ class KernelQueues:
     # ---- what other doors send
 
     def hear(self, binding: Binding, exchange_type: str, queue: AmqpQueue) -> None:
-        """Messages of other doors that fit the binding enter the queue too."""
+        """Messages of other doors that fit the binding enter the queue too, if it is no stream."""
+        if queue.settings.is_stream:
+            return
         kernel_queue, text = queue.kernel_queue, filter_of(binding, exchange_type)
         key = (queue.vhost.name, binding)
         if not text or key in self._heard:
@@ -170,6 +206,9 @@ class KernelQueues:
     # decision 61: a consumer is a member of the queue's own group
     def attach(self, consumer: Consumer) -> None:
         """Hand it messages, as many as it has room for, once per flush."""
+        if isinstance(consumer, StreamConsumer):
+            consumer.start()
+            return
         group = self._group(consumer.queue)
         budget = None if consumer.no_ack else consumer.channel.budget
         consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
@@ -179,6 +218,9 @@ class KernelQueues:
 
     def detach(self, consumer: Consumer) -> None:
         """Give a consumer no more messages; what it holds stays with its channel."""
+        if isinstance(consumer, StreamConsumer):
+            consumer.stop()
+            return
         membership: MembershipPort | None = consumer.membership
         if membership is not None:
             consumer.membership = None
@@ -186,6 +228,9 @@ class KernelQueues:
 
     def top_up(self, consumer: Consumer) -> None:
         """A consumer's room has changed: it may be given more messages, or fewer."""
+        if isinstance(consumer, StreamConsumer):
+            consumer.pump()
+            return
         membership: MembershipPort | None = consumer.membership
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
@@ -197,6 +242,21 @@ class KernelQueues:
         else:
             self._group(source.queue).take_now(_Getter(on_done), source.hold_limit(),
                                                 source.channel.connection.guard.origin)
+
+    def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
+        """Take one message from a queue, for somebody who is on no channel; it is his until it is settled. Raises
+        ConnectionFault 540 for streams."""
+        if queue.settings.is_stream:
+            raise not_of_streams("basic.get", queue)
+        self._group(queue).take_now(_Getter(on_done), None)
+
+    def ack_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
+        """`owner` is told when it is durable."""
+        self._group(queue).ack(handles, owner, token)
+
+    def reject_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
+        """Dead letters of the queue; `owner` is told when that is durable."""
+        self._group(queue).reject(handles, owner, token)
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""
@@ -243,6 +303,8 @@ class KernelQueues:
 
     def place_letter(self, queue: AmqpQueue, priority: int) -> Placement:
         """Where a dead letter goes: into this queue."""
+        if queue.stream is not None:
+            return self._kernel.place_in(queue.stream.topic, None, partition=0, tenant=queue.vhost.name)
         return self._kernel.place_queue(queue.kernel_queue, priority)
 
     def place_in_topic(self, tenant: str, letter: DeadLetter) -> Placement | None:
@@ -253,7 +315,8 @@ class KernelQueues:
             address = address_of_amqp(exchange, key)
         except KernelError:
             return None
-        partition_ids = [queue.kernel_queue.partition_id(letter.priority) for queue in letter.queues]
+        partition_ids = [queue.kernel_queue.partition_id(letter.priority) for queue in letter.queues
+                         if queue.stream is None]
         return self._kernel.place_known(address, tuple(partition_ids), tenant)
 
     # ---- definitions

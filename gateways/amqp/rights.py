@@ -31,7 +31,7 @@ from gatehouse.kernel.groups.sharing import SHARE, parse_share
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.amqp.exchanges import Binding
+    from gatehouse.gateways.amqp.routing import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 CONFIGURE: Final = "configure"
@@ -74,6 +74,9 @@ class AmqpRights:
     def may_take(self, queue: AmqpQueue) -> bool:
         if queue.name.startswith(SHARE):
             return self._may_share(queue.name)
+        if queue.stream is not None:           # what is in it is its topic's
+            return self._admission.may_topic(self.principal, Operation.CONSUME, queue.stream.topic) and (
+                queue.name not in self._vhost.queues or self._may_queue(queue.name, Operation.CONSUME))
         return self._owns(queue) or self._may_queue(queue.name, Operation.CONSUME)
 
     def require_share(self, name: str) -> None:
@@ -93,6 +96,9 @@ class AmqpRights:
 
     def require_change(self, queue: AmqpQueue, operation: Operation, access: str) -> None:
         """Require a right to a queue, as `require_queue` does, unless the queue is the connection's own."""
+        if queue.stream is not None and operation is Operation.ALTER \
+                and not self._admission.may_topic(self.principal, operation, queue.stream.topic):
+            raise self._refused(access, f"queue '{queue.name}'")
         if not self._owns(queue):
             self.require_queue(queue.name, operation, access)
 
@@ -100,6 +106,8 @@ class AmqpRights:
         """Require the right to declare a queue, and to send its dead letters where they would go."""
         if not (generated and self._owns(queue)):  # decision 94
             self.require_queue(queue.name, Operation.CREATE, CONFIGURE)
+        if queue.settings.is_stream and not self._admission.may_topic(self.principal, Operation.CREATE, queue.name):
+            raise self._refused(CONFIGURE, f"queue '{queue.name}'")
         exchange, key = queue.settings.dead_letter_exchange, queue.settings.dead_letter_key
         if exchange is not None and key is not None:
             self.require_publish(exchange, [key])

@@ -13,8 +13,11 @@ from gatehouse.gateways.amqp import mapping, properties
 from gatehouse.gateways.amqp.addresses import address_of_amqp
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
 from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
+from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.gateways.amqp.streams import place_copies
+from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.kernel.errors import KernelError, Unroutable
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.broker import Broker
     from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
     from gatehouse.gateways.amqp.rights import AmqpRights
+    from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message
@@ -52,6 +56,8 @@ class Sent(NamedTuple):
     routed: bool               # whether it enters a queue
     half: mapping.HalfHeaders | None = None
     reply: ReplyConsumer | None = None         # who gets it without a queue
+    delay_ms: int = 0          # it waits so long before it goes anywhere
+    copies: tuple[Message, ...] = ()                   # for streams that it enters, too
 
 
 class SendTarget(NamedTuple):
@@ -59,6 +65,7 @@ class SendTarget(NamedTuple):
     is_queue: bool             # it is a queue alone
     routed: bool
     timed: bool                # one of its queues counts from when the message came: the sender's time may not be kept
+    copies: tuple[int, ...] = ()                       # places in streams
 
 
 class AmqpSender:
@@ -100,18 +107,20 @@ class AmqpSender:
         traits = properties.traits(raw)
         ttl_ms = self._check(traits)
         self._check_exchange(name, routing_key)
-        if DELAY in traits.headers:
-            self._note_not_honoured(DELAY)
+        delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
         target = self._target(name, routing_key, traits)
         place = target.place
         if place is None:
             return Sent(None, False)
-        if not traits.priority and not self._depends_on_headers(name) and (target.routed or not arguments["mandatory"]):
+        if not traits.priority and not target.copies and not self._depends_on_headers(name) \
+                and (target.routed or not arguments["mandatory"]):
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = place, target.is_queue  # decision 61
         wall_ms = self._wall_ms()
         raw = mapping.without_own_headers(raw, traits.headers)
+        if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
+            raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
         names, timestamp_ms = payload[6:-1], 0
         if target.is_queue:
             headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
@@ -119,8 +128,19 @@ class AmqpSender:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed:
                 timestamp_ms = 0
-        return Sent((place, body, headers, mapping.attributes_of(traits), timestamp_ms), target.routed,
-                    mapping.half_headers(traits.headers))
+        attributes = mapping.attributes_of(traits)
+        copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
+        return Sent((place, body, headers, attributes, timestamp_ms), target.routed,
+                    mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies)
+
+    def _delay_ms(self, name: str, headers: Table) -> int:
+        """How long a delayed-message exchange lets a message wait. Others let none."""
+        exchange = self._vhost.exchanges.get(name)
+        if exchange is None or exchange.type != DELAYED:
+            self._note_not_honoured(DELAY)
+            return 0
+        field = headers[DELAY]
+        return max(0, int(field.value)) if field.type in INTEGERS else 0
 
     def _check_exchange(self, name: str, routing_key: str) -> None:
         """Raises ChannelFault where nothing may be published to the exchange. A user without rights there does not
@@ -150,7 +170,8 @@ class AmqpSender:
         """Whether headers decide where a message goes, at this exchange or at one behind it."""
         answer = self._by_headers.get(name)
         if answer is None:
-            answer = any(exchange.type == "headers" for exchange in self._vhost.reachable(name))
+            answer = any(exchange.router.looks_inside or exchange.type == DELAYED
+                         for exchange in self._vhost.reachable(name))
             self._by_headers[name] = answer
         return answer
 
@@ -159,7 +180,7 @@ class AmqpSender:
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
         if len(keys) > 1:
             self._rights.require_publish(name, keys[1:])
-        queues = self._vhost.route(name, keys, headers)
+        queues = self._vhost.route(name, keys, headers, traits.said)
         key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
         target = self._targets.get(key)
         if target is None:
@@ -173,6 +194,9 @@ class AmqpSender:
         self._rights.require_publish(name, [routing_key])
         if not name and not queues:
             return SendTarget(None, False, False, False)
+        streams = [queue for queue in queues if queue.stream is not None]
+        if streams:
+            return self._place_with_streams(name, address, queues, streams, priority)
         try:
             place = self._broker.queues.place(self.guard, address if name else "", queues, priority)
         except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
@@ -181,3 +205,20 @@ class AmqpSender:
             raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
         return SendTarget(place, not name, bool(queues), timed)
+
+    def _place_with_streams(self, name: str, address: str, queues: list[AmqpQueue], streams: list[AmqpQueue],
+                            priority: int) -> SendTarget:
+        """Of the default exchange one stream alone; of others the topic of the address, queues, and a copy for each
+        stream."""
+        others = [queue for queue in queues if queue.stream is None]
+        try:
+            copies = place_copies(self.guard, streams)
+            if not name:
+                return SendTarget(copies[0], False, True, False)
+            place = self._broker.queues.place(self.guard, address, others, priority)
+        except Unroutable:                             # an exchange whose name is no topic's
+            return SendTarget(copies[0], False, True, False, tuple(copies[1:]))
+        except KernelError as error:
+            raise not_placed(error) from None
+        timed = any(queue.settings.message_ttl_ms is not None for queue in others)
+        return SendTarget(place, False, True, timed, tuple(copies))

@@ -75,6 +75,7 @@ class AmqpSession:
         self._frame_max = config.frame_max
         self._heartbeat_ms = 0
         self._capabilities: frozenset[str] = frozenset()
+        self._client_properties: dict[str, Any] = {}       # for people
         self.identity = Identity(services.admission, link, self)
         self.channels = Channels(self)
         self.flow = services.admission.trace.flow(DOOR_NAME)
@@ -213,6 +214,7 @@ class AmqpSession:
 
     def _log_in(self, arguments: Arguments) -> None:
         self._capabilities = login.client_capabilities(arguments["client_properties"])
+        self._client_properties = login.shown_properties(arguments["client_properties"])
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
         self._state = State.CHECKING  # decision 91
         self._pacer.hold()
@@ -280,6 +282,16 @@ class AmqpSession:
         self._send_as_now()
         self.on_rights_changed()
         self._write_method(0, encode_method("connection.update-secret-ok"))
+
+    @property
+    def peer(self) -> str:
+        """HOST:PORT of the client."""
+        return self._link.peer
+
+    @property
+    def local(self) -> str:
+        """The address that it came by."""
+        return str(self._link.listen)
 
     # --- what channels use -------------------------------------------------------------------------------------------
 
@@ -473,4 +485,7 @@ class AmqpSession:
             self.broker.drop_exclusive(self.vhost, self)
 
     def describe(self) -> dict[str, Any]:
-        return {"user": self.identity.user, "state": self._state.value, **self.channels.describe()}
+        vhost = self.vhost.name if self._state is State.OPEN else ""
+        return {"user": self.identity.user, "state": self._state.value, "vhost": vhost, "frame_max": self._frame_max,
+                "channel_max": self.channels.channel_max, "heartbeat_s": self._heartbeat_ms // 1000,
+                "client_properties": self._client_properties, **self.channels.describe()}

@@ -68,6 +68,8 @@ class Tx:
         """Raises ChannelFault 406 where there is too much."""
         if sent.half is not None:
             raise precondition("a half message is a transaction of its own: not within one of the channel")
+        if sent.delay_ms:
+            raise precondition("a delayed message is not published within a transaction of the channel")
         size = PUBLISH_BYTES + len(raw) + len(body)
         channels = self._channel.connection.channels
         if channels.tx_bytes + size > TX_BYTES_MAX:
@@ -110,7 +112,8 @@ class Tx:
         outcomes = [publish.sent if publish.version == sender.version and publish.sent.reply is None
                     else channel.publishing.look_up(publish.content, publish.raw, publish.body)
                     for publish in self._publishes]
-        messages: list[Message] = [sent.message for sent in outcomes if sent.message is not None]
+        messages: list[Message] = [message for sent in outcomes if sent.message is not None
+                                   for message in (sent.message, *sent.copies)]
         waiting = channel.reply_when_stored(encode_method("tx.commit-ok"))
         token = waiting, self._settled
         try:

@@ -5,27 +5,39 @@ Changes take effect at once and are returned, so that the caller can make them d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
 from gatehouse.gateways.amqp.errors import in_use, locked, not_found, precondition, refused
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Binding, Destination, Exchange, binding_of
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
+from gatehouse.gateways.amqp.policies import Policies
+from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
 from gatehouse.gateways.amqp.tables import Table
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.policies import Policy
 
 RESERVED: Final = "amq."
 PREDECLARED: Final = (("amq.direct", "direct"), ("amq.fanout", "fanout"), ("amq.topic", "topic"),
                       ("amq.headers", "headers"), ("amq.match", "headers"))
 NO_HEADERS: Final = Table()
+NO_PROPERTIES: Final[Properties] = {}
+
+
+class StreamPlace(NamedTuple):
+    """The partition of a topic that a stream is."""
+
+    topic: str
+    partition: int
+    is_made: bool              # whether the stream has made the topic, which goes with it
 
 
 class AmqpQueue:
     """A queue as clients see it; its messages are the kernel's."""
 
-    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "settings", "kernel_queue", "consumers",
-                 "vhost", "where")
+    __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "declared", "settings", "policy",
+                 "kernel_queue", "stream", "consumers", "vhost", "where")
 
     def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
                  arguments: Table) -> None:
@@ -37,8 +49,11 @@ class AmqpQueue:
         self.owner = owner                     # the connection that it is exclusive to
         self.arguments = arguments
         self.where = f"queue '{name}' in vhost '{vhost.name}'"         # for refusals
-        self.settings = read_queue_arguments(arguments, self.where)
+        self.declared = read_queue_arguments(arguments, self.where)
+        self.settings = self.declared          # with what its policy says
+        self.policy: Policy | None = None
         self.kernel_queue: Any = None                 # the kernel's, once it is declared there
+        self.stream: StreamPlace | None = None        # what a stream is, once it is declared there
         self.consumers: list[Consumer] = []
 
 
@@ -47,13 +62,16 @@ Change = Exchange | AmqpQueue | Binding | Destination
 
 
 class VirtualHost:
-    """`adopt` looks for a queue of this name that another door has made."""
+    """`adopt` looks for a queue of this name that another door has made, `others` for all such names."""
 
-    def __init__(self, name: str, adopt: Callable[[VirtualHost, str], AmqpQueue | None]) -> None:
+    def __init__(self, name: str, adopt: Callable[[VirtualHost, str], AmqpQueue | None],
+                 others: Callable[[VirtualHost], Iterable[str]] = lambda vhost: ()) -> None:
         self.name = name
         self._adopt = adopt
+        self._others = others
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, AmqpQueue] = {}
+        self.policies = Policies()
         self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
         self.version = 0
         """Moves with every change that could alter where a message goes."""
@@ -90,6 +108,7 @@ class VirtualHost:
                    f"exchange '{name}' in vhost '{self.name}'")
         exchange = Exchange(name, kind, durable=durable, auto_delete=auto_delete, internal=internal,
                             arguments=arguments)
+        self.policies.apply_to_exchange(exchange)
         self.exchanges[name] = exchange
         self.version += 1
         return exchange
@@ -128,6 +147,10 @@ class VirtualHost:
 
     # ---- queues
 
+    def names_of_others(self) -> Iterable[str]:
+        """Queues that other doors have made."""
+        return self._others(self)
+
     def find_queue(self, name: str) -> AmqpQueue | None:
         """The queue of this name, looked for among other doors' queues too; None where there is none."""
         queue = self.queues.get(name)
@@ -160,8 +183,9 @@ class VirtualHost:
         if not generated:
             _not_reserved("queue", name)
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
-        if queue.settings.is_quorum:
-            _check_quorum(queue, generated)
+        if queue.settings.is_quorum or queue.settings.is_stream:
+            _check_lasting(queue, "quorum" if queue.settings.is_quorum else "stream", generated)
+        self.policies.apply_to_queue(queue)
         self.queues[name] = queue
         self.version += 1
         return queue, True
@@ -250,7 +274,11 @@ class VirtualHost:
 
     def bindings_to(self, queue: AmqpQueue) -> list[Binding]:
         """What leads to a queue."""
-        return list(self._bound.get(Destination(QUEUE, queue.name), ()))
+        return self.leading_to(Destination(QUEUE, queue.name))
+
+    def leading_to(self, place: Destination) -> list[Binding]:
+        """The bindings of a destination."""
+        return list(self._bound.get(place, ()))
 
     def is_bound(self, binding: Binding) -> bool:
         source = self.exchanges.get(binding.source)
@@ -258,14 +286,15 @@ class VirtualHost:
 
     # ---- routing
 
-    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS) -> list[AmqpQueue]:
+    def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS,
+              properties: Properties = NO_PROPERTIES) -> list[AmqpQueue]:
         """The queues that a message enters, each once. The exchange is known to exist."""
         names: dict[str, None] = {}
         seen = {exchange}
         pending = [exchange]
         while pending:
             name = pending.pop()
-            for kind, to in self._destinations(name, keys, headers):
+            for kind, to in self._destinations(name, keys, headers, properties):
                 if kind == QUEUE:
                     names[to] = None
                 elif to not in seen:
@@ -287,23 +316,24 @@ class VirtualHost:
                         pending.append(to)
         return [self.exchanges[exchange_name] for exchange_name in names if exchange_name in self.exchanges]
 
-    def _destinations(self, name: str, keys: Iterable[str], headers: Table) -> list[Destination]:
+    def _destinations(self, name: str, keys: Iterable[str], headers: Table, properties: Properties
+                      ) -> list[Destination]:
         """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
         if name == "":
             return [Destination(QUEUE, key) for key in keys if self.find_queue(key) is not None]
         exchange = self.exchanges.get(name)
         if exchange is None:
             return []
-        destinations = [place for key in keys for place in exchange.router.route(key, headers)]
+        destinations = [place for key in keys for place in exchange.router.route(key, headers, properties)]
         if not destinations and exchange.alternate is not None:
             return [Destination(EXCHANGE, exchange.alternate)]
         return destinations
 
 
-def _check_quorum(queue: AmqpQueue, generated: bool) -> None:
-    """A quorum queue has a name of its own and outlives who declared it. Raises ChannelFault 406."""
+def _check_lasting(queue: AmqpQueue, kind: str, generated: bool) -> None:
+    """A quorum queue, or a stream, has a name of its own and outlives who declared it. Raises ChannelFault 406."""
     if generated:
-        raise precondition("Cannot declare a server-named queue for type rabbit_quorum_queue")
+        raise precondition(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
     for name, wrong in (("auto-delete", queue.auto_delete), ("exclusive-owner", queue.owner is not None),
                         ("non-durable", not queue.durable)):
         if wrong:

@@ -8,6 +8,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -46,6 +47,8 @@ DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""
 
 NAME: Final = "http"
+
+NO_PRESET: Final = ("", "")
 
 _PAGE: Final = re.compile("[0-9a-f]{12}")
 
@@ -130,8 +133,9 @@ class Door:
     async def _ask(self, call: Call, then: WithPrincipal) -> Answered:
         return await then(self, call, await self.principal(call))
 
-    async def principal(self, call: Call) -> Principal:
-        """Who asks: by what `Authorization` says, else by certificate, else nobody. Raises NotAuthenticated."""
+    async def principal(self, call: Call, preset: tuple[str, str] = NO_PRESET) -> Principal:
+        """Who asks: by what `Authorization` says, else by certificate, else nobody. `preset`: a user and password that
+        stand for nobody (`Credentials.preset`). Raises NotAuthenticated."""
         principal = self.known_principal(call)
         if principal is not None:
             return principal
@@ -139,6 +143,8 @@ class Door:
         version = self.admission.version
         if authorization is not None:
             credentials = read_authorization(authorization)
+            if preset is not NO_PRESET and (credentials.user, credentials.password) == preset:
+                credentials = replace(credentials, preset=True)
         else:
             certificate = session.certificate
             credentials = NOTHING if certificate is None else Credentials(

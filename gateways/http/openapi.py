@@ -42,6 +42,7 @@ TAGS: Final[dict[str, str]] = {
     "users": "Who may log in, by password or API key.",
     "acl": "Who may do what where.",
     "connections": "Who is connected, by whichever door.",
+    "sessions": "What clients are owed while they are away.",
     "relay": "Links to other hubs.",
     "hub": "How the hub is, for whatever watches it.",
 }

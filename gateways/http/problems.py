@@ -67,6 +67,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "no_links": Problem(409, "No links", "The hub's configuration has no `[relay]`."),
     "unknown_link": Problem(404, "Unknown link", "There is no link of that name, or none with another hub yet."),
     "bad_invitation": Problem(400, "Bad invitation", "It does not read, is over, was used, or is for another hub."),
+    "unknown_session": Problem(404, "Unknown session", "No client of this id has a session that outlives its "
+                                                       "connection."),
     "unknown_connection": Problem(404, "Unknown connection", "No connection with this id is open."),
     "unknown_scheduled": Problem(404, "Unknown scheduled message",
                                  "Nothing with this id waits for its time, or did within the last day."),

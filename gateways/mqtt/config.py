@@ -6,9 +6,10 @@ from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
 from gatehouse.gateways.connections.settings import ConnectionSettings
+from gatehouse.gateways.mqtt.authenticating import METHODS
 from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
 
-LINGER_MS: Final = 1000
+LINGER_MS: Final = 5000
 """How long a client is read on, and not listened to, once it was told why its connection ends."""
 
 
@@ -49,6 +50,9 @@ class MqttConfig:
     response_prefix: str = field(default="reply/{client_id}", metadata={
         "help": "what an MQTT 5 client is told that asks where responses to it may go (response information), with its "
                 "client id for {client_id}; empty: nothing"})
+    auth_methods: tuple[str, ...] = field(default=METHODS, metadata={
+        "choices": METHODS,
+        "help": "methods of enhanced authentication that MQTT 5 clients may log in with; others are refused with 0x8C"})
     check_payload_format: bool = field(default=False, metadata={
         "help": "whether a payload that is said to be UTF-8 and is not is refused with reason 0x99"})
     keep_alive_factor: float = field(default=1.5, metadata={

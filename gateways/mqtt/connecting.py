@@ -50,8 +50,9 @@ def told_expiry_s(connect: Connect, expiry_ms: int) -> int | None:
 
 
 def accepted(connect: Connect, config: MqttConfig, client_id: str, packet_bytes_max: int, *,
-             session_present: bool = False, session_expiry_s: int | None = None) -> bytes:
-    """The CONNACK of a client that is let in. `session_expiry_s`: where it is another than the client asked for."""
+             session_present: bool = False, session_expiry_s: int | None = None, proof: bytes = b"") -> bytes:
+    """The CONNACK of a client that is let in. `session_expiry_s`: where it is another than the client asked for.
+    `proof`: what ends its enhanced authentication."""
     if connect.protocol_level < MQTT5:
         return packets.encode_connack(packets.CONNACK_ACCEPTED,
                                       session_present=session_present and connect.protocol_level > packets.MQTT31)
@@ -77,6 +78,9 @@ def accepted(connect: Connect, config: MqttConfig, client_id: str, packet_bytes_
     keep_alive_s = keep_alive_of(connect, config)
     if keep_alive_s != connect.keep_alive_s:
         pairs.append((properties.SERVER_KEEP_ALIVE, keep_alive_s))
+    if proof:
+        pairs.append((properties.AUTH_METHOD, connect.properties.values[properties.AUTH_METHOD]))
+        pairs.append((properties.AUTH_DATA, proof))
     if connect.properties.number(properties.ASK_RESPONSE) and config.response_prefix:
         pairs.append((properties.RESPONSE_INFORMATION, config.response_prefix.replace("{client_id}", client_id)))
     return packets.encode_connack5(reasons.SUCCESS, pairs, session_present=session_present)

@@ -266,11 +266,8 @@ class Inbox:
         acks = encode_pubacks(packet_ids) if packet_ids else b""
         if exact_ids:
             acks += encode_pubrecs(exact_ids)
-        incoming = self.incoming
-        if incoming is not None and acks:
-            under_way = self._unacknowledged + len(packet_ids) + len(self.received)
-            if under_way > incoming.receive_maximum:
-                raise ProtocolError(f"[MQTT5-3.3.4-9] {under_way} PUBLISH packets under way", reasons.RECEIVE_MAXIMUM)
+        if acks:
+            self.check_under_way(len(packet_ids))
         if not messages:
             for packet_id in exact_ids:
                 self.received[packet_id] = self._submitted
@@ -280,6 +277,15 @@ class Inbox:
             messages = self.durable.marked(messages)
         self._taking = exact_ids
         return self._append(messages, acks, size_bytes, len(packet_ids))
+
+    def check_under_way(self, more: int) -> None:
+        """Raises ProtocolError where an MQTT 5 client has more under way than it may, with so many of QoS 1 that are
+        not submitted yet."""
+        incoming = self.incoming
+        if incoming is not None:
+            under_way = self._unacknowledged + more + len(self.received)
+            if under_way > incoming.receive_maximum:
+                raise ProtocolError(f"[MQTT5-3.3.4-7] {under_way} PUBLISH packets under way", reasons.RECEIVE_MAXIMUM)
 
     def _append(self, messages: list[Message], acks: bytes, size_bytes: int, count: int) -> int:
         try:

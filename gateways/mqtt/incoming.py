@@ -95,18 +95,18 @@ class Incoming:
         alias: Any = given.values.get(properties.ALIAS)
         if alias is None:
             if not raw:
-                raise ProtocolError("[MQTT5-3.3.2-8] a PUBLISH without a topic name and without a topic alias")
+                raise ProtocolError("a PUBLISH without a topic name and without a topic alias (3.3.2.1)")
             return raw
         if not 0 < alias <= self._alias_maximum:
-            raise ProtocolError(f"[MQTT5-3.3.2-9] topic alias {alias}; the largest is {self._alias_maximum}",
-                                reasons.BAD_ALIAS)
+            raise ProtocolError(f"[MQTT5-3.3.2-{9 if alias else 8}] topic alias {alias}; the largest is "
+                                f"{self._alias_maximum}", reasons.BAD_ALIAS)
         if raw:
             mapping.decode_topic(raw)
             self._aliases[alias] = raw
             return raw
         named = self._aliases.get(alias)
         if named is None:
-            raise ProtocolError(f"[MQTT5-3.3.2-7] topic alias {alias} stands for no topic", reasons.PROTOCOL_ERROR)
+            raise ProtocolError(f"topic alias {alias} stands for no topic (3.3.2.3.4)")
         return named
 
     def _judge(self, publish: Publish, given: Properties) -> None:

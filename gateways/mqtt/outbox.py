@@ -361,7 +361,8 @@ class Outbox:
                 self.trace.on_event("mqtt", "expired", end - start)
                 start = end
                 continue
-            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown)
+            run_qos = qos_of(message[3], qos) if qos else 0
+            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos)
             large = first_too_large(messages, start, end, len(topic) + len(tail) + 2, outgoing.packet_bytes_max)
             if large == start:           # [MQTT5-3.1.2-25] as if it had been sent
                 self.trace.on_event("mqtt", "dropped_large")
@@ -369,8 +370,7 @@ class Outbox:
                 continue
             end = min(end, large)
             retain = as_published and message[3] & RETAIN != 0
-            reached = self._send_run(address, topic, tail, messages, start, end,
-                                     qos_of(message[3], qos) if qos else 0, retain)
+            reached = self._send_run(address, topic, tail, messages, start, end, run_qos, retain)
             if reached > start:
                 outgoing.has_named(address.address)
             if reached < end:

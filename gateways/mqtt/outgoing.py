@@ -47,13 +47,14 @@ class Outgoing:
         subscriptions = self.subscriptions
         return subscriptions is None or subscriptions.heard(address).own
 
-    def topic_and_tail(self, topic: bytes, address: str, shown: bytes) -> tuple[bytes, bytes]:
+    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int) -> tuple[bytes, bytes]:
         """How the topic is written, whose field is `topic`, and all properties with their length. `has_named` is to be
-        called when a packet with them was sent."""
+        called when a packet with them was sent. With QoS 2 the topic is always written out: MQTT.js forgets until
+        PUBREL what an alias stood for."""
         subscriptions = self.subscriptions
         if subscriptions is not None and not subscriptions.is_plain:
             shown += subscriptions.heard(address).identifiers
-        if self._alias_maximum and len(topic) >= ALIAS_WORTH_BYTES:
+        if self._alias_maximum and qos < 2 and len(topic) >= ALIAS_WORTH_BYTES:
             alias = self._aliases.get(address, 0)
             if alias:
                 self._naming = ("", 0)

@@ -6,12 +6,14 @@ the connection but DISCONNECT publishes the will [MQTT-3.1.2-8].
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
+from gatehouse.gateways.mqtt.authenticating import Done, EnhancedLogin, read_auth
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
 from gatehouse.gateways.mqtt.codec import (
     NEED_MORE,
@@ -80,6 +82,9 @@ class MqttSession:
         self._expiry_ms = 0                                # for how long after the connection
         self._is_let_in = False                            # CONNACK has left
         self._keeps_will = False                           # the kernel has the will
+        self._login: EnhancedLogin | None = None           # under way
+        self._method = ""                                  # of it, and of later ones
+        self._proof = b""                                  # what CONNACK says of it
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
         self._ended = False
@@ -140,6 +145,7 @@ class MqttSession:
                         self._received.keep(data, pos, size)
                         return
                     if data[pos] in EXACT and size == PUBACK_SIZE:
+                        inbox.check_under_way(len(packet_ids))     # before PUBREL says that it is fewer
                         pos = self._handle_exact(data, pos, inbox, outbox)
                         continue
                 elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
@@ -241,7 +247,7 @@ class MqttSession:
         elif first == packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-2] a second CONNECT")
         elif first == packets.AUTH and level == packets.MQTT5:
-            raise ProtocolError("[MQTT5-4.12.0-6] AUTH without an authentication method")
+            self._handle_auth(body)
         else:
             raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
 
@@ -262,7 +268,7 @@ class MqttSession:
             reason, given = packets.decode_reason(body, Packet.DISCONNECT)
             expiry_s = given.values.get(properties.SESSION_EXPIRY)
             if expiry_s and not self._expiry_ms:
-                raise ProtocolError("[MQTT5-3.1.2-23] a session that was to end with its connection and now is not")
+                raise ProtocolError("(3.14.2.2.2) a session that was to end with its connection and now is not")
             if expiry_s is not None:
                 self._expiry_ms = connecting.expiry_ms_of(expiry_s, self._config)
         elif body:
@@ -274,6 +280,9 @@ class MqttSession:
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def _handle_first(self, data: bytes) -> None:
+        if self._login is not None:
+            self._handle_login(data)
+            return
         if data and data[0] != packets.CONNECT:
             raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
         size = packet_size(data, 0, self._packet_bytes_max)
@@ -290,6 +299,8 @@ class MqttSession:
             raise
         if self._pacer.is_held:
             self._received.keep(data, size)
+        elif self._login is not None:
+            self._received.add(data[size:])
         elif self._inbox is not None and self._outbox is not None and size < len(data):
             self._handle_packets(data, size, self._inbox, self._outbox)
 
@@ -302,10 +313,15 @@ class MqttSession:
                                       not connect.clean_session and connect.protocol_level == packets.MQTT311):
             self._refuse(reasons.BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
             return
-        if properties.AUTH_METHOD in connect.properties.values:
+        if connect.will is not None and not self._may_have_will(connect.will):
+            return
+        method = connect.properties.values.get(properties.AUTH_METHOD, "")
+        if method and method not in self._config.auth_methods:
             self._refuse(reasons.BAD_METHOD, "there is no such authentication method [MQTT5-4.12.0-1]")
             return
-        if connect.will is not None and not self._may_have_will(connect.will):
+        if method:
+            self._begin_login(method, lambda answer, proof: self._on_logged_in(connect, answer, proof)
+                              ).take(connect.properties.values.get(properties.AUTH_DATA))
             return
         self._pacer.hold()  # decision 91
 
@@ -325,6 +341,79 @@ class MqttSession:
                                   certificate_ends_ms=link.certificate_ends_ms)
         self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
                                               lambda: self._ended or link.gone)
+
+    # --- enhanced authentication -------------------------------------------------------------------------------------
+
+    def _begin_login(self, method: str, done: Done) -> EnhancedLogin:
+        scram = self._services.admission.scram(DOOR_NAME, self._link.peer, method)
+        self._method = method
+        login = self._login = EnhancedLogin(self._link, method, scram, self._later, done)
+        return login
+
+    def _later(self, ms: int, call: Callable[[], None]) -> None:
+        self._timers.add(lambda now_ms: call()).at(self._now_ms() + max(1, ms))
+
+    def _handle_login(self, data: bytes) -> None:
+        """What comes between a CONNECT with an authentication method and its CONNACK [MQTT5-4.12.0-2]."""
+        login = self._login
+        size = packet_size(data, 0, self._packet_bytes_max)
+        if login is None or size == 0 or size > len(data) or login.waits:
+            self._received.keep(data, 0, size)
+            return
+        body = data[body_at(data, 0):size]
+        if data[0] == packets.DISCONNECT:
+            self._end("", says=False)
+        elif data[0] != packets.AUTH:
+            raise ProtocolError(f"[MQTT5-3.1.2-30] a packet that begins with {data[0]:#04x} before CONNACK")
+        else:
+            reason, said = read_auth(body, self._method)
+            if reason != reasons.CONTINUE_AUTHENTICATION:
+                raise ProtocolError("a client logs in again before CONNACK (4.12.1)")
+            login.take(said)
+            if login.waits and not self._ended:
+                self._pacer.hold()
+        if not self._ended and size < len(data):
+            self._received.add(data[size:])
+            if not self._pacer.is_held:
+                self._take_rest()
+
+    def _on_logged_in(self, connect: Connect, answer: Principal | NotAuthenticated, proof: bytes) -> None:
+        if self._ended:
+            return
+        self._login = None
+        if self._pacer.is_held:
+            self._pacer.release()
+        if isinstance(answer, NotAuthenticated):
+            self._refuse(connecting.reason_of_refusal(answer, connect), str(answer))
+            return
+        self._proof = proof
+        self._accept(connect, answer)
+        if self._received.held_bytes and not self._pacer.is_held:
+            self._take_rest()
+
+    def _handle_auth(self, body: bytes) -> None:
+        """An AUTH of a client that is let in: it logs in again [MQTT5-4.12.1-1], and the rest goes on meanwhile."""
+        reason, said = read_auth(body, self._method)
+        login = self._login
+        if reason == reasons.RE_AUTHENTICATE and login is None:
+            self._begin_login(self._method, self._on_logged_in_again).take(said)
+        elif reason == reasons.CONTINUE_AUTHENTICATION and login is not None and not login.waits:
+            login.take(said)
+        else:
+            raise ProtocolError(f"an AUTH with reason code {reason:#04x} that is not its turn (4.12)")
+
+    def _on_logged_in_again(self, answer: Principal | NotAuthenticated, proof: bytes) -> None:
+        guard = self._guard
+        if self._ended or guard is None:
+            return
+        self._login = None
+        before = guard.logged_in
+        if isinstance(answer, NotAuthenticated):
+            self._end(f"not_authenticated: {answer}")
+        elif (answer.name, answer.tenant) != (before.name, before.tenant):
+            self._end("not_authenticated: a client stays who it is when it logs in again")
+        else:
+            self._link.write(packets.encode_auth(reasons.SUCCESS, self._method, proof))
 
     def _may_have_will(self, will: Will) -> bool:
         """Raises ProtocolError for one that nobody may have."""
@@ -411,7 +500,7 @@ class MqttSession:
         self._link.write(connecting.accepted(
             connect, self._config, self._client_id, self._packet_bytes_max,
             session_present=durable is not None and durable.present,
-            session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms)))
+            session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms), proof=self._proof))
         if durable is not None and self._subscriptions is not None:
             for subscribed in durable.subscriptions():
                 self._subscriptions.resume(subscribed)

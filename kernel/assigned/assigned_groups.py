@@ -17,7 +17,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupMember
+from gatehouse.kernel.assigned.consumer_group import ConsumerGroup
 from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten
+from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, read_assignment
+from gatehouse.kernel.assigned.converting import classic_of, consumers_of
 from gatehouse.kernel.assigned.due import DueHeap
 from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.values import (
@@ -26,9 +29,12 @@ from gatehouse.kernel.assigned.values import (
     ConsumerRules,
     DescribedConsumers,
     DescribedGroup,
+    GroupLook,
     GroupRules,
+    GroupState,
     Joined,
     Joining,
+    MemberLook,
 )
 from gatehouse.kernel.errors import (
     GroupFull,
@@ -111,7 +117,7 @@ class AssignedGroups:
         self._put_state = put_state
         self._on_error = on_error
         self._consumers = ConsumerGroups(loop=loop, state=state, topics=topics, names=names, put_state=put_state,
-                                         on_error=on_error)
+                                         give_back=self._take_back, on_error=on_error)
         self._entries: dict[tuple[str, str], _Entry] = {}
         self._size_bytes = 0
         self._due: DueHeap[_Entry] = DueHeap(loop, self._look, lambda: len(self._entries))
@@ -163,7 +169,8 @@ class AssignedGroups:
         self._require_room(0 if entry is None else entry.size_bytes, joining.said_bytes)
         self._names.require_not_leased(tenant, name)
         if self._consumers.has_members(tenant, name):
-            raise InconsistentProtocol(f"the members of group {name!r} follow the consumer protocol")
+            self._consumers.join(tenant, name, joining, rules, self._new_member_id(joining), on_done)
+            return
         if entry is None:
             if joining.member_id:
                 raise UnknownMember(f"there is no group {name!r} with members")
@@ -185,6 +192,9 @@ class AssignedGroups:
         Raises UnknownMember, FencedMember, StaleGeneration, InconsistentProtocol, Rebalancing, GroupIsLeased,
         GroupFull, Stopping.
         """
+        if self._consumers.has_members(tenant, name):
+            self._consumers.sync(tenant, name, member_id, instance_id, generation, on_done)
+            return
         entry = self._require_entry(tenant, name)
         self._claim(entry)
         self._require_room(entry.size_bytes, sum(map(len, assignments.values())))
@@ -195,11 +205,19 @@ class AssignedGroups:
 
     def heartbeat(self, name: str, member_id: str, instance_id: str | None, generation: int, tenant: str = "/") -> None:
         """Say that a member is there. Raises UnknownMember, FencedMember, StaleGeneration, Rebalancing, Stopping."""
+        consumers = self._consumers.group(tenant, name)
+        if consumers is not None and consumers.members:
+            self._require_running()
+            consumers.heartbeat(self._loop.now_ms(), member_id, instance_id, generation)
+            return
         self._require_entry(tenant, name).group.heartbeat(self._loop.now_ms(), member_id, instance_id, generation)
 
     def leave(self, name: str, leaving: list[tuple[str, str | None]], tenant: str = "/") -> list[KernelError | None]:
         """Take members, (member id, instance id) each, out of a group; says for each why it is none. Raises
         InvalidGroup, Stopping."""
+        if self._consumers.has_members(tenant, name):
+            self._require_running()
+            return self._consumers.leave_classic(tenant, name, leaving)
         try:
             entry = self._require_entry(tenant, name)
         except UnknownMember as refusal:
@@ -230,12 +248,36 @@ class AssignedGroups:
         GroupFull, UnknownAssignor, InvalidPattern, InconsistentProtocol, Stopping.
         """
         entry = self._entries.get((tenant, name))
-        if entry is not None:
+        if entry is not None and beat.epoch == 0:
             if entry.group.members:
-                raise InconsistentProtocol(f"the members of group {name!r} follow the classic protocol")
-            if beat.epoch == 0:
+                self._convert(entry, rules)
+            else:
                 self._forget(entry)
         self._consumers.beat(tenant, name, beat, rules, may_read, on_done)
+
+    # decision 195: live conversion
+    def _convert(self, entry: _Entry, rules: ConsumerRules) -> None:
+        """The group's members are members of a consumer group from now on."""
+        tenant, name = entry.tenant, entry.name
+        if len(entry.group.members) >= rules.max_members:
+            raise GroupFull(f"the group has {rules.max_members} members, as many as may be")
+        group = consumers_of(entry.group, self._loop.now_ms(),
+                             lambda parts: self._consumers.partition_ids(tenant, parts))
+        entry.group.interrupt()
+        self._tell(entry.group.take().answers)
+        if entry.is_stored:
+            self._put_state([StateRecord(Kind.MEMBERS, named_key(tenant, name), None)], None, None)
+        self._drop(entry)
+        self._consumers.adopt(tenant, name, group, entry.is_ours)
+
+    def _take_back(self, tenant: str, name: str, group: ConsumerGroup, is_ours: bool) -> None:
+        """All members of a consumer group follow the classic protocol."""
+        entry = self._entries[tenant, name] = _Entry(tenant, name)
+        entry.is_ours = is_ours
+        entry.group = classic_of(group, self._loop.now_ms(), lambda partition_ids: [
+            (topic.name, numbers) for topic, numbers in self.topics_of(partition_ids)])
+        self._write(entry, [])
+        self._settle(entry)
 
     def leave_consumers(self, name: str, beat: Beat, on_done: OnBeaten, tenant: str = "/") -> None:
         """Be no member of a consumer group any more, or for a while. Raises UnknownGroup, UnknownMember, FencedMember,
@@ -293,6 +335,24 @@ class AssignedGroups:
         """None where the group has had no members for a while."""
         entry = self._entries.get((tenant, name))
         return None if entry is None else entry.group.describe()
+
+    def look(self, name: str, tenant: str = "/") -> GroupLook | None:
+        """A group of either protocol as people are shown it; None where it has had no members for a while."""
+        consumers = self._consumers.describe(tenant, name)
+        if consumers is not None:
+            return GroupLook(consumers.state, "consumer", consumers.assignor, consumers.epoch, tuple(
+                MemberLook(member.member_id, member.instance_id, member.client_id, member.client_host, member.epoch,
+                           member.assigned) for member in consumers.members))
+        entry = self._entries.get((tenant, name))
+        if entry is None:
+            return None
+        group = entry.group.describe()
+        is_read = group.protocol_type == PROTOCOL_TYPE and group.state is GroupState.STABLE
+        return GroupLook(group.state, "classic", group.protocol, entry.group.generation, tuple(
+            MemberLook(member.member_id, member.instance_id, member.client_id, member.client_host,
+                       entry.group.generation, self._consumers.partition_ids(
+                           tenant, read_assignment(member.assignment) if is_read else []))
+            for member in group.members))
 
     # ---- names
 
@@ -395,8 +455,13 @@ class AssignedGroups:
             records += self._names.disclaim(entry.tenant, entry.name)
         if records:
             self._put_state(records, None, None)
-        del self._entries[entry.tenant, entry.name], self._unused[entry]
+        self._drop(entry)
         entry.group.end(UnknownMember("the group is forgotten"))
+
+    def _drop(self, entry: _Entry) -> None:
+        del self._entries[entry.tenant, entry.name]
+        self._unused.pop(entry, None)
+        self._size_bytes -= entry.size_bytes
 
     # ---- time
 

@@ -258,6 +258,17 @@ class ClassicGroup:
             self._enter(member)
         self.state = GroupState.STABLE if members else GroupState.EMPTY
 
+    def share_out_anew(self, now_ms: int) -> None:
+        """Everybody joins again, though nobody has come or gone."""
+        self._prepare(now_ms)
+
+    def interrupt(self) -> None:
+        """Whoever waits is told to ask again: the group goes on as another kind of group."""
+        for member in self.members.values():
+            waits = [waiting for waiting in (member.join, member.sync) if waiting is not None]
+            self._answers += [(waiting, Rebalancing("the group follows another protocol now")) for waiting in waits]
+            member.join = member.sync = None
+
     def end(self, error: KernelError) -> None:
         """Be forgotten; who waits is told why."""
         for member_id in list(self.members):

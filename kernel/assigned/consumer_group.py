@@ -25,6 +25,7 @@ from gatehouse.kernel.assigned.assignors import ASSIGNORS, UNIFORM, Wish
 from gatehouse.kernel.assigned.values import (
     Beat,
     Beaten,
+    ClassicSide,
     ConsumerRules,
     DescribedConsumer,
     DescribedConsumers,
@@ -36,7 +37,9 @@ from gatehouse.kernel.errors import (
     GroupFull,
     InstanceTaken,
     KernelError,
+    Rebalancing,
     StaleEpoch,
+    StaleGeneration,
     UnknownAssignor,
     UnknownMember,
 )
@@ -89,7 +92,7 @@ class ConsumerMember:
 
     __slots__ = ("id", "instance_id", "rack_id", "client_id", "client_host", "rebalance_ms", "topics", "pattern",
                  "matched", "assignor", "epoch", "previous_epoch", "pace", "assigned", "revoking", "target", "is_away",
-                 "expires_ms", "revoke_until_ms")
+                 "classic", "expires_ms", "revoke_until_ms")
 
     def __init__(self, member_id: str) -> None:
         self.id = member_id
@@ -109,6 +112,7 @@ class ConsumerMember:
         self.revoking = NONE                 # what it has to give up, and has not
         self.target = NONE
         self.is_away = False                 # a static member that is to come back
+        self.classic: ClassicSide | None = None        # it follows the classic protocol
         self.expires_ms = 0
         self.revoke_until_ms = 0             # 0: nothing to give up
 
@@ -123,7 +127,8 @@ class ConsumerMember:
     @property
     def said_bytes(self) -> int:
         names = sum([len(name) + 64 for each in (self.topics, self.matched) for name in each])
-        return names + len(self.pattern) + 500 + PARTITION_BYTES * len(self.target)
+        classic = sum([len(metadata) for _, metadata in self.classic.protocols]) if self.classic else 0
+        return names + classic + len(self.pattern) + 500 + PARTITION_BYTES * len(self.target)
 
 
 class Changes(NamedTuple):
@@ -183,7 +188,9 @@ class ConsumerGroup:
             self._advance(now_ms)
         self._assign_when_due(now_ms, ranges_of)
         self._reconcile(now_ms, member, beat.owned if beat.epoch != JOINS else NONE)
-        member.expires_ms = now_ms + rules.session_ms
+        if member.pace is not Pace.UNREVOKED:
+            member.revoke_until_ms = 0
+        member.expires_ms = now_ms + (rules.session_ms if member.classic is None else member.classic.session_ms)
         tell = beat.epoch == JOINS or beat.is_full or member.assigned != before
         # decision 192: who waits for others asks soon
         behind = member.pace is Pace.UNRELEASED or member.epoch != self.epoch
@@ -220,16 +227,18 @@ class ConsumerGroup:
         self.require_epoch(member_id, epoch)
 
     def require_epoch(self, member_id: str, epoch: int) -> None:
-        """Raises UnknownMember, StaleEpoch."""
+        """Raises UnknownMember, StaleEpoch, of a member of the classic protocol StaleGeneration."""
         member = self._require(member_id)
-        if epoch != member.epoch:
+        if member.classic is not None:
+            self._require_generation(member, epoch)
+        elif epoch != member.epoch:
             raise StaleEpoch(f"the member is in epoch {member.epoch}, not {epoch}")
 
     def describe(self) -> DescribedConsumers:
         return DescribedConsumers(self.state, self.epoch, self.target_epoch, self.assignor, tuple(
             DescribedConsumer(member.id, member.instance_id, member.rack_id, member.epoch, member.client_id,
                               member.client_host, member.topics, member.pattern, member.matched, member.assigned,
-                              member.target) for member in self.members.values()))
+                              member.target, member.classic is not None) for member in self.members.values()))
 
     @property
     def state(self) -> GroupState:
@@ -240,6 +249,49 @@ class ConsumerGroup:
         stable = all(member.epoch == self.target_epoch and member.pace is Pace.STABLE
                      for member in self.members.values())
         return GroupState.STABLE if stable else GroupState.RECONCILING
+
+    # ---- members of the classic protocol, for which a member's epoch is the generation
+
+    def heartbeat(self, now_ms: int, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Be there still. Raises UnknownMember, FencedMember, StaleGeneration; Rebalancing where the member is to join
+        again, and it is there all the same."""
+        member = self._classic(member_id, instance_id, generation)
+        assert member.classic is not None
+        member.expires_ms = now_ms + member.classic.session_ms
+        waits = member.pace is Pace.UNRELEASED and not any(
+            partition_id not in self._holders for partition_id in member.target - member.assigned)
+        if member.epoch < self.target_epoch or member.pace is Pace.UNREVOKED \
+                or member.pace is Pace.UNRELEASED and not waits:
+            member.revoke_until_ms = member.revoke_until_ms or now_ms + member.rebalance_ms
+            raise Rebalancing("there is another assignment for this member: it joins again")
+
+    def sync(self, now_ms: int, member_id: str, instance_id: str | None, generation: int) -> frozenset[int]:
+        """What the member may have. Raises UnknownMember, FencedMember, StaleGeneration."""
+        member = self._classic(member_id, instance_id, generation)
+        assert member.classic is not None
+        member.expires_ms = now_ms + member.classic.session_ms
+        return member.assigned
+
+    def member_id(self, member_id: str, instance_id: str | None) -> str:
+        """"" with an instance id is whoever has it."""
+        return self._instances.get(instance_id, "") if instance_id is not None and not member_id else member_id
+
+    @property
+    def is_all_classic(self) -> bool:
+        """Whether it has members, and all follow the classic protocol: then it need be no consumer group."""
+        return bool(self.members) and all(member.classic is not None for member in self.members.values())
+
+    def _classic(self, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
+        member = self._require(member_id) if instance_id is None else self._static(member_id, instance_id)
+        if member.classic is None:
+            raise UnknownMember(f"the member {member_id!r} follows the consumer protocol")
+        self._require_generation(member, generation)
+        return member
+
+    @staticmethod
+    def _require_generation(member: ConsumerMember, generation: int) -> None:
+        if generation not in (-1, member.epoch):
+            raise StaleGeneration(f"the member is in generation {member.epoch}, not {generation}")
 
     # ---- what the clock says
 
@@ -266,7 +318,7 @@ class ConsumerGroup:
         """Be as it was stored: its members have a session's time to be heard of."""
         self.epoch, self.target_epoch, self.assignor, self.topics_digest = epoch, target_epoch, assignor, topics_digest
         for member in members:
-            member.expires_ms = now_ms + rules.session_ms
+            member.expires_ms = now_ms + (rules.session_ms if member.classic is None else member.classic.session_ms)
             if member.revoking:
                 member.revoke_until_ms = now_ms + member.rebalance_ms
             self._enter(member)
@@ -298,7 +350,7 @@ class ConsumerGroup:
             if len(self.members) >= rules.max_members:
                 raise GroupFull(f"the group has {rules.max_members} members, as many as may be")
             member = ConsumerMember(beat.member_id)
-            member.instance_id = beat.instance_id
+            member.instance_id, member.classic = beat.instance_id, beat.classic
             self._enter(member)
         elif member.instance_id != beat.instance_id:
             raise FencedMember(f"the member {beat.member_id!r} has another instance id")
@@ -310,7 +362,7 @@ class ConsumerGroup:
 
     def _replaced(self, old: ConsumerMember, beat: Beat) -> ConsumerMember:
         """A static member has come back under another member id: it takes its old place."""
-        if not old.is_away:
+        if not old.is_away and old.classic is None and beat.classic is None:
             raise InstanceTaken(f"a member with the instance id {beat.instance_id!r} is in the group")
         self._leave_quietly(old)
         self._release(old, old.assigned | old.revoking)
@@ -382,7 +434,7 @@ class ConsumerGroup:
         """Take down what it says; whether the group has to be assigned anew for it."""
         says = {"rack_id": beat.rack_id, "rebalance_ms": beat.rebalance_ms, "topics": beat.topics,
                 "pattern": beat.pattern, "matched": NO_TOPICS if beat.pattern == "" else matched,
-                "assignor": beat.assignor}
+                "assignor": beat.assignor, "classic": beat.classic}
         if beat.epoch == JOINS:
             says |= {"client_id": beat.client_id, "client_host": beat.client_host}
         news = {name: value for name, value in says.items() if value is not None and value != getattr(member, name)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gatehouse.kernel.assigned.consumer_group import (
+    JOINS,
     LEAVES_FOR_A_WHILE,
     Answer,
     Changes,
@@ -19,12 +20,37 @@ from gatehouse.kernel.assigned.consumer_group import (
     ConsumerMember,
     check_assignor,
 )
+from gatehouse.kernel.assigned.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Parts,
+    Subscription,
+    encode_assignment,
+    read_subscription,
+)
 from gatehouse.kernel.assigned.consumer_records import group_record, member_record, read_group, read_member
 from gatehouse.kernel.assigned.due import DueHeap
 from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
-from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules, DescribedConsumers
-from gatehouse.kernel.errors import GroupFull, KernelError, Stopping, UnknownGroup
+from gatehouse.kernel.assigned.values import (
+    Assigned,
+    Beat,
+    Beaten,
+    ClassicSide,
+    ConsumerRules,
+    DescribedConsumers,
+    GroupRules,
+    Joined,
+    Joining,
+)
+from gatehouse.kernel.errors import (
+    GroupFull,
+    InconsistentProtocol,
+    KernelError,
+    MemberIdRequired,
+    Stopping,
+    UnknownGroup,
+    UnknownMember,
+)
 from gatehouse.kernel.groups.settings import check_name, split_key
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.ports import Loop
@@ -50,8 +76,30 @@ MAX_PATTERNS: Final = 64
 UNUSED_MS: Final = 600_000
 """How long a group without members is remembered, with its epoch."""
 
+OnJoined = Callable[["Joined | KernelError"], None]
+OnAssigned = Callable[["Assigned | KernelError"], None]
 OnBeaten = Callable[["Beaten | KernelError"], None]
 MayRead = Callable[[str], bool]
+
+
+NOTHING: Final = Beaten("", 0, 0, None)
+"""An answer that only says that what was before it is durable."""
+
+
+def ignore(answer: object) -> None:
+    """Nobody waits."""
+
+
+def understood(protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
+               ) -> tuple[str | None, Subscription | None]:
+    """The first protocol of a member that the hub can follow in its stead, and what the member subscribes to."""
+    if protocol_type != PROTOCOL_TYPE:
+        return None, None
+    for protocol, metadata in protocols:
+        subscription = read_subscription(metadata)
+        if subscription is not None:
+            return protocol, subscription
+    return None, None
 
 
 class _GroupWriting:
@@ -68,7 +116,7 @@ class _ConsumerEntry:
     """A group under its name."""
 
     __slots__ = ("tenant", "name", "group", "rules", "is_ours", "size_bytes", "due_ms", "unused_ms", "versions",
-                 "writing")
+                 "promised", "writing")
 
     def __init__(self, tenant: str, name: str) -> None:
         self.tenant = tenant
@@ -79,7 +127,8 @@ class _ConsumerEntry:
         self.due_ms = 0                              # when it is looked at next, 0: never
         self.unused_ms = 0                           # since when it has had no members, 0: it has
         self.versions: dict[str, int] = {}           # of the topics in which a member's pattern was looked up
-        self.writing: _GroupWriting | None = None         # the last one
+        self.promised: dict[str, None] = {}          # ids that were given to who has yet to join with the old protocol
+        self.writing: _GroupWriting | None = None    # the last one
 
 
 class _Matches:
@@ -98,12 +147,16 @@ class ConsumerGroups:
     """`open` before use."""
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, names: GroupNames, put_state: PutState,
-                 on_error: Callable[[Exception], None]) -> None:
+                 give_back: Callable[[str, str, ConsumerGroup, bool], None], on_error: Callable[[Exception], None]
+                 ) -> None:
+        """`give_back` takes over a group, by tenant and name, all of whose members follow the classic protocol; and
+        whether its definition was made for its first member."""
         self._loop = loop
         self._state = state
         self._topics = topics
         self._names = names
         self._put_state = put_state
+        self._give_back = give_back
         self._on_error = on_error
         self._entries: dict[tuple[str, str], _ConsumerEntry] = {}
         self._unused: dict[_ConsumerEntry, None] = {}        # groups without members, the longest unused first
@@ -174,6 +227,84 @@ class ConsumerGroups:
                               beat.epoch == LEAVES_FOR_A_WHILE, lambda topic: self._ranges(tenant, topic), on_done)
         finally:
             self._settle(entry)
+
+    # ---- members of the classic protocol among others
+
+    def adopt(self, tenant: str, name: str, group: ConsumerGroup, is_ours: bool) -> None:
+        """A classic group is a consumer group from now on; what it was is forgotten by the caller, in this turn."""
+        self._entries.pop((tenant, name), None)
+        entry = self._entries[tenant, name] = _ConsumerEntry(tenant, name)
+        entry.group, entry.is_ours = group, is_ours
+        group.store_all()
+        self._settle(entry, is_new=True)
+
+    def join(self, tenant: str, name: str, joining: Joining, rules: GroupRules, new_id: str, on_done: OnJoined) -> None:
+        """As `AssignedGroups.join`, into a group with members of the consumer protocol: the hub assigns for it, too."""
+        entry = self._require(tenant, name)
+        group = entry.group
+        protocol, subscription = understood(joining.protocol_type, joining.protocols)
+        if protocol is None or subscription is None:
+            raise InconsistentProtocol(f"the hub assigns in group {name!r}, and does not understand this member")
+        member_id = joining.member_id
+        if not member_id and joining.instance_id is None and joining.comes_again:
+            while len(entry.promised) >= rules.max_members:
+                del entry.promised[next(iter(entry.promised))]
+            entry.promised[new_id] = None
+            raise MemberIdRequired("join again, with this member id", new_id)
+        if member_id and member_id not in group.members and member_id not in entry.promised:
+            raise UnknownMember(f"the group has no member {member_id!r}")
+        entry.promised.pop(member_id, None)
+        member_id = member_id or new_id
+        member = group.members.get(member_id)
+        beat = Beat(member_id, JOINS if member is None else member.epoch, joining.instance_id, None, joining.client_id,
+                    joining.client_host, joining.rebalance_ms, subscription.topics, None, None,
+                    self.partition_ids(tenant, subscription.owned), ClassicSide(joining.protocols, joining.session_ms))
+
+        def told(answer: Answer) -> None:
+            on_done(Joined(member_id, answer.epoch, PROTOCOL_TYPE, protocol, "") if isinstance(answer, Beaten)
+                    else answer)
+
+        self.beat(tenant, name, beat, ConsumerRules(max_members=rules.max_members), lambda topic: True, told)
+
+    def sync(self, tenant: str, name: str, member_id: str, instance_id: str | None, generation: int, on_done: OnAssigned
+             ) -> None:
+        """As `AssignedGroups.sync`; the assignment is the hub's."""
+        self._require_running()
+        entry = self._require(tenant, name)
+        assigned = entry.group.sync(self._loop.now_ms(), member_id, instance_id, generation)
+        side = entry.group.members[member_id].classic
+        assert side is not None
+        protocol, _ = understood(PROTOCOL_TYPE, side.protocols)
+        rows = [(topic.name, numbers) for topic, numbers in self.topics_of(assigned)]
+        answer = Assigned(PROTOCOL_TYPE, protocol or "", encode_assignment(rows))
+        if entry.writing is not None:
+            entry.writing.held.append((lambda before: on_done(answer if before is NOTHING else before), NOTHING))
+        else:
+            on_done(answer)
+
+    def leave_classic(self, tenant: str, name: str, leaving: list[tuple[str, str | None]]
+                      ) -> list[KernelError | None]:
+        """As `AssignedGroups.leave`."""
+        entry, refusals = self._require(tenant, name), list[KernelError | None]()
+        for member_id, instance_id in leaving:
+            try:
+                entry.group.leave(self._loop.now_ms(), entry.group.member_id(member_id, instance_id), instance_id,
+                                  False, lambda topic: self._ranges(tenant, topic), ignore)
+                refusals.append(None)
+            except KernelError as refusal:
+                refusals.append(refusal)
+        self._settle(entry)
+        return refusals
+
+    def partition_ids(self, tenant: str, parts: Parts) -> frozenset[int]:
+        """Of partitions that a member names; without those that are not there."""
+        partition_ids: set[int] = set()
+        for name, numbers in parts:
+            topic = self._topics.get(name, tenant)
+            if topic is not None:
+                there = range(topic.partitions)
+                partition_ids.update([topic.partition_id(number) for number in numbers if number in there])
+        return frozenset(partition_ids)
 
     # ---- what others ask
 
@@ -264,7 +395,7 @@ class ConsumerGroups:
 
     # ---- what became of a call
 
-    def _settle(self, entry: _ConsumerEntry) -> None:
+    def _settle(self, entry: _ConsumerEntry, is_new: bool = False) -> None:
         """Write down what is to be written, tell who is to be told, and see to it that time goes on."""
         group = entry.group
         changes = group.take()
@@ -287,6 +418,19 @@ class ConsumerGroups:
             entry.writing.held.extend(changes.answers)
         else:
             self._tell(changes.answers)
+        if group.is_all_classic and not is_new:
+            self._release(entry)
+
+    # decision 195: the last member of the consumer protocol has gone
+    def _release(self, entry: _ConsumerEntry) -> None:
+        """The group is a classic one again."""
+        members = entry.group.members
+        records = [group_record(entry.tenant, entry.name, None)]
+        records += [member_record(entry.tenant, entry.name, member_id, None) for member_id in members]
+        del self._entries[entry.tenant, entry.name]
+        self._size_bytes -= entry.size_bytes
+        self._put_state(records, None, None)
+        self._give_back(entry.tenant, entry.name, entry.group, entry.is_ours)
 
     # decision 193: what changed, in one frame, before anybody hears of it
     def _write(self, entry: _ConsumerEntry, changes: Changes) -> None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import struct
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup, ConsumerMember, Pace
+from gatehouse.kernel.assigned.values import ClassicSide
 from gatehouse.kernel.groups.settings import named_key, split_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
@@ -53,7 +55,9 @@ def member_record(tenant: str, name: str, member_id: str, member: ConsumerMember
         **{attribute: getattr(member, attribute) for attribute in SAME},
         **{attribute: sorted(getattr(member, attribute)) for attribute in NAMES},
         **{attribute: runs(getattr(member, attribute)) for attribute in PARTITIONS},
-        "pace": member.pace.value}).encode()
+        "pace": member.pace.value,
+        "classic": None if member.classic is None else [member.classic.session_ms, [
+            (protocol, b64encode(metadata).decode()) for protocol, metadata in member.classic.protocols]]}).encode()
     return StateRecord(Kind.CONSUMER_MEMBER, key, value)
 
 
@@ -72,6 +76,10 @@ def read_member(key: bytes, value: bytes) -> tuple[str, str, ConsumerMember]:
         setattr(member, attribute, frozenset([each for first, count in read[attribute]
                                               for each in range(first, first + count)]))
     member.pace = Pace(read["pace"])
+    if read["classic"] is not None:
+        session_ms, protocols = read["classic"]
+        member.classic = ClassicSide(tuple((protocol, b64decode(metadata)) for protocol, metadata in protocols),
+                                     session_ms)
     return tenant, name, member
 
 

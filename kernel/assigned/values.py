@@ -106,6 +106,28 @@ class DescribedGroup(NamedTuple):
     members: tuple[DescribedMember, ...]
 
 
+# ---- for people: groups of either protocol
+
+class MemberLook(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    generation: int
+    partition_ids: frozenset[int]
+    """That it may read, as far as the hub understands its assignment."""
+
+
+class GroupLook(NamedTuple):
+    state: GroupState
+    protocol: str
+    """`classic` or `consumer`."""
+
+    assignor: str
+    generation: int
+    members: tuple[MemberLook, ...]
+
+
 # ---- consumer groups: the hub assigns
 
 class ConsumerRules(NamedTuple):
@@ -118,6 +140,13 @@ class ConsumerRules(NamedTuple):
     """How often a member is to say that it is there."""
 
     max_members: int = 1_000
+
+
+class ClassicSide(NamedTuple):
+    """What a member of a consumer group says that follows the classic protocol, for when all others do again."""
+
+    protocols: tuple[tuple[str, bytes], ...]
+    session_ms: int
 
 
 class Beat(NamedTuple):
@@ -141,6 +170,9 @@ class Beat(NamedTuple):
     assignor: str | None = None
     owned: frozenset[int] | None = None
     """The partition ids that it has now."""
+
+    classic: ClassicSide | None = None
+    """What it said where it follows the classic protocol."""
 
     @property
     def said_bytes(self) -> int:

@@ -207,6 +207,11 @@ class Groups:
         self._core.answer(owner, token)
         return queue
 
+    def change_queue(self, queue: Queue, settings: QueueSettings) -> Queue:
+        """Other settings from now on, all but how many priorities it has; what is in it is held to them at once.
+        Returns the queue as it is now. Raises InvalidQueue, UnknownQueue, Stopping."""
+        return self._queues.change(queue, settings)
+
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None:
         """The queue with everything in it, and its bindings. Raises Stopping."""
         self._queues.delete(queue)

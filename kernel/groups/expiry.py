@@ -81,12 +81,17 @@ class QueueExpiry(Expiry):
     """A queue's: it looks at the heads of its partitions, too."""
 
     def __init__(self, core: Core, group: LeasedGroup, queue: Queue) -> None:
-        super().__init__(lambda: queue.settings.ttl_ms)
         self._core = core
         self._group = group
         self._known: dict[Prefetcher, int] = {}        # offset at the head that was looked at
         self._alarms: dict[Prefetcher, int] = {}       # when a timer wakes for it
         self._expiring: set[Prefetcher] = set()
+        super().__init__(lambda: (group.queue or queue).settings.ttl_ms)
+
+    def on_configured(self) -> None:
+        """What is at the head may expire at another time."""
+        super().on_configured()
+        self._known.clear()
 
     @property
     def is_watching(self) -> bool:

@@ -290,13 +290,17 @@ class LeasedGroup:
         self._settled = self._dead = self._expired = self._dropped = 0
 
     def follow(self, policies: list[Policy]) -> None:
-        """Its policies, in the order in which they judge. Called once."""
+        """Its policies, in the order in which they judge."""
         self._policies = policies
         self._judges = speakers(policies, "judge")
         self._on_settled = speakers(policies, "on_settled")
         self._on_ready = speakers(policies, "on_ready")
         self._on_idle = speakers(policies, "on_idle")
         self._judges_plain = any(policy.judges_plain for policy in policies)
+
+    def redefine(self, queue: Queue) -> None:
+        """Its queue has other settings now."""
+        self.queue = queue
 
     @property
     def policies(self) -> Sequence[Policy]:

@@ -58,10 +58,12 @@ class Policies:
 
     def of_queue(self, group: LeasedGroup, queue: Queue) -> list[Policy]:
         """Those of a queue's own group."""
-        policies: list[Policy] = [QueueExpiry(self._core, group, queue), DeadLettering(self._letters, group)]
-        if queue.settings.limited:
-            policies.append(self._max_lengths.limit(self._core, group, queue))
-        return policies
+        return [QueueExpiry(self._core, group, queue), DeadLettering(self._letters, group),
+                *self.limits_of(group, queue)]
+
+    def limits_of(self, group: LeasedGroup, queue: Queue) -> list[Policy]:
+        """Of those the one about how much is in it, where that is limited."""
+        return [self._max_lengths.limit(self._core, group, queue)] if queue.settings.limited else []
 
     def _ttl_ms(self, topic_id: int) -> int:
         topic = self._topics.by_id(topic_id)

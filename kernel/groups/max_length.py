@@ -83,8 +83,8 @@ class MaxLength(Policy):
 
     def on_ready(self) -> None:
         """Let the oldest go that are too much."""
-        if self._enforcing or self._group.gone or self.rejects:
-            return
+        if self._enforcing or self._group.gone or self.rejects or self not in self._group.policies:
+            return                                     # of no more policies: the queue has other limits by now
         self._enforcing = True
         try:
             self._core.deadlines.act(self._drop)

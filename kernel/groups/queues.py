@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.errors import QueueExists
+from gatehouse.kernel.errors import InvalidQueue, QueueExists, UnknownQueue
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursors import Cursors
 from gatehouse.kernel.groups.dead_lettering import PREFIX
 from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
 from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.max_length import MaxLengths
+from gatehouse.kernel.groups.max_length import MaxLength, MaxLengths
 from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.settings import (
     ASSIGNED,
@@ -127,6 +127,39 @@ class Queues:
             self._unused.watch(queue, queue.used_ms)
         return queue
 
+    def change(self, queue: Queue, settings: QueueSettings) -> Queue:  # decision 208
+        """The queue with other settings, which count for what is in it too. Raises InvalidQueue, UnknownQueue,
+        Stopping."""
+        existing = self.definitions.get(queue.tenant, queue.name)
+        if existing is None or existing.first_partition_id != queue.first_partition_id:
+            raise UnknownQueue(f"there is no queue {queue.name!r}")
+        if settings.priorities != existing.settings.priorities:
+            raise InvalidQueue("the priorities of a queue do not change")
+        settings.check()
+        changed = replace(existing, settings=settings)
+        self.redefine(changed)
+        self._take_over(changed)
+        return changed
+
+    def _take_over(self, queue: Queue) -> None:
+        """What happens to a queue is as its definition says now."""
+        self.max_lengths.forget(queue)
+        group = self._groups.get(queue.first_partition_id)
+        if group is not None:
+            group.redefine(queue)
+            kept = [policy for policy in group.policies if not isinstance(policy, MaxLength)]
+            group.follow([*kept, *self._policies.limits_of(group, queue)])
+            group.configure(self._group_settings(queue, shared_name(queue)))
+            if self._started:
+                for policy in group.policies:
+                    policy.on_start()
+        elif queue.settings.watched:
+            self.group_of(queue)
+        if queue.settings.expires_ms:
+            self._unused.watch(queue, self._core.now_ms())
+        self._topics.touch()                     # whether a queue refuses is noted in placements
+        self._subscriptions.touch()
+
     def redefine(self, queue: Queue) -> None:
         """Write down what has changed of a queue. Raises Stopping."""
         self._core.store([self.definitions.put(queue.tenant, queue.name, queue)])
@@ -190,6 +223,8 @@ class Queues:
             defined = self.definitions.get(group.tenant, group.queue.name)
             if defined is None or defined.first_partition_id != group.queue.first_partition_id:
                 self._forget(group.queue)
+            elif defined.settings != group.queue.settings:     # they were to be others
+                self._take_over(defined)
 
     def add_groups_of(self, partition_ids: set[int]) -> None:
         """The groups of the queues of these partitions come into memory."""
@@ -281,6 +316,9 @@ class Unused:
             self._used.pop(first_partition_id, None)
             return
         now_ms, expires_ms = self._core.now_ms(), queue.settings.expires_ms
+        if not expires_ms:                           # it did once
+            self._used.pop(first_partition_id, None)
+            return
         group = self._queues.group_in_memory(queue)
         taken_from = group is not None and group.taken_from
         if group is not None:

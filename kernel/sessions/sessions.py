@@ -230,12 +230,14 @@ class Sessions:  # decision 162
         self._end(session, DELETED)
         return True
 
-    def delete(self, tenant: str, client_id: str) -> None:
-        """End a session, whoever it belongs to. Raises UnknownSession, Stopping."""
+    def delete(self, tenant: str, client_id: str, owner: Owner | None = None, token: object = None) -> None:
+        """See `api.SessionsPort`."""
         session = self._by_name.get((tenant, client_id))
         if session is None:
             raise UnknownSession(f"there is no session of the client id {client_id[:80]!r}")
         self._end(session, DELETED)
+        if owner is not None:
+            self.keeper.answer(owner, token)
 
     # ---- filters
 

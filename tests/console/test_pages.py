@@ -12,8 +12,9 @@ from tests.console.asking import ask, bury, group_path, publish
 from tests.kernel.batches import encode_record, wrap
 
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
-PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "queues/wide", "connections", "publish",
-         "scheduled", "dead-letters", "dead-letters/keepers", "retained", "transactions", "transactions/shop", "users"]
+PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "queues/wide", "connections", "sessions",
+         "publish", "scheduled", "dead-letters", "dead-letters/keepers", "retained", "transactions",
+         "transactions/shop", "users"]
 
 
 def test_the_overview_is_live(hub, open_tab):

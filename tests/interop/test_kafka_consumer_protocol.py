@@ -62,6 +62,10 @@ def test_a_group_reads_commits_and_goes_on_from_there(hub: RunningHub) -> None:
     member, = described.members
     assert described.partition_assignor == "uniform" and member.client_id == "rdkafka" and member.host == "/127.0.0.1"
     assert len(member.assignment.topic_partitions) == PARTITIONS
+    shown = ask(hub, "GET", "/v1/groups/hour")[1]
+    assert (shown["state"], shown["protocol"], shown["assignor"]) == ("Stable", "consumer", "uniform")
+    assert [(row["client_id"], row["client_host"], row["partitions"]) for row in shown["members"]] \
+        == [("rdkafka", "127.0.0.1", [{"topic": "hour", "partitions": list(range(PARTITIONS))}])]
     status, document = ask(hub, "PUT", "/v1/groups/hour/offsets", {"topic": "hour", "to": "earliest"})
     assert (status, document["code"]) == (409, "group_has_members")
     consumer.close()
@@ -170,3 +174,37 @@ def test_members_go_on_after_a_crash_of_the_hub(tmp_path: Path) -> None:
         for running in (first, second):
             if running is not None:
                 running.kill()
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_members_go_over_from_one_protocol_to_the_other_one_by_one(hub: RunningHub, strategy: str) -> None:
+    """As in a rolling restart, there and back: every partition has one member, whichever protocol that follows."""
+    group = f"rolling-{strategy}"
+    fill(hub, group, 40)
+
+    def member_of(protocol: str) -> Consumer:
+        classic = {"partition_assignment_strategy": strategy, "session_timeout_ms": 30_000,
+                   "heartbeat_interval_ms": 200}
+        member = consumer_of(hub, group, group_protocol=protocol, **(classic if protocol == "classic" else {}))
+        member.subscribe([group])
+        return member
+
+    def is_shared() -> bool:
+        return parts_of(*members) == [(group, number) for number in range(PARTITIONS)] \
+            and all(len(member.assignment()) == PARTITIONS // len(members) for member in members)
+
+    members = [member_of("classic"), member_of("classic")]
+    poll_until(is_shared, *members)
+    for protocol in ("consumer", "consumer", "classic", "classic"):
+        members.append(member_of(protocol))
+        poll_until(lambda: members[-1].assignment() and len(parts_of(*members)) == PARTITIONS, *members)
+        members.pop(0).close()
+        poll_until(is_shared, *members)
+        for member in members:
+            member.commit(offsets=[TopicPartition(group, part.partition, 1) for part in member.assignment()],
+                          asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": address(hub)})
+    listed, = [row for row in admin.list_consumer_groups().result().valid if row.group_id == group]
+    assert listed.type is ConsumerGroupType.CLASSIC
+    for member in members:
+        member.close()

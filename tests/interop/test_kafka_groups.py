@@ -21,7 +21,7 @@ from kafka.errors import GroupIdNotFoundError, NonEmptyGroupError
 from kafka.structs import OffsetAndMetadata
 
 from tests.interop.asking import ask
-from tests.running_hub import ROOT, RunningHub, config_of, sound_hub
+from tests.running_hub import COMMAND_LINE, ROOT, RunningHub, config_of, sound_hub
 
 WAIT_S = 60
 PARTITIONS = 4
@@ -313,6 +313,14 @@ def test_kafka_pythons_admin_client_sees_resets_and_deletes_groups(hub: RunningH
     assert member["client_id"] == "rdkafka" and member["client_host"] == "/127.0.0.1"
     assert member["member_assignment"]["assigned_partitions"] == [
         {"topic": "tools", "partitions": list(range(PARTITIONS))}]
+    shown = ask(hub, "GET", "/v1/groups/tools")[1]
+    assert (shown["state"], shown["protocol"], shown["generation"]) == ("Stable", "classic", 1)
+    assert [row["partitions"] for row in shown["members"]] \
+        == [[{"topic": "tools", "partitions": list(range(PARTITIONS))}]]
+    done = subprocess.run([sys.executable, "-c", COMMAND_LINE, "groups", "show", "tools", "--url",
+                           f"http://127.0.0.1:{hub.port('http')}"], cwd=ROOT, capture_output=True, text=True,
+                          timeout=WAIT_S, check=True)
+    assert "tools:0,1,2,3" in done.stdout, done.stdout
     part = PythonTopicPartition("tools", 0)
     assert admin.list_group_offsets("tools")["tools"][part].offset == 25
     assert admin.delete_groups(["tools"]) == {"tools": NonEmptyGroupError.__name__}

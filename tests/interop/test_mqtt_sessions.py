@@ -4,11 +4,13 @@ Exactly once is counted: every value that was published comes once to whoever co
 """
 from __future__ import annotations
 
+import json
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Empty, Queue
+from typing import Protocol
 
 import paho.mqtt.client as paho
 import pytest
@@ -27,7 +29,7 @@ from tests.gateways.mqtt.five import (
     read_packets,
     subscribe_packet,
 )
-from tests.running_hub import RunningHub, free_port
+from tests.running_hub import RunningHub, free_port, gatehouse, sound_hub
 
 WAIT_S = 60
 COUNT = 200
@@ -160,10 +162,21 @@ def test_exactly_once_while_the_hub_is_killed_again_and_again(hub: Hub) -> None:
     receiver.leave()
 
 
+class Reachable(Protocol):
+    """A hub, as far as a client has to know."""
+
+    port: int
+
+
+class SimpleHub:
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+
 class Raw:
     """An MQTT 5 client that says one packet at a time."""
 
-    def __init__(self, hub: Hub, client_id: str, **said: object) -> None:
+    def __init__(self, hub: Reachable, client_id: str, **said: object) -> None:
         self.socket = socket.create_connection(("127.0.0.1", hub.port), timeout=WAIT_S)
         self._data = b""
         self.send(connect_packet(client_id, clean=False, properties=[(SESSION_EXPIRY, 3_600)], **said))
@@ -285,3 +298,29 @@ def test_the_wills_of_clients_of_a_killed_hub_are_published(hub: Hub) -> None:
     assert topics == {f"wills/{at}" for at in range(19)}
     watcher.send(b"\xc0\0")
     assert watcher.take().first == 0xD0, "and no more of them"
+
+
+def test_sessions_by_command_and_over_http(tmp_path: Path) -> None:
+    config = f'[gateways.mqtt]\nlisten = ["127.0.0.1:{free_port()}"]\n[gateways.http]\nlisten = ["127.0.0.1:0"]\n'
+    with sound_hub(tmp_path, config) as running:
+        hub = SimpleHub(running.port("mqtt"))
+        sleeper = Raw(hub, "meter/17")
+        sleeper.send(subscribe_packet(1, ("plant/#", 1)))
+        sleeper.expect(Packet.SUBACK, 1)
+        sleeper.send(packet(0xE0, b""))
+        assert sleeper.socket.recv(1) == b""
+        sender = Raw(hub, "sender")
+        sender.send(publish_packet("plant/1", b"a", 1))
+        sender.expect(Packet.PUBACK, 1)
+        url = f"http://127.0.0.1:{running.port('http')}"
+        listed = gatehouse("sessions", "list", "--json", "--url", url)
+        assert [json.loads(line)["client_id"] for line in listed.stdout.splitlines()] == ["meter/17", "sender"]
+        shown = json.loads(gatehouse("sessions", "show", "meter/17", "--json", "--url", url).stdout)
+        assert (shown["waiting"], shown["connected"], shown["dropped"]["limit"]) == (1, False, 0)
+        told = gatehouse("sessions", "show", "meter/17", "--url", url).stdout
+        assert "plant/#" in told and "dropped limit" in told
+        assert gatehouse("sessions", "delete", "meter/17", "--url", url).returncode == 0
+        assert gatehouse("sessions", "show", "meter/17", "--url", url).returncode != 0
+        assert gatehouse("sessions", "delete", "sender", "--url", url).returncode == 0
+        goodbye = sender.take()
+        assert (goodbye.kind, goodbye.reason) == (Packet.DISCONNECT, 0x98)

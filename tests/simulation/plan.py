@@ -98,6 +98,50 @@ ASSIGNED: Final[dict[str, int]] = {
 """For plans about members of assigned groups."""
 
 
+SLEEPERS: Final[dict[str, int]] = {
+    "wake_device": 30,       # device, window
+    "sleep_device": 6,       # device
+    "subscribe_device": 15,  # device, filter
+    "send_exact": 50,        # device, address
+    "read_device": 50,       # device, count
+    "publish": 4,
+    "run_some": 50,
+    "settle": 8,
+    "advance": 10,
+    "stop": 2,
+    "kill": 4,
+    "cut_power": 4,
+    "lose_index": 1,
+    "fill_disk": 2,
+    "break_disk": 2,
+}
+"""For plans about devices with sessions."""
+
+
+CONSUMERS: Final[dict[str, int]] = {
+    "beat_consumer": 80,     # member, what it says
+    "leave_consumer": 3,     # member, whether for a while
+    "add_partitions": 2,     # topic
+    "publish": 4,
+    "create_topic": 3,
+    "delete_topic": 1,
+    "run_some": 40,
+    "settle": 12,
+    "advance": 12,
+    "stop": 2,
+    "kill": 3,
+    "cut_power": 3,
+    "lose_index": 1,
+    "fill_disk": 1,
+    "break_disk": 1,
+}
+"""For plans about members of consumer groups, for which the hub assigns."""
+
+
+ABOUT: Final = {"assigned": ASSIGNED, "consumers": CONSUMERS, "sleepers": SLEEPERS}
+"""What a plan can be about alone."""
+
+
 class Plan(NamedTuple):
     seed: int
     settings: KernelSettings

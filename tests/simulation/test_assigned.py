@@ -16,12 +16,12 @@ SEEDS_TO_NOTICE = range(1, 31)
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_a_random_plan_of_members(seed: int) -> None:
-    simulate(seed, 150, assigned=True)
+    simulate(seed, 150, about="assigned")
 
 
 @pytest.mark.parametrize("seed", [7, 9])
 def test_members_and_a_crash_at_every_write(seed: int) -> None:
-    assert crash_at_every_write(seed, 40, assigned=True) > 20
+    assert crash_at_every_write(seed, 40, about="assigned") > 20
 
 
 # ---- with a promise taken out
@@ -64,4 +64,4 @@ def test_a_promise_that_is_not_kept_is_noticed(mutant: Patch, monkeypatch: pytes
     mutant(monkeypatch)
     with pytest.raises(Failure):
         for seed in SEEDS_TO_NOTICE:
-            simulate(seed, 200, assigned=True)
+            simulate(seed, 200, about="assigned")

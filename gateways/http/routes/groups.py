@@ -3,6 +3,9 @@
     {"name": "billing", "kind": "leased", "ordered": false, "invisible_ms": 30000, "max_attempts": 16, "retry": {...},
      "topics": [{"topic": "orders", "ready": 7, "leased": 2, "waiting": 1, "settled": 90, ..., "oldest": 17000...}]}
 
+    {"name": "readers", "kind": "assigned", "state": "Stable", "protocol": "consumer", "assignor": "uniform",
+     "generation": 3, "members": [{"member_id": "...", ..., "partitions": [{"topic": "orders", "partitions": [0]}]}]}
+
 `oldest` is when the oldest message was stored that is not settled, in ms.
 
 `PUT` makes a group (201) or makes one read as the document says (200); what it leaves out goes back to the default. A
@@ -46,6 +49,10 @@ PARTITIONS_LOOKED_AT: Final = 256
 
 _PROGRESS: Final = {"anyOf": [object_of({"topic": TEXT, "lag": WHOLE}),
                               object_of({"topic": TEXT, **COUNTS, "oldest": nullable(TIME_MS)})]}
+_MEMBERSHIP: Final = {
+    "state": TEXT, "protocol": TEXT, "assignor": TEXT, "generation": WHOLE, "members": list_of(object_of({
+        "member_id": TEXT, "instance_id": nullable(TEXT), "client_id": TEXT, "client_host": TEXT, "generation": WHOLE,
+        "partitions": list_of(object_of({"topic": TEXT, "partitions": list_of(WHOLE)}))}))}
 OFFSETS: Final = Named("GroupOffsets", object_of({"offsets": list_of(object_of({
     "topic": TEXT, **dict.fromkeys(("partition", "offset", "log_start_offset", "high_watermark", "lag"), WHOLE)}))}))
 _PARTITION: Final = {"type": "integer", "minimum": 0}
@@ -86,16 +93,19 @@ async def list_groups(door: Door, call: Call) -> Answered:
 
 
 @declare("groups", needs=READING, problems=("unknown_group", "storage_failed"),
-         answers=(Answer(200, "The group.", object_of({**GROUP, "topics": list_of(_PROGRESS)})),))
+         answers=(Answer(200, "The group.", object_of({**GROUP, "topics": list_of(_PROGRESS)}, _MEMBERSHIP)),))
 async def get_group(door: Door, call: Call) -> Answered:
-    """Show a group, and what is ready, leased and waiting for it in each topic."""
+    """Show a group, and what is ready, leased and waiting for it in each topic.
+
+    An assigned group with its members, and the partitions that each has.
+    """
     principal = await door.principal(call)
     call.query()
     name, settings = _existing(door, principal, call)
     rows = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
     topics = [counts if settings.kind == ASSIGNED else {**counts, "oldest": await _oldest(door, wants)}
               for counts, wants in rows]
-    return defined_answer(_describe(name, settings), {"topics": topics})
+    return defined_answer(_describe(name, settings), {"topics": topics, **_membership(door, principal, name, settings)})
 
 
 @declare("groups", bodies=(Body(GROUP_SETTINGS, required=False),), needs=ALTERING, writes=True, audited="group.changed",
@@ -216,6 +226,21 @@ def _topics(door: Door, principal: Principal, name: str) -> list[Topic]:
     """What the group reads and the principal may."""
     return [topic for topic in door.kernel.groups.topics(name, tenant=principal.tenant)
             if door.admission.may_topic(principal, Operation.CONSUME, topic.name)]
+
+
+def _membership(door: Door, principal: Principal, name: str, settings: GroupSettings) -> dict[str, Any]:
+    """Who is in an assigned group; nothing of others, or where nobody has been for a while."""
+    look = door.kernel.assigned.look(name, principal.tenant) if settings.kind == ASSIGNED else None
+    if look is None:
+        return {}
+    members = [{"member_id": member.member_id, "instance_id": member.instance_id, "client_id": member.client_id,
+                "client_host": member.client_host.removeprefix("/"), "generation": member.generation,
+                "partitions": [{"topic": topic.name, "partitions": numbers}
+                               for topic, numbers in door.kernel.assigned.topics_of(member.partition_ids)
+                               if door.admission.may_topic(principal, Operation.CONSUME, topic.name)]}
+               for member in look.members]
+    return {"state": look.state.value, "protocol": look.protocol, "assignor": look.assignor,
+            "generation": look.generation, "members": members}
 
 
 def _counts(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:

@@ -192,11 +192,12 @@ async def unbind_queue(door: Door, call: Call) -> Answered:
 
 async def _read_binding(door: Door, call: Call, principal: Principal) -> tuple[Queue, str]:
     call.query()
+    queue = existing_queue(door, principal, Operation.PUBLISH, call.topic_name())
     document = await read_object(door, call, "a binding")
     filter_text = document.get("filter")
     if not isinstance(filter_text, str) or not filter_text or len(document) > 1:
         raise Refusal("invalid_body", "a binding is {\"filter\": a text}")
-    return existing_queue(door, principal, Operation.PUBLISH, call.topic_name()), filter_text
+    return queue, filter_text
 
 
 def readable_queue(door: Door, principal: Principal, name: str) -> Queue:

@@ -112,8 +112,8 @@ async def move(door: Door, call: Call) -> Answered:
     """
     principal = await door.principal(call)
     call.query()
-    to, count = _read_move(await read_object(door, call, "a move"))
     queue = readable_queue(door, principal, call.topic_name())
+    to, count = _read_move(await read_object(door, call, "a move"))
     door.admission.require(principal, Operation.PUBLISH, to)
     require = partial(readable_queue, door, principal, queue.name)
     group = door.kernel.groups.queue_group(queue)

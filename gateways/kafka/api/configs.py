@@ -1,7 +1,8 @@
 """DescribeConfigs 1 to 4, AlterConfigs 0 to 2, IncrementalAlterConfigs 0 to 1, ListConfigResources 0 to 1.
 
-Topics have settings that clients change (`topic_configs.py`), the one broker has those of the hub's configuration file
-(`broker_configs.py`), which are shown and not changed here. `KINDS` says who answers for which kind of resource.
+Topics have settings that clients change (`topic_configs.py`), and so have groups (`group_configs.py`); the one broker
+has those of the hub's configuration file (`broker_configs.py`), which are shown and not changed here. `KINDS` says who
+answers for which kind of resource.
 """
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from kafka.protocol.admin import (
 )
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.membership import require_group
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.broker_configs import broker_configs
@@ -33,10 +35,17 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from gatehouse.gateways.kafka.group_configs import (
+    GROUP_CONFIGS,
+    GroupConfigs,
+    checked_of_group,
+    default_of_group,
+)
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.remembered import RememberedConfigs
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topic_configs import (
+    INT,
     LIST,
     TOPIC_CONFIGS,
     checked,
@@ -46,15 +55,18 @@ from gatehouse.gateways.kafka.topic_configs import (
 )
 from gatehouse.gateways.kafka.topics import find_topic
 from gatehouse.kernel.errors import UnknownTopic
+from gatehouse.kernel.groups.settings import check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
 TOPIC: Final = 2
 BROKER: Final = 4
+GROUP: Final = 32
 TOPIC_SOURCE: Final = 1          # set for this topic
 BROKER_SOURCE: Final = 4         # the configuration file
 DEFAULT_SOURCE: Final = 5
+GROUP_SOURCE: Final = 8          # set for this group
 FIRST_WITH_KINDS: Final = 1      # ListConfigResources: version 0 asks for client metrics alone, of which there are none
 
 SET: Final = 0
@@ -64,6 +76,9 @@ SUBTRACT: Final = 3
 
 Changes = Callable[[dict[str, str]], dict[str, str]]
 """What is set after a change, of what was set before. Raises Refused."""
+
+
+Check = Callable[[str, "str | None"], str]
 
 
 class ConfigKind(NamedTuple):
@@ -76,6 +91,9 @@ class ConfigKind(NamedTuple):
     """Change settings, or only validate that; ends the part. Raises REFUSALS."""
 
     names: Callable[[KafkaSession], list[str]]
+
+    checked: Check = checked
+    """A setting's value as it is kept. Raises Refused (INVALID_CONFIG)."""
 
 
 # ---- topics
@@ -145,9 +163,45 @@ def broker_names(session: KafkaSession) -> list[str]:
     return [str(NODE_ID)] if session.admission.may_hub(session.principal, Operation.ADMINISTER) else []
 
 
+# ---- groups
+
+def describe_group(session: KafkaSession, name: str) -> list[Row]:
+    require_group(session, Operation.CONSUME, name)
+    configs = GroupConfigs.of(session.services).get(session.principal.tenant, name)
+    rows = []
+    for config, kind in GROUP_CONFIGS.items():
+        default = default_of_group(config, session.config)
+        synonyms = [Row(name=kind.server_name, value=default, source=BROKER_SOURCE)]
+        if config in configs:
+            synonyms.insert(0, Row(name=config, value=configs[config], source=GROUP_SOURCE))
+        rows.append(Row(name=config, value=configs.get(config, default), read_only=False, is_sensitive=False,
+                        synonyms=synonyms, config_source=synonyms[0].source, config_type=INT,
+                        documentation=kind.about))
+    return rows
+
+
+def alter_group(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+    require_group(session, Operation.ALTER, name)
+    check_name(name, "group")
+    kept, tenant = GroupConfigs.of(session.services), session.principal.tenant
+    configs = changes(dict(kept.get(tenant, name)))
+    kept.check(tenant, name, configs, session.config)
+    if validate_only:
+        part.end()
+        return
+    kept.put(tenant, name, configs, session, part)
+    part.done = partial(session.audit, "group.changed", {"group": name, "configs": configs})
+
+
+def group_names(session: KafkaSession) -> list[str]:
+    return [name for name in GroupConfigs.of(session.services).names(session.principal.tenant)
+            if session.admission.may_group(session.principal, Operation.CONSUME, name)]
+
+
 KINDS: Final[dict[int, ConfigKind]] = {
     TOPIC: ConfigKind(describe_topic, alter_topic, topic_names),
     BROKER: ConfigKind(describe_broker, alter_broker, broker_names),
+    GROUP: ConfigKind(describe_group, alter_group, group_names, checked_of_group),
 }
 """By Kafka's number. Loggers (8) and client metrics (16) are none of the hub's."""
 
@@ -198,8 +252,8 @@ def incremental_alter_configs(request: Request) -> None:
     _alter(request, request.decode(IncrementalAlterConfigsRequest), IncrementalAlterConfigsResponse, _stepped)
 
 
-def _alter(request: Request, asked: Any, answer: Any, changed: Callable[[list[Any], dict[str, str]], dict[str, str]]
-           ) -> None:
+def _alter(request: Request, asked: Any, answer: Any,
+           changed: Callable[[Check, list[Any], dict[str, str]], dict[str, str]]) -> None:
     session = request.session
     times = Counter((resource.resource_type, resource.resource_name) for resource in asked.resources)
     rows: dict[tuple[int, str], Row] = {}
@@ -210,29 +264,32 @@ def _alter(request: Request, asked: Any, answer: Any, changed: Callable[[list[An
         if times[name] > 1:
             refuse(row, Refused(INVALID_REQUEST, "Each resource must appear at most once."))
             continue
-        changes = partial(changed, resource.configs)
-        parts.begin(row, partial(_alter_one, session, resource, changes, asked.validate_only))
+        parts.begin(row, partial(_alter_one, session, resource, changed, asked.validate_only))
     parts.settle()
 
 
-def _alter_one(session: KafkaSession, resource: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
-    _kind(resource.resource_type).alter(session, resource.resource_name, changes, validate_only, part)
+def _alter_one(session: KafkaSession, resource: Any,
+               changed: Callable[[Check, list[Any], dict[str, str]], dict[str, str]], validate_only: bool,
+               part: AskedPart) -> None:
+    kind = _kind(resource.resource_type)
+    changes = partial(changed, kind.checked, resource.configs)
+    kind.alter(session, resource.resource_name, changes, validate_only, part)
 
 
-def _replaced(asked: list[Any], before: dict[str, str]) -> dict[str, str]:
+def _replaced(checked: Check, asked: list[Any], before: dict[str, str]) -> dict[str, str]:
     _check_once(asked)
     return {config.name: checked(config.name, config.value) for config in asked}
 
 
-def _stepped(asked: list[Any], before: dict[str, str]) -> dict[str, str]:
+def _stepped(checked: Check, asked: list[Any], before: dict[str, str]) -> dict[str, str]:
     _check_once(asked)
     configs = dict(before)
     for config in asked:
         if config.config_operation == SET:
             configs[config.name] = checked(config.name, config.value)
         elif config.config_operation == DELETE:
-            if config.name not in TOPIC_CONFIGS:
-                raise Refused(INVALID_CONFIG, f"Unknown topic config name: {config.name[:100]}")
+            if config.name not in TOPIC_CONFIGS and config.name not in GROUP_CONFIGS:
+                raise Refused(INVALID_CONFIG, f"Unknown config name: {config.name[:100]}")
             configs.pop(config.name, None)
         elif config.config_operation in (APPEND, SUBTRACT):
             _step_list(config, configs)

@@ -25,9 +25,10 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from gatehouse.gateways.kafka.group_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules, DescribedConsumer
+from gatehouse.kernel.assigned.values import Beat, Beaten, DescribedConsumer
 from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ def beat(request: Request) -> None:
         if said.epoch < JOINS:
             session.kernel.assigned.leave_consumers(asked.group_id, said, waiting.on_answer, tenant)
             return
-        config, principal = session.config, session.principal
-        rules = ConsumerRules(config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms,
-                              config.group_max_size)
+        principal = session.principal
+        rules = GroupConfigs.of(session.services).rules(tenant, asked.group_id, session.config)
         session.kernel.assigned.beat(
             asked.group_id, said, rules,
             lambda topic: session.admission.may_topic(principal, Operation.CONSUME, topic), waiting.on_answer, tenant)

@@ -41,8 +41,8 @@ def test_every_property_and_every_header_that_is_read_stands_in_it() -> None:
 
 def test_every_argument_that_is_read_stands_in_it() -> None:
     fields = {name for spec in METHODS.values() for name, _ in spec.fields}
-    assert names("queue.declare") - fields == arguments.OF_QUEUES | {asked.UNKNOWN}
-    assert names("basic.consume") - fields == arguments.OF_CONSUMERS
+    assert names("queue.declare") - fields == arguments.OF_QUEUES | {asked.UNKNOWN, asked.STREAM_LENGTH}
+    assert names("basic.consume") - fields == arguments.OF_CONSUMERS | arguments.OF_STREAM_CONSUMERS
     assert names("exchange.declare") - fields == arguments.OF_EXCHANGES
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.amqp.errors import ChannelFault
-from gatehouse.gateways.amqp.exchanges import QUEUE, Destination, Exchange, binding_of
+from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange, binding_of
+from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.gateways.amqp.tables import Table, typed
 
 
@@ -29,7 +30,7 @@ def bound(queue: str, key: str, arguments: dict[str, Any] | None = None) -> tupl
 
 
 def route(of: Exchange, key: str, headers: dict[str, Any] | None = None) -> set[str]:
-    return {place.name for place in of.router.route(key, table(headers or {}))}
+    return {place.name for place in of.router.route(key, table(headers or {}), {})}
 
 
 def matches(pattern: list[str], words: list[str]) -> bool:

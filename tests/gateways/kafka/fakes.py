@@ -165,6 +165,8 @@ class FakeKernel:
         self.kept.pop((space, tenant, name), None)
         if value is not None:
             self.kept[space, tenant, name] = value
+        if owner is not None:
+            self.pending.append((list, owner, token))
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         return [(tenant, name, value) for (of, tenant, name), value in self.kept.items() if of == space]

@@ -14,6 +14,8 @@ from gatehouse.kernel.log.log import LogFull
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "mqtt"
 CONNECTED = ["> 10 0d 0004 'MQTT' 04 02 0000 0001 'c'", "< 20020000"]
+CONNECTED5 = ["> 10 0e 0004 'MQTT' 05 02 0000 00 0001 'c'", "< 20 0e 00 00 0b 21 2000 27 00420008 22 0040"]
+MACROS = {"CONNECTED": CONNECTED, "CONNECTED5": CONNECTED5}
 DISK_ERRORS = {"storage_full": LogFull("no space left on device")}
 ONE_TOPIC = (RouteEntry("#", "all"),)         # and of one partition: what is stored has one order
 TOKEN = re.compile(r"'([^']*)'(?:\*(\d+))?|([0-9a-f]+)|\s+")
@@ -41,7 +43,7 @@ def read_all() -> list[Conversation]:
         for block in file.read_text().split("\n\n"):
             title, *lines = block.strip().splitlines()
             assert title.startswith("# ["), f"{file.name}: {title!r} names no clause"
-            expanded = [step for line in lines for step in (CONNECTED if line == "CONNECTED" else [line])]
+            expanded = [step for line in lines for step in MACROS.get(line, [line])]
             steps = [(line.partition(" ")[0], line.partition(" ")[2]) for line in expanded]
             found.append(Conversation(title[2:], tuple(steps)))
     return found

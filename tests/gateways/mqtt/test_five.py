@@ -155,7 +155,7 @@ def test_4_7_2_nobody_takes_what_is_sent_to_topics_of_the_hub(topic: str) -> Non
     assert client.hub.admission.trace.counts["mqtt", "publish_reserved"] == 1
 
 
-def test_mqtt_3_3_4_9_more_than_receive_maximum_under_way_ends_the_connection() -> None:
+def test_mqtt_3_3_4_7_more_than_receive_maximum_under_way_ends_the_connection() -> None:
     client = Client(FakeHub(), config=MqttConfig(receive_maximum=2))
     client.send(publish_packet("t", b"1", 1), publish_packet("t", b"2", 2, qos=2))
     assert not client.link.closed
@@ -164,6 +164,13 @@ def test_mqtt_3_3_4_9_more_than_receive_maximum_under_way_ends_the_connection() 
     client.send(publish_packet("t", b"3", 3))
     assert not client.link.closed, "PUBACK gave one back"
     client.send(publish_packet("t", b"4", 4))
+    assert client.ended().reason == reasons.RECEIVE_MAXIMUM
+
+
+def test_mqtt_3_3_4_7_a_pubrel_in_the_same_read_does_not_hide_that_it_was_too_much() -> None:
+    client = Client(FakeHub(), config=MqttConfig(receive_maximum=2))
+    client.ask(publish_packet("t", b"1", 1, qos=2), publish_packet("t", b"2", 2, qos=2))
+    client.send(publish_packet("t", b"3", 3, qos=2), ack_packet(0x62, 1), ack_packet(0x62, 2))
     assert client.ended().reason == reasons.RECEIVE_MAXIMUM
 
 
@@ -185,7 +192,7 @@ def test_mqtt_3_2_2_15_a_packet_that_is_too_large() -> None:
     assert client.ended().reason == reasons.TOO_LARGE
 
 
-def test_mqtt_3_3_2_7_topic_aliases_of_a_client() -> None:
+def test_3_3_2_3_4_topic_aliases_of_a_client() -> None:
     client = Client(FakeHub())
     listener = Client(client.hub, "listener")
     listener.subscribe(("#", 1))
@@ -330,6 +337,18 @@ def test_3_3_2_3_4_topic_aliases_to_a_client() -> None:
         ("quite/long", 1), ("", 1), ("also/long", None), ("", 1), ("short", None)]
 
 
+def test_3_3_2_3_4_no_alias_with_qos_2() -> None:
+    hub = FakeHub()
+    client = Client(hub, properties=[(P.ALIAS_MAXIMUM, 5)])
+    client.subscribe(("#", 2))
+    sender = Client(hub, "s")
+    for n, qos in enumerate((1, 2, 2, 1), 1):
+        sender.send(publish_packet("quite/long", b"%d" % n, n, qos=qos))
+        hub.kernel.flush()
+    assert [(seen.topic, seen.qos) for seen in client.received()] == [
+        ("quite/long", 1), ("quite/long", 2), ("quite/long", 2), ("", 1)]
+
+
 # --- subscriptions
 
 def test_mqtt_3_3_4_4_one_copy_with_the_identifiers_of_all_filters() -> None:
@@ -343,7 +362,7 @@ def test_mqtt_3_3_4_4_one_copy_with_the_identifiers_of_all_filters() -> None:
     assert (sorted(seen.properties.subscription_ids), seen.qos) == ([1, 200], 2)
 
 
-def test_mqtt_3_3_4_5_the_identifier_that_came_last_holds() -> None:
+def test_3_8_4_the_identifier_that_came_last_holds() -> None:
     hub = FakeHub()
     client = Client(hub)
     client.subscribe(("t", 1), identifier=1)

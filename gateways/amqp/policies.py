@@ -1,0 +1,185 @@
+"""Policies of a virtual host: settings for all queues and exchanges whose names match a pattern. Pure.
+
+Of those that match, the one with the highest priority counts, the first by name where several have it. What a queue's
+own arguments say goes before its policy, but of two numbers the lower one counts, as in RabbitMQ.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, OVERFLOWS, UNLIMITED, QueueArguments
+from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
+
+if TYPE_CHECKING:
+    import re
+
+    from gatehouse.gateways.amqp.exchanges import Exchange
+    from gatehouse.gateways.amqp.tables import Table
+    from gatehouse.gateways.amqp.vhost import AmqpQueue
+
+NUMBERS: Final = {"max-length": "maximum length", "max-length-bytes": "maximum length in bytes",
+                  "message-ttl": "message TTL", "expires": "queue expiry", "delivery-limit": "delivery limit"}
+TEXTS: Final = {"dead-letter-exchange": "dead letter exchange name",
+                "dead-letter-routing-key": "dead letter routing key",
+                "alternate-exchange": "alternate exchange name"}
+NUMBER_MAX: Final = (1 << 63) - 1
+TIMES: Final = ("message-ttl", "expires")
+WITHOUT_EFFECT: Final = ("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown",
+                         "ha-promote-on-failure", "queue-mode", "queue-version", "queue-master-locator",
+                         "dead-letter-strategy")
+"""Settings about copies of a queue on other nodes, and about what of it is in memory: there is neither here."""
+
+APPLY_TO: Final = ("all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams")
+NAME_BYTES_MAX: Final = 255
+POLICIES_MAX: Final = 1_000            # of a virtual host
+
+
+class InvalidPolicy(ValueError):
+    """No policy, in RabbitMQ's words."""
+
+
+class Policy(NamedTuple):
+    name: str
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: dict[str, Any]
+    compiled: re.Pattern[str]
+
+    def document(self) -> dict[str, Any]:
+        """As the management interface shows it, and as it is stored."""
+        return {"name": self.name, "pattern": self.pattern, "apply-to": self.apply_to, "priority": self.priority,
+                "definition": self.definition}
+
+
+def read_policy(name: str, document: dict[str, Any]) -> Policy:
+    """Raises InvalidPolicy."""
+    pattern, definition = document.get("pattern"), document.get("definition")
+    apply_to, priority = document.get("apply-to", "all"), document.get("priority", 0)
+    if not isinstance(pattern, str):
+        raise InvalidPolicy("pattern should be binary")
+    if not isinstance(definition, dict) or not definition:
+        raise InvalidPolicy("no policy provided")
+    if type(priority) is not int or not -(1 << 31) <= priority < 1 << 31:
+        raise InvalidPolicy(f"priority should be a number, actually was {priority}")
+    if apply_to not in APPLY_TO:
+        raise InvalidPolicy(f"apply-to should be one of {', '.join(APPLY_TO)}")
+    try:
+        compiled = compile_pattern(pattern)
+    except NoPattern as error:
+        raise InvalidPolicy(f"pattern should be regular expression but is invalid: {error}") from None
+    for key, value in definition.items():
+        _check(key, value)
+    return Policy(name, pattern, apply_to, priority, definition, compiled)
+
+
+def _check(key: str, value: Any) -> None:
+    """Raises InvalidPolicy for a setting that is none, or cannot be."""
+    if key in NUMBERS:
+        highest = MAX_EXPIRY_MS if key in TIMES else NUMBER_MAX
+        if type(value) is not int or not _lowest(key) <= value <= highest:
+            raise InvalidPolicy(f"{value!r} is not a valid {NUMBERS[key]}")
+    elif key in TEXTS:
+        if not isinstance(value, str) or len(value.encode(errors="replace")) > NAME_BYTES_MAX:
+            raise InvalidPolicy(f"{value!r} is not a valid {TEXTS[key]}")
+    elif key == "overflow":
+        if value not in OVERFLOWS:
+            raise InvalidPolicy(f"{value!r} is not a valid overflow value")
+    elif key not in WITHOUT_EFFECT:
+        raise InvalidPolicy(f"[{{{key},{json.dumps(value)}}}] are not recognised policy settings")
+
+
+def _lowest(key: str) -> int:
+    return UNLIMITED if key == "delivery-limit" else int(key == "expires")
+
+
+class Policies:
+    """Those of one virtual host."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Policy] = {}
+        self._in_order: list[Policy] = []
+
+    def get(self, name: str) -> Policy | None:
+        return self._by_name.get(name)
+
+    def all(self) -> list[Policy]:
+        """By name."""
+        return sorted(self._by_name.values(), key=lambda policy: policy.name)
+
+    def put(self, name: str, policy: Policy | None) -> None:
+        """None: forget it. Raises InvalidPolicy where there are too many."""
+        if policy is None:
+            self._by_name.pop(name, None)
+        elif name not in self._by_name and len(self._by_name) >= POLICIES_MAX:
+            raise InvalidPolicy(f"a virtual host has at most {POLICIES_MAX} policies")
+        else:
+            self._by_name[name] = policy
+        self._in_order = sorted(self._by_name.values(), key=lambda entry: (-entry.priority, entry.name))
+
+    def apply_to_queue(self, queue: AmqpQueue) -> bool:
+        """Give a queue the policy that is its now. Whether its settings have changed by that."""
+        if queue.declared.is_stream:
+            return False                       # nothing that a policy says here is about streams
+        kinds = ("all", "queues", _kind_of(queue))
+        queue.policy = self._first(queue.name, kinds) if self._in_order else None
+        before = queue.settings
+        queue.settings = merged(queue.declared, queue.arguments, queue.policy)
+        return queue.settings != before
+
+    def apply_to_exchange(self, exchange: Exchange) -> bool:
+        """Give an exchange the policy that is its now. Whether its alternate exchange has changed by that."""
+        exchange.policy = self._first(exchange.name, ("all", "exchanges")) if self._in_order else None
+        before = exchange.alternate
+        said = exchange.policy.definition.get("alternate-exchange") if exchange.policy is not None else None
+        exchange.alternate = exchange.declared_alternate if exchange.declared_alternate is not None else said
+        return exchange.alternate != before
+
+    def _first(self, name: str, kinds: Iterable[str]) -> Policy | None:
+        return next((policy for policy in self._in_order if policy.apply_to in kinds and policy.compiled.search(name)),
+                    None)
+
+
+def _kind_of(queue: AmqpQueue) -> str:
+    field = queue.arguments.get("x-queue-type")
+    kind = "classic" if field is None else field.value.decode(errors="replace")
+    return "streams" if kind == "stream" else f"{kind}_queues"
+
+
+def merged(declared: QueueArguments, arguments: Table, policy: Policy | None) -> QueueArguments:
+    """What counts for a queue."""
+    if policy is None:
+        return declared
+    said = policy.definition
+    exchange = declared.dead_letter_exchange
+    if exchange is None:
+        exchange = said.get("dead-letter-exchange")
+    key = declared.dead_letter_key
+    if key is None and exchange is not None:
+        key = said.get("dead-letter-routing-key")
+    return replace(
+        declared, max_length=_lower(declared.max_length, said.get("max-length")),
+        max_bytes=_lower(declared.max_bytes, said.get("max-length-bytes")),
+        message_ttl_ms=_lower(declared.message_ttl_ms, said.get("message-ttl")),
+        expires_ms=_lower(declared.expires_ms, said.get("expires")),
+        delivery_limit=_delivery_limit(declared, arguments, said),
+        overflow=declared.overflow if "x-overflow" in arguments else said.get("overflow", declared.overflow),
+        dead_letter_exchange=exchange, dead_letter_key=key)
+
+
+def _delivery_limit(declared: QueueArguments, arguments: Table, said: dict[str, Any]) -> int | None:
+    """A policy goes before the limit of quorum queues that say nothing. -1 is no limit."""
+    given = said.get("delivery-limit")
+    if given is None or "x-delivery-limit" in arguments and (given == UNLIMITED or declared.delivery_limit is None):
+        return declared.delivery_limit
+    if "x-delivery-limit" not in arguments:
+        return None if given == UNLIMITED else int(given)
+    return _lower(declared.delivery_limit, given)
+
+
+def _lower(argument: int | None, said: int | None) -> int | None:
+    given = [value for value in (argument, said) if value is not None]
+    return min(given) if given else None

@@ -1,0 +1,291 @@
+"""Streams: queues whose messages stay until retention lets them go, read from any place by any number of consumers.
+
+A stream is a topic of the same name with one partition: what is published to it is stored there, its offsets count from
+0, and Kafka's, HTTP's and MQTT's clients see it as that topic. And each partition of any topic is read as a stream,
+`TOPIC-0` and so on.
+
+    first, last, next    where it begins, its last message, what comes from now on (as without `x-stream-offset`)
+    a number             that offset; what is gone begins at the first, what is not there yet at the end
+    a time, `2h`, `7D`   what was stored from then on; so long ago: Y, M, D, h, m, s
+
+Acknowledgements make room for more, and nothing else: where a consumer is it knows itself, from the header
+`x-stream-offset` of each delivery.
+"""
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.amqp import codec, mapping
+from gatehouse.gateways.amqp.arguments import INTERVALS_S
+from gatehouse.gateways.amqp.consuming import Consumer
+from gatehouse.gateways.amqp.errors import ConnectionFault, precondition
+from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, plain, text
+from gatehouse.gateways.amqp.vhost import AmqpQueue, StreamPlace
+from gatehouse.kernel.errors import OffsetOutOfRange, TopicExists
+from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.topics import TopicSettings
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.vhost import VirtualHost
+    from gatehouse.kernel.api import HubPort
+    from gatehouse.kernel.message import Fetched, Handle, Leased
+    from gatehouse.kernel.state.topics import Topic
+
+NOT_IMPLEMENTED: Final = 540
+OFFSET: Final = "x-stream-offset"
+FILTERS: Final = ("x-stream-filter", "x-stream-match-unfiltered")
+PARTITION_NAME: Final = re.compile(r"(.+)-(\d{1,6})", re.ASCII | re.DOTALL)
+READ_BYTES: Final = 128 << 10          # read ahead for one consumer
+EDGES: Final = ("first", "last", "next")
+
+
+class Start(NamedTuple):
+    """Where a consumer begins: at an edge, an offset, or a time."""
+
+    edge: str = ""
+    offset: int = -1
+    time_ms: int = -1
+
+
+def read_start(arguments: Table, where: str, wall_ms: int) -> Start:
+    """What `basic.consume` says. Raises ChannelFault 406."""
+    for name in FILTERS:
+        if name in arguments:
+            raise precondition(f"invalid arg '{name}' for {where}: streams are not filtered here")
+    field = arguments.get(OFFSET)
+    if field is None:
+        return Start("next")
+    if field.type in INTEGERS:
+        return Start(offset=max(0, field.value))
+    if field.type == "T":
+        return Start(time_ms=field.value * 1000)
+    said = plain(field) if field.type == "S" else None
+    if said in EDGES:
+        return Start(said)
+    interval_s = _interval_s(said) if isinstance(said, str) else None
+    if interval_s is None:
+        shown = f'<<"{said}">>' if isinstance(said, str) else str(plain(field)).lower()
+        raise precondition(f"invalid arg '{OFFSET}' for {where}: {{invalid_stream_offset_arg,"
+                           f"{{{TYPE_NAMES[field.type]},{shown}}}}}")
+    return Start(time_ms=max(0, wall_ms - interval_s * 1000))
+
+
+def _interval_s(said: str) -> int | None:
+    unit, number = said[-1:], said[:-1]
+    if unit not in INTERVALS_S or not number.isascii() or not number.isdigit() or len(number) > 9:
+        return None
+    return int(number) * INTERVALS_S[unit]
+
+
+def not_of_streams(method: str, queue: AmqpQueue) -> ConnectionFault:
+    return ConnectionFault(NOT_IMPLEMENTED, f"{method} not supported by stream queues {queue.where}")
+
+
+class Streams:  # decision 211
+    """The topics behind streams, of all virtual hosts."""
+
+    def __init__(self, kernel: HubPort) -> None:
+        self._kernel = kernel
+
+    def open(self, queue: AmqpQueue) -> None:
+        """Make its topic, or take one of its name that has one partition. Raises KernelError, ChannelFault."""
+        settings = TopicSettings(retention_ms=queue.settings.max_age_ms)
+        tenant = queue.vhost.name
+        try:
+            self._kernel.create_topic(queue.name, partitions=1, settings=settings, tenant=tenant)
+            queue.stream = StreamPlace(queue.name, 0, True)
+        except TopicExists:
+            topic = self._kernel.topic(queue.name, tenant)
+            if topic is None or topic.partitions != 1:
+                raise precondition(f"{queue.where}: there is a topic of this name with several partitions; read them "
+                                   f"as '{queue.name}-0' and so on") from None
+            queue.stream = StreamPlace(queue.name, 0, False)
+
+    def drop(self, queue: AmqpQueue) -> None:
+        """With its topic, where it has made that."""
+        stream = queue.stream
+        if stream is not None and stream.is_made and self._topic(queue) is not None:
+            self._kernel.delete_topic(stream.topic, tenant=queue.vhost.name)
+
+    def partition(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
+        """The partition of a topic that is called so, as a stream that is consumed from and nothing else."""
+        match = PARTITION_NAME.fullmatch(name)
+        topic = None if match is None else self._kernel.topic(match[1], vhost.name)
+        if match is None or topic is None or int(match[2]) >= topic.partitions:
+            return None
+        queue = AmqpQueue(vhost, name, durable=True, auto_delete=False, owner=None,
+                          arguments={"x-queue-type": text("stream")})
+        queue.stream = StreamPlace(topic.name, int(match[2]), False)
+        return queue
+
+    def _topic(self, queue: AmqpQueue) -> Topic | None:
+        stream = queue.stream
+        return None if stream is None else self._kernel.topic(stream.topic, queue.vhost.name)
+
+    def partition_id(self, queue: AmqpQueue) -> int | None:
+        """None where its topic has gone."""
+        topic = self._topic(queue)
+        if topic is None or queue.stream is None or queue.stream.partition >= topic.partitions:
+            return None
+        return topic.partition_id(queue.stream.partition)
+
+    def length(self, queue: AmqpQueue) -> int:
+        """How many messages it has."""
+        partition_id = self.partition_id(queue)
+        if partition_id is None:
+            return 0
+        start, end = self._kernel.bounds(partition_id)
+        return end - start
+
+
+class StreamConsumer(Consumer):
+    """One basic.consume of a stream."""
+
+    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, start: Start, *, no_ack: bool, limit: int) -> None:
+        """Raises AmqpError."""
+        if no_ack:
+            raise not_of_streams("automatic acknowledgement", queue)
+        if not limit:
+            raise precondition(f"consumer prefetch count is not set for '{queue.where}'")
+        super().__init__(channel, queue, tag, no_ack=False, exclusive=False, limit=limit)
+        connection = channel.connection
+        self._kernel = connection.services.kernel
+        self._guard = connection.guard
+        self._streams = connection.broker.queues.streams
+        self._start = start
+        self._position = -1                    # of what is read next; -1: not known yet
+        self._ahead: list[Leased] = []         # read, and not delivered
+        self._running = False
+        self._reading = False
+        self._pumping = False
+        self._watch = 0
+
+    def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
+        """There is room for more; the stream stays as it is."""
+
+    def side_of(self, leased: Leased) -> bytes:
+        side = self.channel.connection.broker.side_of(self.queue, leased)
+        return mapping.with_header(side, OFFSET, Field("l", leased[1]))
+
+    # ---- begun and ended by the queues
+
+    def start(self) -> None:
+        """Find where it begins, and go on from there."""
+        self._running = True
+        partition_id = self._streams.partition_id(self.queue)
+        if partition_id is None:
+            self.on_gone()
+            return
+        start, end = self._kernel.bounds(partition_id)
+        if self._start.time_ms >= 0:
+            self._reading = True
+            self._kernel.offset_for_time(partition_id, self._start.time_ms, self._found_time)
+            return
+        places = {"first": start, "last": max(start, end - 1), "next": end, "": min(self._start.offset, end)}
+        self._position = places[self._start.edge]
+        self.pump()
+
+    def _found_time(self, offset: int | None, timestamp_ms: int) -> None:
+        self._reading = False
+        partition_id = self._streams.partition_id(self.queue)
+        if partition_id is not None:
+            self._position = self._kernel.bounds(partition_id)[1] if offset is None else offset
+            self.pump()
+
+    def stop(self) -> None:
+        """Deliver nothing more."""
+        self._running = False
+        self._ahead = []
+        self._unwatch()
+
+    def on_gone(self) -> None:
+        self.stop()
+        super().on_gone()
+
+    def _unwatch(self) -> None:
+        if self._watch:
+            self._guard.unwatch(self._watch)
+            self._watch = 0
+
+    # ---- delivering
+
+    def pump(self) -> None:
+        """Deliver as much as there is room for."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while self._step():
+                pass
+        finally:
+            self._pumping = False
+
+    def _step(self) -> bool:
+        """Whether there may be something more to do now."""
+        room = self.room()
+        if not self._running or self._reading or room <= 0:
+            return False
+        if self._ahead:
+            messages, self._ahead = self._ahead[:room], self._ahead[room:]
+            self.on_leased(messages)
+            return True
+        partition_id = self._streams.partition_id(self.queue)
+        if partition_id is None:
+            self.on_gone()
+            return False
+        start, end = self._kernel.bounds(partition_id)
+        self._position = max(self._position, start)
+        if self._position >= end:
+            self._unwatch()
+            self._watch = self._guard.watch([partition_id], self._wake)
+            return False
+        self._reading = True
+        wants = [(partition_id, self._position, READ_BYTES)]
+        self._kernel.fetch_private(wants, READ_BYTES, partial(self._read, partition_id))
+        return not self._reading
+
+    def _wake(self) -> None:
+        self._watch = 0
+        self.pump()
+
+    def _read(self, partition_id: int, answers: list[Fetched]) -> None:
+        self._reading = False
+        answer = answers[0]
+        if isinstance(answer.error, OffsetOutOfRange):
+            self._position = max(self._position, self._kernel.bounds(partition_id)[0])
+        elif answer.error is not None:
+            self.on_gone()
+            return
+        for piece in answer.pieces:
+            for offset, timestamp_ms, key, value, headers, attributes, message_id in sound_records(piece):
+                if offset >= self._position:
+                    self._ahead.append(((partition_id, 0, ""), offset, 1, message_id, timestamp_ms, key, value,
+                                        encode_headers(headers), attributes))
+            self._position = max(self._position, piece.first_offset + piece.count)
+        if not answer.pieces and answer.error is None:         # nothing is there: damaged, or compacted
+            self._position = max(self._position + 1, answer.next_offset)
+        self.pump()
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """Each says its offset in its headers, so none is like the one before."""
+        channel = self.channel
+        connection = channel.connection
+        first = channel.unacked.add(self, [message[:3] for message in messages])
+        self.out += len(messages)
+        frames = b"".join([
+            codec.encode_deliveries(channel.raw, self.raw_tag, first + number, connection.body_max, [message],
+                                    self.side_of) for number, message in enumerate(messages)])
+        connection.write(frames)
+        connection.flow.messages_out += len(messages)
+        connection.flow.bytes_out += len(frames)
+
+
+def place_copies(guard: Guard, queues: list[AmqpQueue]) -> list[int]:
+    """Where copies of a message go that enters these streams beside its own topic. Raises KernelError."""
+    return [guard.place_bound(queue.stream.topic, queue.stream.partition) for queue in queues
+            if queue.stream is not None]

@@ -1,0 +1,362 @@
+"""RabbitMQ's management interface with its own tool, with definitions of a real RabbitMQ, and with users of few rights.
+
+The answers that are compared to the letter are what RabbitMQ 3.10.8 with its management plug-in gave to the same calls.
+"""
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pika
+import pytest
+
+from tests.interop.guarded_hub import PASSWORD, guarded_hub
+from tests.running_hub import RunningHub, running_hub
+
+ROOT = Path(__file__).parents[2]
+EXPORTED = Path(__file__).with_name("definitions_rabbitmq_3_10.json")
+
+Api = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with running_hub(tmp_path_factory.mktemp("hub"), "http", "amqp") as hub:
+        yield hub
+        code, said = hub.stop()
+        assert code == 0
+        assert "Traceback" not in said, said
+
+
+def ask(hub: RunningHub, method: str, path: str, document: Any = None, user: tuple[str, str] = ("guest", "guest")
+        ) -> tuple[int, Any]:
+    """Status and JSON."""
+    login = base64.b64encode(":".join(user).encode()).decode()
+    data = None if document is None else document if isinstance(document, bytes) else json.dumps(document).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}/api/{path}", data, {
+        "Authorization": f"Basic {login}", "Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read() or b"null")
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read() or b"null")
+
+
+@pytest.fixture
+def api(hub: RunningHub) -> Api:
+    return lambda method, path, document=None: ask(hub, method, path, document)
+
+
+@pytest.fixture
+def channel(hub: RunningHub) -> Iterator[Any]:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp"))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def admin(hub: RunningHub) -> Callable[..., str]:
+    """Runs Debian's rabbitmqadmin."""
+    found = subprocess.run(["sh", "scripts/rabbitmqadmin.sh", "build/rabbitmqadmin"], cwd=ROOT, capture_output=True,
+                           text=True, timeout=300)
+    assert not found.returncode, found.stderr
+    tool = ROOT / found.stdout.strip()
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run([sys.executable, str(tool), "-H", "127.0.0.1", "-P", str(hub.port("http")), *arguments],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+    return run
+
+
+def rows(admin: Callable[..., str], *arguments: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(admin("-f", "raw_json", *arguments))
+    return listed
+
+
+# ---- the tool
+
+def test_rabbitmqadmin_declares_publishes_gets_and_deletes(admin, channel):
+    assert admin("declare", "exchange", "name=adm", "type=topic") == "exchange declared\n"
+    assert admin("declare", "queue", "name=adm.q", "durable=true",
+                 'arguments={"x-max-length": 50}') == "queue declared\n"
+    assert admin("declare", "binding", "source=adm", "destination=adm.q", "routing_key=a.#") == "binding declared\n"
+    assert admin("publish", "exchange=adm", "routing_key=a.b", "payload=hello") == "Message published\n"
+    assert "NOT routed" in admin("publish", "exchange=adm", "routing_key=b", "payload=nowhere")
+    (message,) = rows(admin, "get", "queue=adm.q", "ackmode=ack_requeue_true")
+    assert (message["payload"], message["exchange"], message["routing_key"]) == ("hello", "adm", "a.b")
+    (queue,) = [one for one in rows(admin, "list", "queues") if one["name"] == "adm.q"]
+    assert (queue["messages"], queue["messages_ready"], queue["consumers"], queue["arguments"]) == (
+        1, 1, 0, {"x-max-length": 50})
+    assert [(one["source"], one["routing_key"]) for one in rows(admin, "list", "bindings")
+            if one["destination"] == "adm.q"] == [("", "adm.q"), ("adm", "a.#")]
+    channel.basic_qos(prefetch_count=3)
+    channel.basic_consume("adm.q", lambda *_: None, consumer_tag="tag")
+    assert [(one["consumer_tag"], one["prefetch_count"]) for one in rows(admin, "list", "consumers")] == [("tag", 3)]
+    (connection,) = rows(admin, "list", "connections")
+    (shown,) = rows(admin, "list", "channels")
+    assert (shown["connection_details"]["name"], shown["prefetch_count"]) == (connection["name"], 3)
+    assert connection["client_properties"]["product"] == "Pika Python Client Library"
+    channel.cancel()
+    assert "adm.q" in admin("list", "queues", "name")
+    admin("delete", "binding", "source=adm", "destination_type=queue", "destination=adm.q", "properties_key=a.%23")
+    assert admin("purge", "queue", "name=adm.q") == "queue purged\n"
+    assert admin("delete", "queue", "name=adm.q") == "queue deleted\n"
+    assert admin("delete", "exchange", "name=adm") == "exchange deleted\n"
+    assert admin("show", "overview")
+    for what in ("nodes", "vhosts", "users", "permissions", "parameters", "policies", "exchanges"):
+        admin("list", what)
+
+
+def test_rabbitmqadmin_closes_a_connection(hub, admin):
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp")))
+    (row,) = rows(admin, "list", "connections")
+    admin("close", "connection", f"name={row['name']}")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="management"):
+        while True:
+            connection.process_data_events(1)
+
+
+# ---- policies
+
+def test_a_policy_counts_for_what_is_there_and_what_comes(api, admin, channel):
+    for name in ("pol.a", "pol.b", "other"):
+        channel.queue_declare(name, durable=True, arguments={"x-max-length": 1} if name == "pol.b" else {})
+        for number in range(4):
+            channel.basic_publish("", name, b"%d" % number)
+    admin("declare", "policy", "name=short", "pattern=^pol\\.", 'definition={"max-length": 2}', "priority=1",
+          "apply-to=queues")
+    shown = {one["name"]: one for one in api("GET", "queues/%2F")[1]}
+    assert [(shown[name]["messages"], shown[name]["policy"]) for name in ("pol.a", "pol.b", "other")] == [
+        (2, "short"), (1, "short"), (4, None)]
+    assert shown["pol.a"]["effective_policy_definition"] == {"max-length": 2}
+    channel.queue_declare("pol.c", durable=True)
+    for number in range(4):
+        channel.basic_publish("", "pol.c", b"%d" % number)
+    assert channel.queue_declare("pol.c", passive=True).method.message_count == 2
+    channel.queue_declare("pol.a", durable=True)                               # its own arguments are what they were
+    assert api("PUT", "policies/%2F/short", {"pattern": "^nothing", "definition": {"max-length": 2}})[0] == 204
+    for number in range(4):
+        channel.basic_publish("", "pol.c", b"%d" % number)
+    assert channel.queue_declare("pol.c", passive=True).method.message_count == 6
+    assert api("GET", "policies/%2F/short")[1] == {
+        "vhost": "/", "name": "short", "pattern": "^nothing", "apply-to": "all", "definition": {"max-length": 2},
+        "priority": 0}
+    assert api("DELETE", "policies/%2F/short")[0] == 204
+    assert api("GET", "policies") == (200, [])
+    for name in ("pol.a", "pol.b", "pol.c", "other"):
+        channel.queue_delete(name)
+
+
+def test_dead_letters_and_alternates_by_policy(api, channel):
+    channel.queue_declare("dl.work", durable=True)
+    channel.queue_declare("dl.dead", durable=True)
+    channel.exchange_declare("dl.x", "fanout", durable=True)
+    channel.exchange_declare("alt.first", "direct", durable=True)
+    channel.queue_bind("dl.dead", "dl.x")
+    api("PUT", "policies/%2F/dead", {"pattern": "^dl\\.work$", "definition": {"dead-letter-exchange": "dl.x",
+                                                                              "message-ttl": 86_400_000}})
+    api("PUT", "policies/%2F/aside", {"pattern": "^alt\\.", "definition": {"alternate-exchange": "dl.x"}})
+    channel.basic_publish("", "dl.work", b"rejected")
+    method, _, _ = channel.basic_get("dl.work")
+    channel.basic_nack(method.delivery_tag, requeue=False)
+    channel.basic_publish("alt.first", "nowhere", b"unroutable", mandatory=True)
+    found = []
+    while len(found) < 2:
+        _, _, body = channel.basic_get("dl.dead", auto_ack=True)
+        found += [body] if body is not None else []
+    assert sorted(found) == [b"rejected", b"unroutable"]
+    for name in ("dead", "aside"):
+        api("DELETE", f"policies/%2F/{name}")
+
+
+def test_policies_outlive_the_hub(tmp_path):
+    with running_hub(tmp_path, "http", "amqp") as hub:
+        ask(hub, "PUT", "queues/%2F/kept.q", {"durable": True})
+        assert ask(hub, "PUT", "policies/%2F/kept", {"pattern": "^kept", "definition": {"max-length": 1}})[0] == 201
+        hub.kill()
+    with running_hub(tmp_path, "http", "amqp") as hub:
+        for _ in range(3):
+            ask(hub, "POST", "exchanges/%2F/amq.default/publish", message("kept.q", "x"))
+        row = ask(hub, "GET", "queues/%2F/kept.q?columns=messages,policy")[1]
+        assert row == {"messages": 1, "policy": "kept"}
+        hub.stop()
+
+
+def by_name(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+def message(key: str, payload: str, **properties: Any) -> dict[str, Any]:
+    return {"routing_key": key, "payload": payload, "payload_encoding": "string", "properties": properties}
+
+
+# ---- definitions
+
+def test_definitions_of_a_real_rabbitmq_load_with_a_report(tmp_path):
+    with running_hub(tmp_path, "http", "amqp") as hub:
+        status, report = ask(hub, "POST", "definitions", EXPORTED.read_bytes())
+        assert status == 200
+        assert report["made"] == {"exchanges": 3, "queues": 4, "bindings": 4, "policies": 2}
+        assert {one["name"]: one["reason"] for one in report["refused"]} == {
+            "far": "there is no such virtual host, or nothing of this name"}
+        assert sorted(report["not_taken"]) == ["global_parameters", "permissions", "users", "vhosts"]
+        assert ask(hub, "POST", "definitions", EXPORTED.read_bytes())[1]["made"] == dict.fromkeys(report["made"], 0)
+        exported = ask(hub, "GET", "definitions")[1]
+        original = json.loads(EXPORTED.read_text())
+        for what in ("exchanges", "queues", "bindings", "policies"):
+            ours = exported[what]
+            theirs = [one for one in original[what] if one["vhost"] == "/"]
+            assert sorted(map(by_name, ours)) == sorted(map(by_name, theirs)), what
+        lazy = ask(hub, "GET", "queues/%2F/lazy")[1]
+        assert (lazy["policy"], lazy["effective_policy_definition"]["max-length"]) == ("short", 10)
+        hub.stop()
+    (tmp_path / "again").mkdir()
+    with running_hub(tmp_path / "again", "http", "amqp") as hub:
+        assert ask(hub, "POST", "definitions", exported)[1]["refused"] == []
+        hub.stop()
+
+
+# ---- to the letter
+
+REFUSED = [
+    ("PUT", "queues/%2F/letter", {"durable": False}, 400, "bad_request",
+     "inequivalent arg 'durable' for queue 'letter' in vhost '/': received 'false' but current is 'true'"),
+    ("PUT", "queues/%2F/amq.q", {}, 401, "not_authorised", "Access refused."),
+    ("PUT", "exchanges/%2F/e2", {"type": "nope"}, 400, "bad_request", "unknown exchange type 'nope'"),
+    ("PUT", "queues/%2F/q9", b"{bad", 400, "bad_request", "not_json"),
+    ("PUT", "queues/%2F/q9", {"arguments": {"x-max-length": "a"}}, 400, "bad_request",
+     "invalid arg 'x-max-length' for queue 'q9' in vhost '/': \"expected integer, got longstr\""),
+    ("GET", "queues/%2F/nope", None, 404, "Object Not Found", "Not Found"),
+    ("DELETE", "queues/%2F/nope", None, 404, "Object Not Found", "Not Found"),
+    ("DELETE", "exchanges/%2F/nope", None, 404, "Object Not Found", "Not Found"),
+    ("DELETE", "exchanges/%2F/amq.topic", None, 401, "not_authorised", "Access refused."),
+    ("GET", "vhosts/nope", None, 404, "Object Not Found", "Not Found"),
+    ("GET", "queues/nope", None, 404, "Object Not Found", "Not Found"),
+    ("DELETE", "connections/x", None, 404, "Object Not Found", "Not Found"),
+    ("POST", "queues/%2F/letter/get", {"count": 5}, 400, "bad_request",
+     "[{key_missing,ackmode},{key_missing,encoding}]"),
+    ("PUT", "exchanges/%2F/h2", {"type": "x-consistent-hash", "arguments": {"hash-property": "foo"}}, 400,
+     "bad_request", "Unsupported property: foo"),
+    ("PUT", "policies/%2F/p2", {"pattern": "a", "definition": {}}, 400, "bad_request",
+     "Validation failed\n\nno policy provided\n"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "document", "status", "error", "reason"), REFUSED)
+def test_refusals_read_as_rabbitmqs(api, method, path, document, status, error, reason):
+    assert api("PUT", "queues/%2F/letter", {"durable": True})[0] in (201, 204)
+    assert api(method, path, document) == (status, {"error": error, "reason": reason})
+
+
+def test_answers_read_as_rabbitmqs(api):
+    assert api("PUT", "queues/%2F/said", {"durable": True}) == (201, None)
+    assert api("PUT", "queues/%2F/said", {"durable": "true"}) == (204, None)
+    assert api("PUT", "exchanges/%2F/saying", {"type": "direct"})[0] == 201
+    assert api("POST", "bindings/%2F/e/saying/q/said", {"routing_key": "k", "arguments": {"a": 1}})[0] == 201
+    assert api("POST", "bindings/%2F/e/saying/q/said", {"routing_key": "k2"})[0] == 201
+    assert api("GET", "bindings/%2F/e/saying/q/said/k2") == (200, {
+        "source": "saying", "vhost": "/", "destination": "said", "destination_type": "queue", "routing_key": "k2",
+        "arguments": {}, "properties_key": "k2"})
+    with_arguments = api("GET", "bindings/%2F/e/saying/q/said")[1][0]
+    assert with_arguments["arguments"] == {"a": 1}
+    assert api("DELETE", f"bindings/%2F/e/saying/q/said/{quote(with_arguments['properties_key'], safe='')}")[0] == 204
+    api("POST", "bindings/%2F/e/saying/q/said", {"routing_key": "k"})
+    sent = message("k", "hi", delivery_mode=2, headers={"a": 1})
+    assert api("POST", "exchanges/%2F/saying/publish", sent) == (200, {"routed": True})
+    assert api("POST", "exchanges/%2F/saying/publish", message("zz", "hi")) == (200, {"routed": False})
+    assert api("POST", "exchanges/%2F/amq.default/publish", {**message("said", "aGk="), "payload_encoding": "base64"}) \
+        == (200, {"routed": True})
+    wish = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    first = {"payload_bytes": 2, "redelivered": False, "exchange": "saying", "routing_key": "k", "message_count": 1,
+             "properties": {"delivery_mode": 2, "headers": {"a": 1}}, "payload": "hi", "payload_encoding": "string"}
+    second = {"payload_bytes": 2, "redelivered": False, "exchange": "", "routing_key": "said", "message_count": 0,
+              "properties": [], "payload": "hi", "payload_encoding": "string"}
+    assert api("POST", "queues/%2F/said/get", wish) == (200, [first, second])
+    wish |= {"ackmode": "ack_requeue_false", "encoding": "base64", "truncate": 1}
+    again = {"redelivered": True, "payload": "aA==", "payload_encoding": "base64"}
+    assert api("POST", "queues/%2F/said/get", wish) == (200, [{**first, **again}, {**second, **again}])
+    assert api("POST", "queues/%2F/said/get", wish) == (200, [])
+    assert api("DELETE", "queues/%2F/said/contents") == (204, None)
+    page = api("GET", "queues?page=1&page_size=1&columns=name,messages&name=said")[1]
+    assert page == {"filtered_count": 1, "item_count": 1, "items": [{"name": "said", "messages": 0}], "page": 1,
+                    "page_count": 1, "page_size": 1, "total_count": page["total_count"]}
+    assert api("GET", "queues?name=^s.id$&use_regex=true&columns=name")[1] == [{"name": "said"}]
+    assert api("GET", "queues?name=(a%2B)%2B&use_regex=true")[0] == 400
+    assert api("DELETE", "queues/%2F/said?if-empty=true")[0] == 204
+    for path in ("health/checks/alarms", "health/checks/virtual-hosts", "aliveness-test/%2F"):
+        assert api("GET", path) == (200, {"status": "ok"}), path
+    assert api("GET", "whoami")[1]["tags"] == ["administrator"]
+    overview = api("GET", "overview")[1]
+    assert overview["object_totals"]["exchanges"] >= 6
+    assert api("POST", "overview")[0] == 405
+
+
+def test_metrics_as_rabbitmqs_dashboards_read_them(hub, api):
+    api("PUT", "queues/%2F/me%22asured", {})
+    api("POST", "exchanges/%2F/amq.default/publish", message("me\"asured", "x"))
+
+    def lines(path: str) -> list[str]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/rabbitmq/{path}", timeout=60) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return answer.read().decode().splitlines()
+
+    each = lines("metrics/per-object")
+    assert 'rabbitmq_queue_messages_ready{vhost="/",queue="me\\"asured"} 1' in each
+    ready = sum(int(line.rpartition(" ")[2]) for line in each if line.startswith("rabbitmq_queue_messages_ready{"))
+    assert f"rabbitmq_queue_messages_ready {ready}" in lines("metrics")
+    assert any(line.startswith('rabbitmq_identity_info{rabbitmq_node="gatehouse@') for line in each)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        lines("nothing")
+    api("DELETE", "queues/%2F/me%22asured")
+
+
+def test_a_message_of_another_door_is_seen(hub, api):
+    api("PUT", "queues/%2F/others", {})
+    api("POST", "bindings/%2F/e/amq.topic/q/others", {"routing_key": "plant.#"})
+    url = f"http://127.0.0.1:{hub.port('http')}/v1/publish/plant/line1"
+    urllib.request.urlopen(urllib.request.Request(url, b"21.5", method="POST"), timeout=60)
+    (got,) = api("POST", "queues/%2F/others/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"})[1]
+    assert (got["exchange"], got["routing_key"], got["payload"]) == ("amq.topic", "plant.line1", "21.5")
+
+
+# ---- rights
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    with guarded_hub(tmp_path_factory.mktemp("guarded")) as hub:
+        yield hub.hub
+
+
+def test_who_has_few_rights_sees_and_does_little(guarded):
+    root, bob = ("root", PASSWORD), ("bob", PASSWORD)
+    for name in ("part", "other"):
+        assert ask(guarded, "PUT", f"queues/%2F/{name}", {}, root)[0] == 201
+    assert ask(guarded, "GET", "queues", None, bob) == (200, [])
+    for method, path, document, status in (
+            ("GET", "queues/%2F/part", None, 404), ("PUT", "queues/%2F/new", {}, 401),
+            ("DELETE", "queues/%2F/part", None, 404), ("POST", "queues/%2F/part/get", {}, 404),
+            ("POST", "exchanges/%2F/amq.default/publish", message("part", "x"), 401),
+            ("PUT", "policies/%2F/p", {"pattern": "", "definition": {"max-length": 1}}, 401),
+            ("GET", "users", None, 401), ("GET", "vhosts/red", None, 404), ("PUT", "users/eve", {}, 401)):
+        assert ask(guarded, method, path, document, bob)[0] == status, path
+    ada = ("ada", PASSWORD)
+    assert sorted(one["name"] for one in ask(guarded, "GET", "queues", None, ada)[1]) == ["other", "part"]
+    assert ask(guarded, "PUT", "queues/%2F/sealed", {}, ada)[0] == 401
+    assert ask(guarded, "GET", "whoami", None, ada) == (200, {
+        "name": "ada", "tags": ["management"], "is_internal_user": True})
+    assert [one["name"] for one in ask(guarded, "GET", "vhosts", None, ("tess", PASSWORD))[1]] == ["red"]
+    assert ask(guarded, "GET", "whoami", None, ("ada", "wrong")) == (
+        401, {"error": "not_authorized", "reason": "Login failed"})
+    assert ask(guarded, "GET", "whoami")[0] == 401
+    assert {"ada", "bob", "root"} <= {one["name"] for one in ask(guarded, "GET", "users", None, root)[1]}
