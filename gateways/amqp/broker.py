@@ -20,6 +20,7 @@ from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.consuming import Consumer
     from gatehouse.gateways.amqp.policies import Policy
     from gatehouse.gateways.amqp.queues import KernelQueues
@@ -182,6 +183,14 @@ class Broker:
         self._let_go(queue)
         self.queues.drop(queue)
         return gone
+
+    def take_consumers(self, queue: AmqpQueue, channel: Channel) -> list[Consumer]:
+        """Those of one channel are consumers no longer, and are not told."""
+        taken = [consumer for consumer in queue.consumers if consumer.channel is channel]
+        for consumer in taken:
+            queue.consumers.remove(consumer)
+            self.queues.detach(consumer)
+        return taken
 
     def _let_go(self, queue: AmqpQueue) -> None:
         consumers, queue.consumers = queue.consumers, []

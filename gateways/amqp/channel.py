@@ -305,6 +305,9 @@ class Channel:
             raise not_of_streams("basic.get", queue)
         if queue.consumers and queue.consumers[0].exclusive:
             raise refused(f"{queue.where} in exclusive use")
+        if queue.settings.is_quorum and queue.settings.single_active:
+            raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
+                                    "supported by quorum queues with single active consumer")
         no_ack = arguments["no_ack"]
         queues = self.connection.broker.queues
         waiting = self.reply_when_stored(b"")

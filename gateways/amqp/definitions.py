@@ -178,9 +178,12 @@ class Definitions:
         count = broker.queues.ready(queue)
         if arguments["if_empty"] and count:
             raise in_use("queue", queue.name, vhost.name, "not empty")
+        own = broker.take_consumers(queue, self._channel)
         gone = broker.drop_queue(queue)
         self._answer(gone, "queue.delete-ok", arguments["no_wait"], message_count=count,
                      audited=_lasting(queue, messages=count))
+        for consumer in own:                   # behind the answer, as in RabbitMQ: py-amqp takes it for a fault before
+            consumer.on_gone()
 
     def _purge(self, arguments: Arguments) -> None:
         queue = self._channel.queue(arguments["queue"])

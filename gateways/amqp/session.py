@@ -261,7 +261,10 @@ class AmqpSession:
                                  self.note_not_honoured)
 
     def _update_secret(self, secret: bytes) -> None:
-        """What comes behind it is taken once it is answered."""
+        """What comes behind it is taken once it is answered. Who needed no secret needs none now."""
+        if self.identity.principal.anonymous:
+            self._write_method(0, encode_method("connection.update-secret-ok"))
+            return
         self.hold()
 
         def told(answer: Principal | NotAuthenticated) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
-from gatehouse.gateways.amqp.errors import ConnectionFault, in_use, locked, not_found, precondition, refused
+from gatehouse.gateways.amqp.errors import in_use, locked, not_found, precondition, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
 from gatehouse.gateways.amqp.policies import Policies
 from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
@@ -92,7 +92,7 @@ class VirtualHost:
                          arguments: Table) -> Exchange | None:
         """The exchange if it is new; None if it was there just so. Raises AmqpError."""
         if kind not in ROUTERS:
-            raise ConnectionFault(503, f"unknown exchange type '{kind}'")
+            raise precondition(f"unknown exchange type '{kind}'")
         _not_default(name)
         exchange = self.exchanges.get(name)
         if exchange is not None:

@@ -20,6 +20,13 @@ def client(hub: Hub) -> Client:
     return hub.client().login()
 
 
+def test_who_deletes_a_queue_hears_of_its_consumers_after_the_answer(client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    client.ask("basic.consume", queue="q", consumer_tag="t")
+    assert [name for _, name, _ in client.ask("queue.delete", queue="q")] == ["queue.delete-ok", "basic.cancel"]
+    assert client.ask("basic.cancel", consumer_tag="t")[0][1] == "basic.cancel-ok"
+
+
 # ---- consuming ------------------------------------------------------------------------------------------------------
 
 def fill(client: Client, *bodies: bytes, queue: str = "q") -> None:

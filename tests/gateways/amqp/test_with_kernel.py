@@ -227,6 +227,14 @@ def test_what_only_other_types_have_is_refused(hub: KernelHub, kind: str, name: 
                    f"rabbit_{kind}_queue"
 
 
+def test_a_quorum_queue_with_one_active_consumer_is_not_asked_for_single_messages(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"x", **{"x-queue-type": "quorum", "x-single-active-consumer": True})
+    assert closed(client.ask("basic.get", queue="q")) == (
+        "RESOURCE_LOCKED - cannot obtain access to locked queue 'q' in vhost '/'. basic.get operations are not "
+        "supported by quorum queues with single active consumer")
+
+
 # ---- times of years
 
 YEARS_MS = 134_217_728_000             # the longest delay queue of Celery and NServiceBus: 2 ** 27 seconds
