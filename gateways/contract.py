@@ -326,7 +326,7 @@ class HttpAsk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRoute:  # decision 207
+class HttpRoute:  # decision 193
     """Calls of a door's own interface over HTTP: everything at and below this path of the HTTP door."""
 
     path: str

@@ -421,7 +421,7 @@ class Kernel:  # decision 138
         """
         self._batches.append_all(batches, owner, token, idempotency_key)
 
-    # decision 224: what has arrived over a link, and how far that is, in one frame
+    # decision 203: what has arrived over a link, and how far that is, in one frame
     def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
                     token: object = None) -> None:
         """Store messages and state records in one frame: both are there after a crash, or neither. Answered as

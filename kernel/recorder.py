@@ -31,7 +31,7 @@ class Speaker:
         self.origin = origin
 
 
-class Recorder(Protocol):  # decision 218
+class Recorder(Protocol):  # decision 202
     """See the module's text."""
 
     @property

@@ -4,7 +4,7 @@ A section covers offsets of one partition of the other hub. What of them is here
 appended, and how far that is lies in the same frame. A section that begins behind what is here would leave a gap: the
 link stops. Nothing is answered before it is on the disk.
 """
-# decision 224: every batch names its predecessor, and a gap is never a repetition
+# decision 203: every batch names its predecessor, and a gap is never a repetition
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -108,7 +108,7 @@ class Arrivals:
         return [(decode_origin(key), decode_arrived(value))
                 for key, value in self._kernel.link_states(Kind.ARRIVED, hub) if key[:len(hub)] == hub]
 
-    # decision 227: what a hub stored first comes over one link at a time
+    # decision 206: what a hub stored first comes over one link at a time
     def is_way(self, hub: bytes, link: str, links: dict[str, object]) -> bool:
         """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
         direct = self.direct.get(hub)
@@ -377,7 +377,7 @@ def _without_address(headers: Headers) -> Headers:
     return tuple([header for header in headers if header[0] != ADDRESS_HEADER])
 
 
-# decision 228: what expires has as much time left as it had there, whatever the clocks say
+# decision 207: what expires has as much time left as it had there, whatever the clocks say
 def _moved_expiry(headers: Headers, shift_ms: int) -> Headers:
     """The headers with the end of the message by the clock of this hub."""
     if -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS or not any(name == EXPIRES_HEADER for name, _ in headers):

@@ -4,7 +4,7 @@ It keeps nothing: one that is killed and replaced by another with the same file 
 to dial again. It sees who talks to whom about which topic, and how much; what is said is sealed. One hub never waits
 for another: what a hub does not take in time is bounced to its sender, whose link begins anew.
 """
-# decision 230: the meeting point keeps nothing, and knows hubs by their keys
+# decision 209: the meeting point keeps nothing, and knows hubs by their keys
 from __future__ import annotations
 
 from collections.abc import Callable

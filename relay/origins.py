@@ -7,7 +7,7 @@ The private one is the relay's own. Its tag is made with a secret of the hub tha
 such a header is seen: loops are recognised by what hubs say alone. The hubs in it are those that passed the message on,
 the last of them last.
 """
-# decision 226: loops are recognised by a header that no client can make
+# decision 205: loops are recognised by a header that no client can make
 from __future__ import annotations
 
 import struct

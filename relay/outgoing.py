@@ -8,7 +8,7 @@
 Order per key: a partition is read in its order. Where partitions were added to a topic, a key may have moved, so that
 topic's partitions are merged by the time and id under which each piece was stored.
 """
-# decision 225: pieces go as they are stored, and topics that grew are merged by time
+# decision 204: pieces go as they are stored, and topics that grew are merged by time
 from __future__ import annotations
 
 from collections import deque

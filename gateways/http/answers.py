@@ -8,7 +8,7 @@ come to an address, which links carry between hubs as any other.
 
 The first answer counts. One that nobody waits for is gone from the queue, as nobody will ask for it.
 """
-# decision 232: answers come to one queue of the door, or to an address of the caller's
+# decision 211: answers come to one queue of the door, or to an address of the caller's
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

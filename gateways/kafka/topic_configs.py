@@ -3,7 +3,7 @@
 A setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and is
 remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
 """
-# decision 182: settings that are taken are read back
+# decision 175: settings that are taken are read back
 from __future__ import annotations
 
 from collections.abc import Mapping

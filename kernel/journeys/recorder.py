@@ -76,7 +76,7 @@ class FrameJourneys:
         self.places: list[tuple[Run, int]] = []
 
 
-class Journeys:  # decision 214
+class Journeys:  # decision 198
     """See the module's text, `kernel.recorder.Recorder` and `write.pending_frame.Participant`."""
 
     def __init__(self, *, settings: JourneySettings, loop: Loop, committer: Committer, topics: Topics,
@@ -265,7 +265,7 @@ class Journeys:  # decision 214
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset,
                                        attempt=cursor.attempt_of(offset), until_ms=until_ms, group=name_of(group)))
 
-    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 216
+    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 200
                        offsets: Sequence[int], until_ms: int, is_over: bool
                        ) -> None:
         """See `Recorder`."""

@@ -64,7 +64,7 @@ class Beginning:
         if loss is not None:
             self._index.forget_lost()
 
-    # decision 186
+    # decision 179
     def _begun(self, epoch: int) -> list[StateRecord]:
         """Where in the log this epoch begins. What the log has nothing of any more is forgotten."""
         first = self._log.segments()[0].base if self._log.segments() else 0

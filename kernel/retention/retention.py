@@ -236,7 +236,7 @@ class Retention:
             first = max(first, self._index.first_within(partition_id, settings.retention_bytes) or 0)
         return first
 
-    # decision 185
+    # decision 178
     def _floors(self, ages: Ages) -> dict[int, int]:
         """Of compacted topics that keep less than the hub: what is behind a record that is too old is younger, wherever
         it lies by now; so the index is asked for the last one."""
