@@ -31,6 +31,7 @@ QUICK: Final = (
     "assigned_groups",
     "queues --partitions 20000 --backlog 200000",
     "retained --n 100000",
+    "sessions",
     "delays --n 200000 --over-s 40 --load 10000",
     "transactions --n 50000 --open 200000 --seconds 5",
     "recovery --gb 1",

@@ -278,8 +278,7 @@ class ConsumerGroups:
         rows = [(topic.name, numbers) for topic, numbers in self.topics_of(assigned)]
         answer = Assigned(PROTOCOL_TYPE, protocol or "", encode_assignment(rows))
         if entry.writing is not None:
-            entry.writing.held.append((lambda before: on_done(answer if isinstance(before, Beaten) else before),
-                                       NOTHING))
+            entry.writing.held.append((lambda before: on_done(answer if before is NOTHING else before), NOTHING))
         else:
             on_done(answer)
 
@@ -303,8 +302,8 @@ class ConsumerGroups:
         for name, numbers in parts:
             topic = self._topics.get(name, tenant)
             if topic is not None:
-                partition_ids.update([topic.partition_id(number) for number in numbers
-                                      if 0 <= number < topic.partitions])
+                there = range(topic.partitions)
+                partition_ids.update([topic.partition_id(number) for number in numbers if number in there])
         return frozenset(partition_ids)
 
     # ---- what others ask

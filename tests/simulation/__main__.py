@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.simulation.plan import ABOUT
 from tests.simulation.rounds import Failure, run_rounds
 
 
@@ -15,13 +16,12 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=200, help="steps of a plan")
     parser.add_argument("--every-write", action="store_true", help="crash at each operation of the disk in turn")
     parser.add_argument("--crash", help="crash at one operation only: NUMBER:before|during|after:kill|power")
-    parser.add_argument("--assigned", action="store_true", help="plans about members of assigned groups")
-    parser.add_argument("--sleepers", action="store_true", help="plans about devices with sessions")
+    parser.add_argument("--about", choices=ABOUT, default="", help="plans about members of such groups alone")
     asked = parser.parse_args()
     first = asked.seed if asked.first is None else asked.first
     try:
         run_rounds(first, asked.rounds, asked.length, every_write=asked.every_write, crash=asked.crash,
-                   about="assigned" if asked.assigned else "sleepers" if asked.sleepers else "", say=print)
+                   about=asked.about, say=print)
     except Failure as failure:
         print(failure, file=sys.stderr)
         return 1

@@ -117,8 +117,29 @@ SLEEPERS: Final[dict[str, int]] = {
 }
 """For plans about devices with sessions."""
 
-ABOUT: Final = {"assigned": ASSIGNED, "sleepers": SLEEPERS}
-"""Plans about one thing."""
+
+CONSUMERS: Final[dict[str, int]] = {
+    "beat_consumer": 80,     # member, what it says
+    "leave_consumer": 3,     # member, whether for a while
+    "add_partitions": 2,     # topic
+    "publish": 4,
+    "create_topic": 3,
+    "delete_topic": 1,
+    "run_some": 40,
+    "settle": 12,
+    "advance": 12,
+    "stop": 2,
+    "kill": 3,
+    "cut_power": 3,
+    "lose_index": 1,
+    "fill_disk": 1,
+    "break_disk": 1,
+}
+"""For plans about members of consumer groups, for which the hub assigns."""
+
+
+ABOUT: Final = {"assigned": ASSIGNED, "consumers": CONSUMERS, "sleepers": SLEEPERS}
+"""What a plan can be about alone."""
 
 
 class Plan(NamedTuple):

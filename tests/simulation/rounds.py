@@ -19,12 +19,12 @@ class Failure(Exception):
 
 def simulate(seed: int, length: int, crash_at: CrashAt | None = None, crash_kind: CrashKind | None = None,
              about: str = "") -> Simulation:
-    """One simulation, about one thing (`plan.ABOUT`) or about everything else. Raises Failure."""
+    """One simulation, of what `ABOUT` names or of everything else. Raises Failure."""
     simulation = Simulation(make_plan(seed, length, ABOUT.get(about)), crash_at, crash_kind)
     try:
         simulation.run()
     except Exception as error:
-        where = f" --{about}" if about else ""
+        where = f" --about {about}" if about else ""
         where += "" if crash_at is None else f" --crash {crash_at.number}:{crash_at.moment}:{crash_kind}"
         steps = "\n".join(f"  {step}" for step in simulation.done[-LAST_STEPS:])
         cause = "".join(traceback.format_exception(error)[-4:])

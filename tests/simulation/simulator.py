@@ -18,6 +18,7 @@ from gatehouse.kernel.write.idempotency import decode_answer
 from tests.simulation.assigned import AssignedMembers
 from tests.simulation.checker import Broken, Ledger, difference
 from tests.simulation.clients import Client, Producer
+from tests.simulation.consumers import ConsumerMembers
 from tests.simulation.definitions import GROUPS, Definitions
 from tests.simulation.disk import BROKEN, FULL, Crash, CrashAt, CrashKind
 from tests.simulation.doors import Doors
@@ -45,7 +46,7 @@ HEADER_BYTES: Final = 32                    # of a segment
 
 _DURABLE_STATE: Final = (Kind.COUNTERS, Kind.TOPIC, Kind.PRODUCER, Kind.OFFSET, Kind.IDEMPOTENCY,
                          Kind.RETAINED, Kind.HALF, Kind.TRANSACTION, Kind.MEMBERS, Kind.SUBSCRIPTION, Kind.FLIGHT,
-                         Kind.RECEIVED)
+                         Kind.RECEIVED, Kind.CONSUMER_GROUP, Kind.CONSUMER_MEMBER)
 
 
 class Simulation:
@@ -67,6 +68,7 @@ class Simulation:
         self.leasing = Leasing(self)
         self.transacting = Transacting(self)
         self.assigned = AssignedMembers(self)
+        self.consumers = ConsumerMembers(self)
         self.sleepers = Sleepers(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.after_step
@@ -75,7 +77,7 @@ class Simulation:
         self._flips = 0
         self._random = Random(f"start {plan.seed}")
         self._parts = (self, self.definitions, self.reading, self.traffic, self.retaining, self.doors, self.scheduled,
-                       self.leasing, self.transacting, self.assigned, self.sleepers)
+                       self.leasing, self.transacting, self.assigned, self.consumers, self.sleepers)
 
     # ---- the run
 
@@ -157,6 +159,7 @@ class Simulation:
         self.ledger.crashed()
         self.leasing.crashed()
         self.assigned.crashed()
+        self.consumers.crashed()
         self.sleepers.crashed()
         self.hub.crash(kind)
         self._flip_headers()
@@ -224,6 +227,7 @@ class Simulation:
         self.hub.stop(self._random)
         self.leasing.crashed()
         self.assigned.crashed()
+        self.consumers.crashed()
         self.sleepers.crashed()
         self._restart()
 
@@ -279,6 +283,7 @@ class Simulation:
         self.ledger.check(self.reading.read_all(), self.hub.world.loop.now_ms())
         self.retaining.check()
         self.assigned.check()
+        self.consumers.check()
         self.scheduled.check(rests=False)
         self.transacting.check(rests=False)
 

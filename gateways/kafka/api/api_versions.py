@@ -12,7 +12,7 @@ from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import NONE, UNSUPPORTED_VERSION
 from gatehouse.gateways.kafka.request import Api, Request
 
-FEATURES: Final[dict[str, tuple[int, int]]] = {}
+FEATURES: Final[dict[str, tuple[int, int]]] = {"group.version": (0, 1)}
 """Levels of features that clients choose their ways by: (lowest, finalized) by name. A feature stands here when all
 that its level promises is there."""
 

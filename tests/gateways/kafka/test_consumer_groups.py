@@ -21,6 +21,7 @@ from kafka.protocol.consumer.group import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.kernel.errors import StorageFull
@@ -328,3 +329,13 @@ def test_a_heartbeat_of_somebody_without_the_right_is_refused() -> None:
     answer = beat(peer, **JOINING, group="other")
     assert answer.error == 30
     assert describe(peer, 1, "other")[0]["error"] == 30
+
+
+def test_the_feature_by_which_clients_choose_this_protocol_is_finalized() -> None:
+    frame, = Peer().send(framed(ApiVersionsRequest(version=3, client_software_name="judge",
+                                                   client_software_version="1"), 5))
+    answer = ApiVersionsResponse.decode(frame, version=3, header=True)
+    finalized, = answer.finalized_features
+    assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == ("group.version", 1, 1)
+    supported, = answer.supported_features
+    assert (supported.name, supported.min_version, supported.max_version) == ("group.version", 0, 1)
