@@ -104,6 +104,8 @@ def test_the_commands_of_a_link(tmp_path: Path) -> None:
         assert said(a, "pause", "link") == "paused link\n"
         ask(a, "POST", "/v1/publish/plant/1", body=b"later")
         assert link_of(a)["state"] == "paused" and link_of(a)["lag"]["messages"] == 1
+        assert said(a, "once", "link") == "link is empty, and paused\n"
+        assert (link_of(a)["state"], link_of(a)["lag"]["messages"]) == ("paused", 0)
         assert said(a, "resume", "link") == "resumed link\n"
         wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         assert said(b, "rewind", "link", "plant").startswith("rewound plant: ")
