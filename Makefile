@@ -92,7 +92,7 @@ sim: $(TEST_STAMP)
 soak: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	$(COMPILED) -m tests.simulation $(SEED) --rounds 2000
-	GATEHOUSE_EXAMPLES=random $(COMPILED) $(PYTEST) tests/properties
+	GATEHOUSE_EXAMPLES=random $(COMPILED) $(PYTEST) tests/properties tests/relay/test_simulation.py
 	$(COMPILED) -m tests.faults --rounds 1000 --seed $(SEED)
 	$(COMPILED) -m tests.faults.attack --kills 200 --seed $(SEED)
 	$(COMPILED) -m tests.faults.orders --kills 100 --seed $(SEED)

@@ -43,6 +43,7 @@ QUICK: Final = (
     "http_streams --seconds 4",
     "decisions",
     "http_posts",
+    "relay --n 200000",
     "spark_read --rows 4000000 --rounds 1",
     "spark_analytics",
 )
@@ -67,6 +68,7 @@ ALL: Final = (
     "http_streams",
     "decisions",
     "http_posts --seconds 10 --rounds 5",
+    "relay --n 1000000 --latency-s 30",
     "delays",
     "transactions",
     "spark_read",

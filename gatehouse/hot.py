@@ -34,6 +34,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.inbox",
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
+    "gatehouse.gateways.mqtt.window",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",

@@ -9,17 +9,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
+HISTOGRAM: Final = "histogram"
+
+SUM: Final = "sum"
+"""Stands where a bound stands in the last label of a histogram's samples: the sum of what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One metric. A counter's name on the page ends in `_total`."""
+    """One metric. A counter's name on the page ends in `_total`; a histogram's samples have one label more, the upper
+    bound of what they count, or SUM."""
 
     kind: str
     help: str
@@ -96,6 +101,31 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Transactions that were rolled back because nobody decided in time."),
     "gatehouse_transaction_checks": Declared(COUNTER, "Times that the sender of half messages was to be asked."),
     "gatehouse_transaction_checks_unheard": Declared(COUNTER, "Those of them that reached nobody."),
+    "gatehouse_durable_seconds": Declared(
+        HISTOGRAM, "How long messages took from their door to the disk, those of a flush counted with its oldest."),
+    "gatehouse_group_lag_messages": Declared(
+        GAUGE, "Messages of a topic that a group has not settled, or not read. With `hub.metrics_names` the 50 groups "
+               "that are furthest behind have rows of their own; the others have one together.",
+        ("tenant", "group", "topic")),
+    "gatehouse_group_ready_messages": Declared(
+        GAUGE, "Those of them that a leased group may hand out now.", ("tenant", "group", "topic")),
+    "gatehouse_group_leased_messages": Declared(
+        GAUGE, "Those that somebody has leased.", ("tenant", "group", "topic")),
+    "gatehouse_group_waiting_messages": Declared(
+        GAUGE, "Those that wait for their next try.", ("tenant", "group", "topic")),
+    "gatehouse_group_oldest_seconds": Declared(
+        GAUGE, "How long the oldest of them has been there; of 16 partitions at most.", ("tenant", "group", "topic")),
+    "gatehouse_queue_lag_messages": Declared(
+        GAUGE, "Messages in a queue that is in use, or was within the last minutes. The 50 longest have rows of their "
+               "own.", ("tenant", "queue")),
+    "gatehouse_queue_ready_messages": Declared(GAUGE, "Those of them that may be handed out now.", ("tenant", "queue")),
+    "gatehouse_queue_leased_messages": Declared(GAUGE, "Those that somebody has leased.", ("tenant", "queue")),
+    "gatehouse_queue_waiting_messages": Declared(
+        GAUGE, "Those that wait for their next try.", ("tenant", "queue")),
+    "gatehouse_queue_oldest_seconds": Declared(
+        GAUGE, "How long the oldest of them has been there.", ("tenant", "queue")),
+    "gatehouse_groups_left_out": Declared(
+        GAUGE, "Groups that are in none of these rows, as there are more than one look takes."),
     "gatehouse_journey_events": Declared(COUNTER, "Events of messages' journeys that were recorded."),
     "gatehouse_journey_events_left_out": Declared(
         COUNTER, "Those that were not: beyond a topic's budget of errors, or lost with a flush that was refused."),
@@ -182,6 +212,7 @@ class Metrics(Collector):
         self._sources: list[Source] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
     def add(self, source: Source) -> None:
         """Ask this source too, whenever the page is rendered."""
@@ -202,6 +233,9 @@ class Metrics(Collector):
                 samples[sample[0]].append(sample)
         for name, declared in METRICS.items():
             if samples[name]:
+                if declared.kind == HISTOGRAM:
+                    yield _histogram(name, declared, samples[name])
+                    continue
                 family: GaugeMetricFamily | CounterMetricFamily
                 if declared.kind == COUNTER:
                     family = CounterMetricFamily(name, declared.help, labels=declared.labels)
@@ -210,3 +244,15 @@ class Metrics(Collector):
                 for _, labels, value in samples[name]:
                     family.add_metric(labels, value)
                 yield family
+
+
+def _histogram(name: str, declared: Declared, samples: list[Sample]) -> HistogramMetricFamily:
+    """One family of samples, whose last label is a bound or SUM."""
+    family = HistogramMetricFamily(name, declared.help, labels=declared.labels)
+    series: dict[tuple[str, ...], dict[str, float]] = {}
+    for _, labels, value in samples:
+        series.setdefault(labels[:-1], {})[labels[-1]] = value
+    for labels, values in series.items():
+        total = values.pop(SUM, 0.0)
+        family.add_metric(labels, [(bound, count) for bound, count in values.items()], total)
+    return family

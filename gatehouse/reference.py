@@ -61,7 +61,9 @@ def sentence(docstring: str | None) -> str:
 # --- topics ----------------------------------------------------------------------------------------------------------
 
 KAFKA_NAMES: Final = {"retention_ms": "retention.ms", "max_message_bytes": "max.message.bytes",
-                      "compact": "cleanup.policy=compact", "delete_retention_ms": "delete.retention.ms"}
+                      "compact": "cleanup.policy=compact",
+                      "retention_bytes": "retention.bytes", "delete_retention_ms": "delete.retention.ms",
+                      "log_append_time": "message.timestamp.type=LogAppendTime"}
 """What CreateTopics of the Kafka door calls a topic's settings."""
 
 TOPICS_TEXT: Final = f"""\

@@ -35,7 +35,8 @@ class Relaying:
         self._by: By = BY
         self.links = HubLinks(
             kernel=kernel, section=config.section, settings=config.links, secret=kernel.secret, hub_name=hub_name,
-            chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed, told=self._tell)
+            chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed,
+            rights=lambda: admission.version, told=self._tell)
         kernel.keep_for(self.links)
         self._dialler = Dialler(self.links, config.section, kernel.note_fault)
 
@@ -76,6 +77,8 @@ class Relaying:
                     self.links.resume(link)
                 case "unlink":
                     self.links.unlink(link)
+                case "explain":
+                    return self.links.explain(link, given["address"])
                 case "rewind":
                     return {"partitions": self.links.rewind(link, given["topic"], given["offset"])}
             return self.links.describe_link(link) if action != "unlink" else {}

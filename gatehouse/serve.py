@@ -26,11 +26,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from gatehouse import __version__, exits
+from gatehouse import __version__, exits, logs
 from gatehouse.accounts import AccountStorage
 from gatehouse.clocks import HubLoop
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
+from gatehouse.consumers import consumer_samples
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.admission import Admission
@@ -298,7 +299,9 @@ class Hub:
             services.links = self._relaying = Relaying(self.config.relay, kernel, admission, hub_loop,
                                                        self.config.hub.name)
             self.metrics.add(self._relaying.samples)
-        for source in (self._hub_samples, storage.samples, partial(trace_samples, admission.trace), self._door_samples,
+        for source in (self._hub_samples, storage.samples, partial(consumer_samples, kernel.lags, hub_loop.wall_ms,
+                                                                    self.config.hub.metrics_names),
+                       partial(trace_samples, admission.trace), self._door_samples,
                        services.not_honoured.samples):
             self.metrics.add(source)
         for door in self.config.doors:
@@ -433,7 +436,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 def serve(config_file: Path, data: Path | None) -> int:
     """Run a hub until it is told to stop. Returns the exit code; every failure to start is one line."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.begin()
     # From the lock on `gatehouse reload` finds this process; until the loop has a handler, its signal would end it.
     asked_early: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, _frame: asked_early.append(number))
@@ -447,6 +450,7 @@ def serve(config_file: Path, data: Path | None) -> int:
         return exits.USAGE
     except Refused as error:
         return _refuse(str(error), error.exit_code)
+    logs.configure(config.hub.log_level, config.hub.log_format)
     for notice in config.notices:
         log.warning("%s", notice)
     limit = raise_descriptor_limit()

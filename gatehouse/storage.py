@@ -36,7 +36,7 @@ from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
 from gatehouse.kernel.state.catalogue_copy import copy_truth
 from gatehouse.kernel.state.store import RocksStore, StoreDamaged, is_full
-from gatehouse.metrics import Sample
+from gatehouse.metrics import SUM, Sample
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
 
@@ -135,6 +135,11 @@ class Storage(Notices):
             yield "gatehouse_" + name.removesuffix("_total"), (), value
         for reason, count in self.kernel.sessions.dropped.items():
             yield "gatehouse_session_drops", (reason,), count
+        bounds, count, total_ms = self.kernel.durable_ms()
+        for bound_ms, below in bounds:
+            yield "gatehouse_durable_seconds", (f"{bound_ms / 1000:g}",), below
+        yield "gatehouse_durable_seconds", ("+Inf",), count
+        yield "gatehouse_durable_seconds", (SUM,), total_ms / 1000
         yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
         age_ms = self.kernel.checkpoint_age_ms()
         if age_ms is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-# decision 236: what counts is the answer, not why
+# decision 212: what counts is the answer, not why
 WINDOW: Final = 20
 """So many of the newest outcomes are looked at."""
 

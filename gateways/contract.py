@@ -176,8 +176,8 @@ class Links(Protocol):
         """The meeting point and every link."""
 
     def act(self, by: By, action: str, link: str, **given: Any) -> dict[str, Any]:
-        """`invite`, `join`, `pause`, `resume`, `unlink`, `rewind`, in somebody's name. Raises LinkFault, and what
-        the kernel refuses."""
+        """`invite`, `join`, `pause`, `resume`, `unlink`, `rewind`, `explain`, in somebody's name. Raises LinkFault, and
+        what the kernel refuses."""
 
 
 class PageFile(NamedTuple):
@@ -326,7 +326,7 @@ class HttpAsk(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpRoute:  # decision 207
+class HttpRoute:  # decision 193
     """Calls of a door's own interface over HTTP: everything at and below this path of the HTTP door."""
 
     path: str

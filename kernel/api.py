@@ -266,6 +266,13 @@ class KernelPort(Protocol):
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
 
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        """The offset behind the last record that the partition was given up to the end of an epoch; -1 where no such
+        epoch has begun."""
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        """The bytes that each of these partitions has in the log, about."""
+
 
 class Ports(Protocol):
     """Opens ports: the kernel, as whoever opens a door knows it."""
@@ -641,6 +648,8 @@ class LinkPort(Protocol):
     def topics(self, tenant: str = "/") -> list[Topic]: ...
 
     def topic(self, name: str, tenant: str = "/") -> Topic | None: ...
+
+    def topic_of(self, partition_id: int) -> tuple[Topic, int] | None: ...
 
     def bounds(self, partition_id: int) -> tuple[int, int]: ...
 

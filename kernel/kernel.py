@@ -31,6 +31,7 @@ from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
+from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import (
     Queue,
@@ -47,6 +48,7 @@ from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
+from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
@@ -75,11 +77,11 @@ from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views, heads_record
+from gatehouse.kernel.state.views import Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import Answering, Committer
+from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Committer
 from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
@@ -221,10 +223,14 @@ class Kernel:  # decision 138
         self.scheduling = scheduling = Scheduling(
             loop=loop, worker=reader_worker, index=index, state=state, topics=topics, clock=clock, places=places,
             disk_guard=disk_guard, backpressure=backpressure, committer=committer, appending=appending,
-            max_scheduled=settings.max_scheduled, fatal=fatal)
+            max_scheduled=settings.max_scheduled, fatal=fatal, recorder=recorder)
+        self.lags = Lags(leasing=leasing, views=views, topics=topics, watermarks=watermarks,
+                         append_ms=reader.append_ms_of)
+        self.reasons = Reasons(loop=loop, looking=self.looking, leasing=leasing, groups=self.groups, topics=topics,
+                               watermarks=watermarks, scheduling=scheduling, next_id=lambda: committer.next_id)
         self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
                              committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
-                             identity=identity, fatal=fatal, on_error=on_error)
+                             identity=identity, fatal=fatal, on_error=on_error, recorder=recorder)
 
     @property
     def epoch(self) -> int:
@@ -263,6 +269,8 @@ class Kernel:  # decision 138
         recovered = self._recovery.run()
         self.recovered_frames = recovered.frames
         self._beginning.begin(recovered)
+        self._reader.begin([(decode_epoch_key(key), decode_position(value))
+                            for key, value in self._state.scan(Kind.BEGUN)])
         leasing, identity = self.leasing, self._identity
         self._committer.begin(
             identity.epoch, identity.first_id,
@@ -413,7 +421,7 @@ class Kernel:  # decision 138
         """
         self._batches.append_all(batches, owner, token, idempotency_key)
 
-    # decision 224: what has arrived over a link, and how far that is, in one frame
+    # decision 203: what has arrived over a link, and how far that is, in one frame
     def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
                     token: object = None) -> None:
         """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
@@ -459,7 +467,8 @@ class Kernel:  # decision 138
         for first, count in topic.ranges:
             bounds.extend(self._watermarks.bounds_of(first, count))
         if topic.settings.compact:
-            bounds[::2] = array("q", bytes(8 * topic.partitions))
+            floors = self._watermarks.floors
+            bounds[::2] = array("q", [floors.get(partition_id, 0) for partition_id in topic.partition_ids()])
         return bounds
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
@@ -534,6 +543,16 @@ class Kernel:  # decision 138
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
         self._reader.offset_of_largest_timestamp(partition_id, on_done)
+
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        """The offset behind the last record that the partition was given up to the end of an epoch; -1 where no such
+        epoch has begun. `on_done` may be called before this returns."""
+        self._reader.end_of_epoch(partition_id, epoch, on_done)
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        """The bytes that each of these partitions has in the log, about: what is being written may be missing, or
+        count twice."""
+        self._reader.sizes(partition_ids, on_done)
 
     # ---- topics
 
@@ -674,6 +693,16 @@ class Kernel:  # decision 138
         """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
         flight = self._committer.flight
         return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
+
+    def durable_ms(self) -> tuple[list[tuple[int, int]], int, int]:
+        """Of all messages since the start: how many were durable within so many ms (upper bound, count), how many there
+        are, and the sum of what they took."""
+        committer, below = self._committer, 0
+        bounds: list[tuple[int, int]] = []
+        for bound_ms, count in zip(DURABLE_MS, committer.durable, strict=False):
+            below += count
+            bounds.append((bound_ms, below))
+        return bounds, below + committer.durable[-1], committer.durable_ms
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""

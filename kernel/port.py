@@ -276,6 +276,12 @@ class Port:
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         self._kernel.offset_of_largest_timestamp(partition_id, on_done)
 
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        self._kernel.end_of_epoch(partition_id, epoch, on_done)
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        self._kernel.sizes(partition_ids, on_done)
+
     # ---- what the kernel calls
 
     def on_stored(self, stored: list[Stored]) -> Iterator[None]:

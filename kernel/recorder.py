@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gatehouse.kernel.message import NOBODY, Leased, Origin, Placement, Record
+from gatehouse.kernel.message import NOBODY, Leased, Message, Origin, Placement, Record
 
 # What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
 # `write.pending_frame.PendingFrame` and its runs.
@@ -31,7 +31,7 @@ class Speaker:
         self.origin = origin
 
 
-class Recorder(Protocol):  # decision 218
+class Recorder(Protocol):  # decision 202
     """See the module's text."""
 
     @property
@@ -73,6 +73,10 @@ class Recorder(Protocol):  # decision 218
 
     def on_given_up(self, group: LeasedGroup, cursor: Cursor, messages: Sequence[Leased], reason: str) -> None:
         """They end without an ack."""
+
+    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
+        """Messages with ids of before enter their partitions: those that fell due, or those of a transaction that is
+        committed."""
 
     def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
         """A dead letter of this queue goes back where it came from."""

@@ -18,6 +18,9 @@ log = logging.getLogger("gatehouse.relay")
 
 TICK_S: Final = 0.2
 FIRST_WAIT_S: Final = 0.5
+LET_IN_WAIT_S: Final = 2.0
+"""The longest, where the meeting point had let the hub in: what is on its way goes on soon."""
+
 LONGEST_WAIT_S: Final = 30.0
 STABLE_S: Final = 10.0                 # a connection that lasted so long counts as one that worked
 CONNECT_S: Final = 20.0
@@ -80,7 +83,7 @@ class Dialler:
         wait_s, loop = FIRST_WAIT_S, asyncio.get_running_loop()
         tls = self._tls()
         while True:
-            began_s = loop.time()
+            began_s, connections = loop.time(), self._links.connections
             reason = "the meeting point hung up"
             try:
                 reason = await self._connect(tls) or reason
@@ -91,6 +94,8 @@ class Dialler:
                 reason = "a mistake of the hub"
             if loop.time() - began_s > STABLE_S:
                 wait_s = FIRST_WAIT_S
+            elif self._links.connections > connections:
+                wait_s = min(wait_s, LET_IN_WAIT_S)
             log.warning("relay: %s; dialling again in %.1f s", self._links.fault or reason, wait_s)
             self._links.lost(reason)
             await asyncio.sleep(wait_s * random.uniform(0.7, 1.0))

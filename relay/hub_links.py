@@ -45,9 +45,9 @@ from gatehouse.relay.pins import (
     invited_record,
     pin_record,
 )
-from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_sent
+from gatehouse.relay.positions import Origin, arrived_record, decode_sent
 from gatehouse.relay.sealing import Identity
-from gatehouse.relay.settings import LinkSettings, RelaySection
+from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -76,7 +76,8 @@ class HubLinks:
 
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
-                 allowed: Callable[[LinkSettings], Allowed], told: Callable[[str, str, str], None]) -> None:
+                 allowed: Callable[[LinkSettings], Allowed], rights: Callable[[], object],
+                 told: Callable[[str, str, str], None]) -> None:
         self._kernel = kernel
         self._section = section
         self._hub_name = hub_name
@@ -102,7 +103,7 @@ class HubLinks:
         self.arrivals = Arrivals(kernel)
         shared: dict[str, object] = self.settings                          # type: ignore[assignment]
         self._around = Around(kernel, self.identity, self.arrivals, Marks(secret), shared, chance, now_ms, wall_ms,
-                              self._carry, allowed, told, lambda: self._max_frame_bytes - 1024)
+                              self._carry, allowed, rights, told, lambda: self._max_frame_bytes - 1024)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)
@@ -378,24 +379,17 @@ class HubLinks:
 
     def _owed_from(self, partition_id: int) -> int:
         """The first offset of a partition that some link has not sent, within the bound."""
+        of = self._kernel.topic_of(partition_id)
+        if of is None:
+            return NONE_NEEDED
+        topic, partition = of
         first = NONE_NEEDED
-        high = self._kernel.bounds(partition_id)[1]
         for link in self.links.values():
-            for topic, partition in self._partitions_of(link, partition_id):
+            if link.settings.tenant == topic.tenant and link.sends.may_match(topic.name):
                 value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
                 first = min(first, 0 if value is None else decode_sent(value))
+        high = self._kernel.bounds(partition_id)[1]
         return first if first == NONE_NEEDED else max(first, high - self._section.owed_messages)
-
-    def _partitions_of(self, link: Link, partition_id: int) -> list[tuple[Topic, int]]:
-        """The topic of a partition, where the link sends something of it."""
-        filters = Filters(link.settings.send)
-        for topic in self._kernel.topics(link.settings.tenant):
-            at = 0
-            for first, count in topic.ranges:
-                if first <= partition_id < first + count:
-                    return [(topic, at + partition_id - first)] if filters.may_match(topic.name) else []
-                at += count
-        return []
 
     # ---- what is shown
 
@@ -432,29 +426,37 @@ class HubLinks:
 
     def lag(self, link: Link) -> tuple[int, int]:
         """Messages that the other hub does not have yet, and for how long the oldest letter is on its way."""
-        outgoing = link.outgoing
-        if outgoing is None:
-            return self._owed(link), 0
-        messages = 0
-        for stream in outgoing.streams.values():
-            for reading in stream.readings.values():
-                messages += max(self._kernel.bounds(reading.partition_id)[1] - reading.stored, 0)
-        said_ms = outgoing.oldest_said_ms
+        said_ms = 0 if link.outgoing is None else link.outgoing.oldest_said_ms
+        messages, outgoing = 0, link.outgoing
+        for topic in self._kernel.topics(link.settings.tenant):
+            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else link.sends.may_match(topic.name):
+                for partition in range(topic.partitions):
+                    start, high = self._kernel.bounds(topic.partition_id(partition))
+                    messages += max(high - max(self._sent_of(link, topic, partition), start), 0)
         return messages, self._now_ms() - said_ms if said_ms else 0
 
-    def _owed(self, link: Link) -> int:
-        filters, owed = Filters(link.settings.send), 0
-        for topic in self._kernel.topics(link.settings.tenant):
-            if filters.may_match(topic.name):
-                for partition in range(topic.partitions):
-                    value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-                    if value is not None:
-                        owed += max(self._kernel.bounds(topic.partition_id(partition))[1] - decode_sent(value), 0)
-        return owed
+    def _sent_of(self, link: Link, topic: Topic, partition: int) -> int:
+        """Up to where the other hub has a partition."""
+        stream = None if link.outgoing is None else link.outgoing.streams.get(topic.uuid)
+        reading = None if stream is None else stream.readings.get(partition)
+        if reading is not None:
+            return reading.stored
+        value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
+        return 0 if value is None else decode_sent(value)
 
-    def arrived(self, name: str) -> list[tuple[Origin, Arrived]]:
-        """How far partitions of the hub at the other end are. Raises UnknownLink."""
-        return self.arrivals.stored_of(self._require(name).peer.hub)
+    def explain(self, name: str, address: str) -> dict[str, Any]:
+        """What a link does with an address, either way; nothing is sent. Raises UnknownLink."""
+        settings = self.settings.get(name)
+        if settings is None:
+            raise UnknownLink(f"there is no link {name!r} in the configuration")
+        link = self.links.get(name)
+        outgoing = None if link is None else link.outgoing
+        taken = None if outgoing is None or not outgoing.ready else outgoing.wants(address)
+        received = Filters(settings.receive).match(address)
+        return {"address": address, "state": self.describe_link(name)["state"],
+                "out": {"sent": Filters(settings.send).match(address), "taken_there": taken},
+                "in": {"received": received,
+                       "address_here": renames_of(settings.rename).rename(address) if received else None}}
 
 
 class _Then:

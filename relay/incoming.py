@@ -4,7 +4,7 @@ A section covers offsets of one partition of the other hub. What of them is here
 appended, and how far that is lies in the same frame. A section that begins behind what is here would leave a gap: the
 link stops. Nothing is answered before it is on the disk.
 """
-# decision 224: every batch names its predecessor, and a gap is never a repetition
+# decision 203: every batch names its predecessor, and a gap is never a repetition
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,17 +13,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, is_address, join_address
-from gatehouse.kernel.addresses.stated import stated_in
-from gatehouse.kernel.errors import KeptFull, KernelError, MessageTooLarge, QueueFull, Stopping, StorageFull
+from gatehouse.kernel.addresses.stated import STATED, stated_in
+from gatehouse.kernel.errors import (
+    CorruptBatch,
+    KeptFull,
+    KernelError,
+    MessageTooLarge,
+    QueueFull,
+    Stopping,
+    StorageFull,
+)
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import RETAIN, Headers, Message, Placement, Record, Stored
-from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.batch import leased_of
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.private import has_private
+from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.origins import MAX_HUBS, Came, Marks, came_by, hub_shown, without_origin
+from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, hub_shown, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.settings import LinkSettings, renames_of
@@ -99,7 +108,7 @@ class Arrivals:
         return [(decode_origin(key), decode_arrived(value))
                 for key, value in self._kernel.link_states(Kind.ARRIVED, hub) if key[:len(hub)] == hub]
 
-    # decision 227: what a hub stored first comes over one link at a time
+    # decision 206: what a hub stored first comes over one link at a time
     def is_way(self, hub: bytes, link: str, links: dict[str, object]) -> bool:
         """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
         direct = self.direct.get(hub)
@@ -115,9 +124,9 @@ class Incoming:
     """See the module's text. Made for one session; `counts` and `arrivals` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, arrivals: Arrivals,
-                 marks: Marks, links: dict[str, object], counts: InCounts, allowed: Allowed, wall_ms: Callable[[], int],
-                 answer: Callable[[int], None], fail: Callable[[RelayError | KernelError], None],
-                 on_ready: Callable[[], None]) -> None:
+                 marks: Marks, links: dict[str, object], counts: InCounts, allowed: Allowed,
+                 rights: Callable[[], object], wall_ms: Callable[[], int], answer: Callable[[int], None],
+                 fail: Callable[[RelayError | KernelError], None], on_ready: Callable[[], None]) -> None:
         self._kernel = kernel
         self._settings = settings
         self._peer_hub = peer_hub
@@ -126,6 +135,8 @@ class Incoming:
         self._links = links
         self.counts = counts
         self._allowed = allowed
+        self._rights_of = rights
+        self._rights = rights()
         self._wall_ms = wall_ms
         self._answer = answer
         self._fail = fail
@@ -133,6 +144,7 @@ class Incoming:
         self._receive = Filters(settings.receive)
         self._renames = renames_of(settings.rename)
         self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
+        self._plain: dict[str, dict[bytes | None, Placement]] = {}       # of messages that say no address, by topic
         self._number = 0
         self._unstored_bytes = 0
         self._closed = False
@@ -156,6 +168,9 @@ class Incoming:
             raise OutOfTurn(f"letter {letter.number} of batches came where {self._number} is next")
         if self._unstored_bytes >= WINDOW_BYTES:
             raise OutOfTurn(f"the other hub sent more than the {WINDOW_BYTES} bytes that may be on their way")
+        if self._rights is not self._rights_of():
+            self._rights = self._rights_of()
+            self.forget_places()
         messages: list[Message] = []
         advanced: dict[Origin, Arrived] = {}
         shift_ms = self._wall_ms() - letter.sent_ms
@@ -207,13 +222,28 @@ class Incoming:
             self.counts.repeated += sum([piece.count for piece in section.pieces])
             return
         at = arrived.next
+        places = self._plain.setdefault(letter.topic, {})
+        encoded_origin, shown_hub = origin.encoded(), origin.hub.hex().encode() + b"/"
+        apart = not -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS
         for piece in section.pieces:
-            for record in sound_records(piece):
-                if record[0] < at or record[0] >= section.next:
+            for _, offset, _, message_id, time_ms, key, value, headers, attributes in leased_of(piece, None):
+                if offset < at or offset >= section.next:
                     self.counts.repeated += 1
                     continue
-                at = record[0] + 1
-                self._message(letter.topic, origin, record, piece.whole, shift_ms, messages, advanced)
+                at = offset + 1
+                placement = places.get(key)
+                if placement is not None and not attributes & RETAIN and time_ms > 0 and _is_plain(headers, apart):
+                    headers = add_header(headers, self._marks.encoded(encoded_origin, shown_hub, offset, message_id), 2)
+                    if len(headers) + (0 if value is None else len(value)) <= placement.max_message_bytes:
+                        messages.append((placement, value, headers, attributes, time_ms))
+                        self.counts.messages += 1
+                        continue
+                try:
+                    decoded, _ = read_headers(headers, 0)
+                except CorruptBatch:
+                    continue                 # no reader is given such a record
+                self._message(letter.topic, origin, (offset, time_ms, key, value, decoded, attributes, message_id),
+                              piece.whole, shift_ms, messages, advanced)
         self.counts.lost_messages += section.lost
         advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1), letter.topic,
                                    self._settings.name)
@@ -254,6 +284,8 @@ class Incoming:
             attributes &= ~RETAIN
         messages.append((placement, value, encoded, attributes, max(time_ms, 0)))
         self.counts.messages += 1
+        if said is None:
+            self._plain.setdefault(topic, {})[key] = placement
 
     def _is_news(self, came: Came, advanced: dict[Origin, Arrived]) -> bool:
         """Whether a message that was passed on comes here for the first time."""
@@ -285,13 +317,15 @@ class Incoming:
             else:
                 placement = self._kernel.place(target, tenant=tenant)
             if len(self._places) >= MAX_PLACES:
-                self._places.clear()
+                self.forget_places()
             self._places[name] = placement
         return placement
 
     def forget_places(self) -> None:
-        """Rights or topics may have changed."""
+        """Rights have changed, or there are too many."""
         self._places.clear()
+        for places in self._plain.values():
+            places.clear()
 
     def _refuse(self, address: str, error: KernelError | Denied, record: Record, came: Came,
                 messages: list[Message]) -> None:
@@ -320,6 +354,14 @@ class Incoming:
         return record is not None and (record[1], hub_shown(record[4]) or self._kernel.hub) > (time_ms, came.origin.hub)
 
 
+def _is_plain(headers: bytes, apart: bool) -> bool:
+    """Whether encoded headers say nothing that a link has to look at; `apart`: the clocks of the hubs are."""
+    if headers == NO_HEADERS:
+        return True
+    return (not has_private(headers) and headers.find(STATED) < 0 and headers.find(SHOWN_HEADER) < 0
+            and not (apart and headers.find(EXPIRES_HEADER) >= 0))
+
+
 def _address_of(topic: str, key: bytes | None, said: bytes | None) -> str | None:
     """The address of a message of the other hub; None where what it says is none."""
     if said is None:
@@ -335,7 +377,7 @@ def _without_address(headers: Headers) -> Headers:
     return tuple([header for header in headers if header[0] != ADDRESS_HEADER])
 
 
-# decision 228: what expires has as much time left as it had there, whatever the clocks say
+# decision 207: what expires has as much time left as it had there, whatever the clocks say
 def _moved_expiry(headers: Headers, shift_ms: int) -> Headers:
     """The headers with the end of the message by the clock of this hub."""
     if -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS or not any(name == EXPIRES_HEADER for name, _ in headers):

@@ -6,7 +6,7 @@
 
 The secret is in the text alone and is sent by nobody: the proof is made with it. An invitation is used once, and ends.
 """
-# decision 231: the secret is never sent
+# decision 210: the secret is never sent
 from __future__ import annotations
 
 import binascii

@@ -27,6 +27,7 @@ from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, 
 from gatehouse.relay.letters import MAX_POSITIONS, Batches, Letter, Positions, Ready, Stopped, StoredUntil
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.outgoing import OutCounts, Outgoing
+from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import Pin
 from gatehouse.relay.rate import Rate
 from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of
@@ -41,7 +42,7 @@ BREAK: Final = 0x17
 FIRST_WAIT_MS: Final = 500
 LONGEST_WAIT_MS: Final = 60_000
 GREETING_MS: Final = 10_000            # a greeting that is not answered by then begins anew
-SILENCE_MS: Final = 60_000             # nothing stored of what was said, for so long
+SILENCE_MS: Final = 30_000             # nothing stored of what was said, for so long
 KEEP_MS: Final = 1_000                 # between two notes of how far the other hub is
 
 STOPS: Final = (PositionGap, PositionAhead, HistoryLost, LinkRefused)
@@ -84,6 +85,9 @@ class Around:
     wall_ms: Callable[[], int]
     carry: Callable[[bytes, str, bytes], None]
     allowed: Callable[[LinkSettings], Allowed]
+    rights: Callable[[], object]
+    """Another object when what `allowed` lets pass may be another."""
+
     told: Callable[[str, str, str], None]
     """(link, what happened, details), for the log and the audit topic."""
 
@@ -95,6 +99,7 @@ class Link:
 
     def __init__(self, settings: LinkSettings, pin: Pin, around: Around) -> None:
         self.settings = settings
+        self.sends = Filters(settings.send)
         self.pin = pin
         self.peer = pin.peer
         self.counts = LinkCounts()
@@ -158,7 +163,7 @@ class Link:
             self.keep()
         outgoing, session = self._outgoing, self._session
         if outgoing is not None and outgoing.oldest_said_ms and now_ms - outgoing.oldest_said_ms > SILENCE_MS:
-            self._fail(OutOfTurn("the other hub has stored nothing for a minute"))
+            self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
         elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
             self._greet()
         elif self.state == GREETING and now_ms - self._greeting_since_ms > GREETING_MS:
@@ -248,8 +253,8 @@ class Link:
                                   counts.out, self._rates, self._say, self._fail, around.max_payload_bytes())
         self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
         self._incoming = Incoming(around.kernel, self.settings, self.peer.hub, around.arrivals, around.marks,
-                                  around.links, counts.into, around.allowed(self.settings), around.wall_ms,
-                                  self._stored, self._fail, self._say_ready)
+                                  around.links, counts.into, around.allowed(self.settings), around.rights,
+                                  around.wall_ms, self._stored, self._fail, self._say_ready)
         self._incoming.begin()
 
     def _say_ready(self) -> None:
@@ -337,8 +342,3 @@ class Link:
     @property
     def outgoing(self) -> Outgoing | None:
         return self._outgoing
-
-    def forget_places(self) -> None:
-        """Rights have changed."""
-        if self._incoming is not None:
-            self._incoming.forget_places()

@@ -4,7 +4,7 @@ It keeps nothing: one that is killed and replaced by another with the same file 
 to dial again. It sees who talks to whom about which topic, and how much; what is said is sealed. One hub never waits
 for another: what a hub does not take in time is bounced to its sender, whose link begins anew.
 """
-# decision 230: the meeting point keeps nothing, and knows hubs by their keys
+# decision 209: the meeting point keeps nothing, and knows hubs by their keys
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -51,12 +51,15 @@ class Visit:
         self.began_ms = now_ms
         self.address = b""
         self.name = ""
+        self._ended = False
         self._meeting = meeting
         self._nonce = nonce
         self._hello: Hello | None = None
 
     def handle_frame(self, data: bytes) -> None:
         """One frame of the hub. Never raises."""
+        if self._ended:
+            return                           # it was refused, and what it had sent before it heard is worth nothing
         try:
             frame = frames.decode(data)
             if self.address:
@@ -96,6 +99,8 @@ class Visit:
         """Say why, and hang up."""
         counts = self._meeting.counts.refused
         counts[code] = counts.get(code, 0) + 1
+        self._ended = True
+        self._meeting.leave(self)
         self.member.send(frames.encode(Refused(code, reason)))
         self.member.close(f"{code}: {reason}")
 
@@ -127,17 +132,17 @@ class Meeting:
 
     def configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
         """What the file says from now on: who is no longer in it is let go at once."""
-        before = self._links
+        before = {visit: self._neighbours(visit) for visit in self._visits.values()}
         self._configure(hubs, links)
         names = {address_of_key(key): name for key, name in self._names.items()}
         for address, visit in list(self._visits.items()):
             if names.get(address) != visit.name:
                 visit.refuse("withdrawn", "the meeting point does not know this hub any more")
-        for visit in list(self._visits.values()):
-            for other in list(self._visits.values()):
-                pair = frozenset((visit.name, other.name))
-                if visit is not other and (pair in self._links) != (pair in before):
-                    visit.member.send(frames.encode(Presence(other.address, pair in self._links)))
+        for visit, neighbours in before.items():
+            now = self._neighbours(visit) if visit in self._visits.values() else []
+            for other, there in [(other, False) for other in neighbours if other not in now] + \
+                    [(other, True) for other in now if other not in neighbours]:
+                visit.member.send(frames.encode(Presence(other.address, there)))
 
     def visit(self, member: Member, now_ms: int) -> Visit:
         """Somebody has connected."""

@@ -7,7 +7,7 @@ The private one is the relay's own. Its tag is made with a secret of the hub tha
 such a header is seen: loops are recognised by what hubs say alone. The hubs in it are those that passed the message on,
 the last of them last.
 """
-# decision 226: loops are recognised by a header that no client can make
+# decision 205: loops are recognised by a header that no client can make
 from __future__ import annotations
 
 import struct
@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.message import Headers
 from gatehouse.kernel.records.private import MARK
+from gatehouse.kernel.records.record import SMALL, varint
 from gatehouse.relay.positions import HUB_BYTES, Origin
 
 ORIGIN_HEADER: Final = MARK + b"origin"
@@ -27,6 +28,9 @@ MAX_HUBS: Final = 16
 TAG_BYTES: Final = 8
 
 _FRONT = struct.Struct(">16s16sIQq")
+_PLACE = struct.Struct(">Qq")
+_SHOWN_START: Final = varint(len(SHOWN_HEADER)) + SHOWN_HEADER
+_SAID_START: Final = varint(len(ORIGIN_HEADER)) + ORIGIN_HEADER + varint(_FRONT.size + TAG_BYTES)
 
 
 class Came(NamedTuple):
@@ -66,13 +70,23 @@ class Marks:
     """The headers of one hub, which knows its own again."""
 
     def __init__(self, secret: bytes) -> None:
-        self._key = blake2b(secret, digest_size=32, person=b"relay origin").digest()
+        key = blake2b(secret, digest_size=32, person=b"relay origin").digest()
+        self._keyed = blake2b(digest_size=TAG_BYTES, key=key)
 
     def headers(self, came: Came) -> Headers:
         """Both headers."""
         said = _FRONT.pack(*came.origin, came.offset, came.message_id) + b"".join(came.through)
         shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
         return (SHOWN_HEADER, shown), (ORIGIN_HEADER, said + self._tag(said))
+
+    def encoded(self, origin: bytes, shown_hub: bytes, offset: int, message_id: int) -> bytes:
+        """Both headers of a message that comes from its origin itself, as they stand in a record: `origin` and the hub
+        are encoded, once for many."""
+        shown = shown_hub + b"%d" % message_id
+        said = origin + _PLACE.pack(offset, message_id)
+        tag = self._keyed.copy()
+        tag.update(said)
+        return b"".join((_SHOWN_START, SMALL[len(shown)], shown, _SAID_START, said, tag.digest()))
 
     def came_by(self, headers: Headers) -> Came | None:
         """What the headers of a message say that is stored here; None where it came by a door, whatever it says."""
@@ -82,7 +96,9 @@ class Marks:
         return _decode(value)
 
     def _tag(self, said: bytes) -> bytes:
-        return blake2b(said, digest_size=TAG_BYTES, key=self._key).digest()
+        tag = self._keyed.copy()
+        tag.update(said)
+        return tag.digest()
 
 
 def without_origin(headers: Headers) -> Headers:

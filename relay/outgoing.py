@@ -8,7 +8,7 @@
 Order per key: a partition is read in its order. Where partitions were added to a topic, a key may have moved, so that
 topic's partitions are merged by the time and id under which each piece was stored.
 """
-# decision 225: pieces go as they are stored, and topics that grew are merged by time
+# decision 204: pieces go as they are stored, and topics that grew are merged by time
 from __future__ import annotations
 
 from collections import deque
@@ -23,8 +23,8 @@ from gatehouse.kernel.message import Fetched, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.state.state import Kind
-from gatehouse.relay.errors import HistoryLost, OutOfTurn, PositionAhead, RelayError
-from gatehouse.relay.letters import Batches, Position, Ready, Section
+from gatehouse.relay.errors import HistoryLost, LinkRefused, OutOfTurn, PositionAhead, RelayError
+from gatehouse.relay.letters import PIECE_BYTES, Batches, Position, Ready, Section
 from gatehouse.relay.origins import ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Origin, decode_sent, sent_record
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
     from gatehouse.kernel.state.topics import Topic
 
-LETTER_BYTES: Final = 256 << 10        # of pieces in one letter, but for a piece that is larger by itself
+LETTER_BYTES: Final = 128 << 10        # of pieces in one letter, but for a piece that is larger by itself
 READ_BYTES: Final = 512 << 10          # of one partition at a time
 READ_AT_ONCE: Final = 8                # partitions of one look at the log
 AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged
@@ -131,7 +131,8 @@ class Outgoing:
         self._bytes, self._messages = rates
         self._say = say
         self._fail = fail
-        self._max_letter_bytes = max_letter_bytes
+        self._piece_bytes = max_letter_bytes // 2          # at most, of a piece
+        self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
         self._send = Filters(settings.send)
         self._wanted = Filters(())
         self._positions: dict[tuple[bytes, int], int] = {}
@@ -139,6 +140,7 @@ class Outgoing:
         self._watch: Cancellable | None = None
         self._fetching = False
         self._pumping = False
+        self._came = False                     # something was read
         self._closed = False
         self._number = 0
         self._window_bytes = 0
@@ -199,6 +201,10 @@ class Outgoing:
             self._watch.cancel()
             self._watch = None
 
+    def wants(self, address: str) -> bool:
+        """Whether the other hub has said that it takes this address."""
+        return self._wanted.match(address)
+
     @property
     def unstored_bytes(self) -> int:
         return self._unstored_bytes
@@ -217,9 +223,12 @@ class Outgoing:
         self._pumping = True
         try:
             self._look_for_topics()
-            while not self._closed and self._is_open() and self._say_next():
-                pass
-            self._read_ahead()
+            self._came = True
+            while self._came and not self._closed:
+                while not self._closed and self._is_open() and self._say_next():
+                    pass
+                self._came = False
+                self._read_ahead()                       # what is in memory comes before this returns
         except RelayError as error:
             self.close()
             self._fail(error)
@@ -238,7 +247,7 @@ class Outgoing:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self._is_sent(topic)}
+        topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self.sends(topic)}
         for uuid in self.streams.keys() - topics.keys():
             del self.streams[uuid]
         custom = any(entry.topic != UNROUTED for entry in kernel.route_entries)
@@ -252,7 +261,8 @@ class Outgoing:
             for partition in range(len(stream.readings), topic.partitions):
                 stream.readings[partition] = self._begin(topic, partition)
 
-    def _is_sent(self, topic: Topic) -> bool:
+    def sends(self, topic: Topic) -> bool:
+        """Whether something of a topic may pass, as far as both hubs have said."""
         name = topic.name
         if name == AUDIT_TOPIC or name.startswith(OWN_TOPICS):
             return False
@@ -315,6 +325,7 @@ class Outgoing:
             self.close()
             self._fail(error)
             return
+        self._came = True
         self.pump()
 
     def _take(self, stream: Stream, reading: Reading, answer: Fetched) -> None:
@@ -341,10 +352,14 @@ class Outgoing:
         if self._settings.on_lost == "stop":
             raise HistoryLost(f"offsets {reading.next} to {offset - 1} of partition {reading.partition} of "
                               f"{stream.topic.name} are no longer stored (set `on_lost`, or rewind the link)")
+        self._note_lost(stream, reading, reading.next, count)
+
+    def _note_lost(self, stream: Stream, reading: Reading, offset: int, count: int) -> None:
+        """The other hub is told, and people are."""
         reading.lost += count
         self.counts.lost_messages += count
         if len(self.counts.lost) < MAX_LOST:
-            self.counts.lost.append(Lost(stream.topic.name, reading.partition, reading.next, count, self._wall_ms))
+            self.counts.lost.append(Lost(stream.topic.name, reading.partition, offset, count, self._wall_ms))
 
     def _wait_for_more(self) -> None:
         if self._watch is not None or any(reading.ahead for stream in self.streams.values()
@@ -389,16 +404,22 @@ class Outgoing:
         """What one letter holds, and how many messages that are."""
         sections: list[Section] = []
         size_bytes = messages = 0
-        while size_bytes < LETTER_BYTES:
+        while size_bytes < self._letter_bytes:
             reading = self._next_reading(stream)
             if reading is None:
                 break
             pieces: list[Piece] = []
-            while reading.ahead and size_bytes < LETTER_BYTES:
+            while reading.ahead and size_bytes < self._letter_bytes:
                 piece = reading.ahead.popleft()
                 stream.ahead_bytes -= len(piece.data)
+                if len(piece.data) > self._piece_bytes and piece.count > 1:
+                    self._put_back(stream, reading, _split(piece))
+                    continue
                 passing = self._passing(stream, reading, piece)
-                size_bytes += sum([len(part.data) for part in passing])
+                if passing and len(passing[0].data) > self._piece_bytes:
+                    self._lose(stream, reading, piece)
+                    passing = []
+                size_bytes += sum([len(part.data) + PIECE_BYTES for part in passing])
                 messages += sum([part.count for part in passing])
                 pieces += passing
                 if stream.merged:
@@ -439,6 +460,19 @@ class Outgoing:
         self.counts.bytes += size_bytes
         self._bytes.spend(size_bytes)
         self._messages.spend(messages)
+
+    def _put_back(self, stream: Stream, reading: Reading, pieces: list[Piece]) -> None:
+        """Smaller pieces instead of one."""
+        reading.ahead.extendleft(reversed(pieces))
+        stream.ahead_bytes += sum([len(piece.data) for piece in pieces])
+
+    def _lose(self, stream: Stream, reading: Reading, piece: Piece) -> None:
+        """A message that the meeting point does not carry, as it is too large. Raises LinkRefused."""
+        text = (f"a message of {len(piece.data)} bytes in partition {reading.partition} of {stream.topic.name}, offset "
+                f"{piece.first_offset}, is more than the meeting point carries (max_frame_bytes)")
+        if self._settings.on_lost == "stop":
+            raise LinkRefused(text)
+        self._note_lost(stream, reading, piece.first_offset, 1)
 
     # ---- what passes
 
@@ -488,6 +522,11 @@ class Outgoing:
         offset, time_ms, key, value, headers, attributes, message_id = record
         headers = (*[header for header in headers if header[0] != ADDRESS_HEADER], (ADDRESS_HEADER, address.encode()))
         return offset, time_ms, key, value, headers, attributes, message_id
+
+
+def _split(piece: Piece) -> list[Piece]:
+    """A piece as one for each of its records; of a producer's batch those that make sense."""
+    return [_piece_of([record], piece) for record in sound_records(piece)]
 
 
 def _without_forged(record: Record) -> Record:

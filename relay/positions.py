@@ -6,7 +6,7 @@
 ARRIVED is about the hub where a message was first stored, whatever link it comes by, and is written in the frame of the
 messages themselves. SENT is what another hub has said that it has of ours: retention keeps what is behind it.
 """
-# decision 224: positions belong to the origin, and lie in the frame of what they count
+# decision 203: positions belong to the origin, and lie in the frame of what they count
 from __future__ import annotations
 
 import struct

@@ -12,7 +12,7 @@ import logging
 import secrets
 import ssl
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Final
 
 from aiohttp import WSMsgType, web
@@ -25,6 +25,8 @@ log = logging.getLogger("gatehouse.relay")
 PATH: Final = "/v1/relay"
 HEARTBEAT_S: Final = 15.0
 CLOSE_S: Final = 2.0
+UNPROVED_OF_ADDRESS: Final = 8         # connections of one address that have not proved who they are
+UNPROVED: Final = 256                  # and of all: each may hold a frame in memory
 
 
 class WebSocketMember:
@@ -67,6 +69,7 @@ class RelayServer:
         self._section = section
         self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info)
         self._runner: web.AppRunner | None = None
+        self._unproved: Counter[str] = Counter()         # by address
 
     async def start(self) -> str:
         """Raises OSError, ssl.SSLError."""
@@ -91,9 +94,14 @@ class RelayServer:
             await self._runner.cleanup()
 
     async def _on_hub(self, request: web.Request) -> web.WebSocketResponse:
+        address = request.remote or ""
+        if self._unproved[address] >= UNPROVED_OF_ADDRESS or self._unproved.total() >= UNPROVED:
+            raise web.HTTPServiceUnavailable(text="too many connections have not proved who they are\n")
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, compress=False, timeout=CLOSE_S,
                                        max_msg_size=self._section.max_frame_bytes + 1024)
         await socket.prepare(request)
+        self._unproved[address] += 1
+        unproved = True
         member = WebSocketMember(socket)
         visit = self.meeting.visit(member, int(time.monotonic() * 1000))
         writing = asyncio.ensure_future(member.write())
@@ -103,12 +111,23 @@ class RelayServer:
                 if message.type is not WSMsgType.BINARY:
                     break
                 visit.handle_frame(message.data)
+                if unproved and visit.address:
+                    unproved = False
+                    self._let_in(address)
         finally:
+            if unproved:
+                self._let_in(address)
             late.cancel()
             visit.handle_closed()
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
         return socket
+
+    def _let_in(self, address: str) -> None:
+        """One connection of an address less that has to prove itself."""
+        self._unproved[address] -= 1
+        if not self._unproved[address]:
+            del self._unproved[address]
 
     async def _on_health(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")

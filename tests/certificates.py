@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -56,12 +57,13 @@ class Authority:
         certificate = builder.sign(self._key, hashes.SHA256())
         return self._write(file or name, certificate, key)
 
-    def server(self, ends: timedelta = YEAR, file: str = "server") -> Pair:
-        """A certificate for a hub on this machine's loopback."""
+    def server(self, ends: timedelta = YEAR, file: str = "server", addresses: Sequence[str] = ()) -> Pair:
+        """A certificate for a hub on this machine's loopback, and on these addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]), key,
                                 datetime.now(UTC) - YEAR, datetime.now(UTC) + ends)
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        names = [x509.DNSName("localhost"), *(x509.IPAddress(ipaddress.ip_address(address))
+                                              for address in sorted({"127.0.0.1", *addresses}))]
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return self._write(file, builder.sign(self._key, hashes.SHA256()), key)
 

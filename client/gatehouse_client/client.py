@@ -267,6 +267,11 @@ class Client:
         """The journey of a message, as the hub shows it. Raises HubError: unknown_message."""
         return await self.request("GET", path_of("v1", "trace", message_id))
 
+    async def why(self, message_id: str, consumer: str, user: str | None = None) -> dict[str, Any]:
+        """Why a message did not arrive at a group, or a queue (`$queue/NAME`). Raises HubError: unknown_message."""
+        query = {"consumer": consumer} | ({} if user is None else {"user": user})
+        return await self.request("GET", path_of("v1", "trace", message_id, "why"), query=query)
+
     async def find_messages(self, **wanted: str) -> list[dict[str, Any]]:
         """The newest messages with a `key`, `address`, `trace_id` or `correlation_id`, or at a `topic`, `partition` and
         `offset`, between the times `from` and `to`."""

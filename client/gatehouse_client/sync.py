@@ -160,6 +160,10 @@ class SyncClient:
         """See `Client.trace`."""
         return self.wait(self.client.trace(message_id))
 
+    def why(self, message_id: str, consumer: str, user: str | None = None) -> dict[str, Any]:
+        """See `Client.why`."""
+        return self.wait(self.client.why(message_id, consumer, user))
+
     def find_messages(self, **wanted: str) -> list[dict[str, Any]]:
         """See `Client.find_messages`."""
         return self.wait(self.client.find_messages(**wanted))

@@ -5,13 +5,13 @@
     groups        groups, dead-letters
     queues        queues list, show, declare, bind, unbind, purge, delete, peek, move
     scheduled     scheduled list, show, recall
-    trace         what happened to messages
+    trace, why    what happened to messages, and why one did not arrive
     connections   connections list, show, close
     sessions      sessions list, show, delete
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
-    relay         relay serve, key, invite, join, status, pause, resume, rewind, unlink
+    relay         relay serve, key, invite, join, status, explain, pause, resume, rewind, unlink
     spark         spark archive, spark analytics
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are
@@ -39,7 +39,7 @@ from gatehouse.cli.sessions import sessions
 from gatehouse.cli.spark import spark
 from gatehouse.cli.state import status, topics
 from gatehouse.cli.tables import show
-from gatehouse.cli.trace import trace
+from gatehouse.cli.trace import trace, why
 from gatehouse.cli.transactions import transactions
 from gatehouse.cli.users import users
 from gatehouse.exits import Refused
@@ -149,7 +149,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections,
-                sessions, backup, restore, trace, transactions, users, acl, relay, spark):
+                sessions, backup, restore, trace, why, transactions, users, acl, relay, spark):
     cli.add_command(command)
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import ssl
 import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from gatehouse.exits import Refused
 from gatehouse_client.door import path_of
 from gatehouse_client.sync import SyncClient
 
+LOOK_S: Final = 0.3
 COLUMNS: Final = ("name", "state", "peer", "behind", "sent", "received", "parked", "fault")
 
 
@@ -120,6 +122,27 @@ def show_link(link: str, url: str, json_wanted: bool) -> None:
 
 @relay.command()
 @click.argument("link")
+@click.argument("address")
+@hub_options
+def explain(link: str, address: str, url: str, json_wanted: bool) -> None:
+    """Say what LINK does with ADDRESS, either way.
+
+    Nothing is sent. ADDRESS is as the sending hub calls it.
+    """
+    with asking(url) as hub:
+        document = hub.wait(hub.client.request("GET", path_of("v1", "relay", "links", link, "explain"),
+                                               query={"address": address}))
+    out, into = document["out"], document["in"]
+    there = {True: "and the other hub takes it", False: "and the other hub does not take it",
+             None: "and what the other hub takes is not known before the link is open"}[out["taken_there"]]
+    show(document, pairs({
+        "link": document["state"], "out": f"sent, {there}" if out["sent"] else "not sent: no filter of `send` matches",
+        "in": f"taken, as {into['address_here']}" if into["received"] else "not taken: no filter of `receive` matches",
+    }), json_wanted)
+
+
+@relay.command()
+@click.argument("link")
 @click.option("--minutes", type=click.IntRange(1, 10_080), default=60, show_default=True,
               help="How long the invitation is good.")
 @hub_options
@@ -160,6 +183,33 @@ def _changing(action: str, help: str, done: str) -> click.Command:
 
 relay.add_command(_changing("pause", "Close LINK until it is resumed.", "paused"))
 relay.add_command(_changing("resume", "Let LINK go on, after a pause or a stop.", "resumed"))
+
+
+@relay.command()
+@click.argument("link")
+@click.option("--for", "for_s", type=click.FloatRange(1), default=3600.0, show_default=True, metavar="SECONDS",
+              help="Give up after so long.")
+@hub_options
+def once(link: str, for_s: float, url: str, json_wanted: bool) -> None:
+    """Let LINK run until all that is owed has gone out, then pause it.
+
+    Exit code 1 where it stops before, or the time is over; it is paused then, too, unless it has stopped.
+    """
+    path, end_s = path_of("v1", "relay", "links", link), time.monotonic() + for_s
+    with asking(url) as hub:
+        document = _ask(hub, "POST", f"{path}/resume")
+        while document["state"] != "stopped" and time.monotonic() < end_s \
+                and (document["state"] != "open" or document["lag"]["messages"]):
+            time.sleep(LOOK_S)
+            document = _ask(hub, "GET", path)
+        if document["state"] == "stopped":
+            raise Refused(f"the link {link} has stopped: {document['fault']}", exits.FAILED)
+        behind = document["lag"]["messages"] if document["state"] == "open" else None
+        document = _ask(hub, "POST", f"{path}/pause")
+    if behind != 0:
+        raise Refused(f"the link {link} has not sent all within {for_s:g} s: {document['fault'] or 'it is behind'}",
+                      exits.FAILED)
+    show(document, f"{link} is empty, and paused", json_wanted)
 
 
 @relay.command()

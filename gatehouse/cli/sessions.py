@@ -52,7 +52,10 @@ def show_session(client_id: str, url: str, json_wanted: bool) -> None:
 @CLIENT
 @hub_options
 def delete_session(client_id: str, url: str, json_wanted: bool) -> None:
-    """End one with everything that waits for it; its client, where it is connected, is disconnected."""
+    """End a session, and drop what waits for it.
+
+    Its client, where it is connected, is disconnected.
+    """
     with asking(url) as hub:
         hub.delete_session(client_id)
     show({"client_id": client_id, "state": "deleted"}, f"deleted the session of {client_id}", json_wanted)

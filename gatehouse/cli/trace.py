@@ -1,4 +1,4 @@
-"""`gatehouse trace`: what happened to a message, found by its id or by what is known of it."""
+"""`gatehouse trace` and `gatehouse why`: what happened to a message, and why it did not arrive somewhere."""
 from __future__ import annotations
 
 from typing import Any, Final
@@ -11,6 +11,7 @@ from gatehouse.cli.tables import as_json, pairs, table, time_text
 
 HEADS: Final = ("at", "after", "what", "of", "who", "where", "more")
 FOUND: Final = ("id", "at", "address", "trace_id")
+TIMES: Final = frozenset(("at", "due", "until", "begun", "expired_at"))
 NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_id", "correlation_id": "correlation_id",
                 "topic": "topic"}
 
@@ -60,6 +61,26 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
         click.echo(as_json(journey))
     else:
         click.echo(text_of(journey))
+
+
+@click.command()
+@click.argument("message_id", metavar="MESSAGE")
+@click.argument("consumer", metavar="CONSUMER")
+@click.option("--of-user", help="Whether this user may read it there is asked first.")
+@hub_options
+def why(message_id: str, consumer: str, of_user: str | None, url: str, json_wanted: bool) -> None:
+    """Say why a message did not arrive at a consumer.
+
+    MESSAGE is its id; CONSUMER is a group, or a queue as `$queue/NAME`.
+    """
+    with asking(url) as hub:
+        answer = hub.why(message_id, consumer, of_user)
+    if json_wanted:
+        click.echo(as_json(answer))
+        return
+    evidence = {name: time_text(value, "milliseconds") if name in TIMES and isinstance(value, int) else value
+                for name, value in answer["evidence"].items()}
+    click.echo("\n".join([f"{answer['reason']}: {answer['text']}", *([pairs(evidence)] if evidence else [])]))
 
 
 def _list(messages: list[dict[str, Any]], json_wanted: bool) -> None:

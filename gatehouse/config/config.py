@@ -74,6 +74,14 @@ class HubSettings:
         "help": "Name of this hub, shown to clients and in the metrics."})
     data_dir: str = field(default="data", metadata={
         "help": "Folder of everything that is stored, from the folder of the configuration file on."})
+    metrics_names: bool = field(default=False, metadata={
+        "help": "Whether `/metrics`, which is read without a login, names groups, their topics, queues and tenants; "
+                "else it has their sums alone."})
+    log_level: str = field(default="info", metadata={
+        "choices": ("debug", "info", "warning", "error"),
+        "help": "What the log on standard error tells: this and what is worse."})
+    log_format: str = field(default="text", metadata={
+        "choices": ("text", "json"), "help": "Lines for people, or one JSON object per line."})
     unsent_bytes: int = field(default=UNSENT_BYTES, metadata={
         "min": 1 << 20, "max": 1 << 40,
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "

@@ -19,6 +19,10 @@ class TracingSection:
         "min": 0, "max": 1,
         "help": "How many of the messages of a topic are followed from the start, from 0 to 1. A message that fails is "
                 "recorded from its first error on whatever this says."})
+    followed_per_second: int = field(default=200, metadata={
+        "min": 0, "max": 1_000_000,
+        "help": "Messages that are followed from the start in one second, of all topics without a `rate` of their own: "
+                "one costs some 100 microseconds of the processor until it is acked."})
     retention_hours: int = field(default=72, metadata={
         "min": 1, "max": 100_000, "help": "How long the topic `journeys` keeps what was recorded. It counts when the "
                                           "topic is made; later it is changed as that of any topic."})
@@ -58,5 +62,5 @@ def read_topic_rates(tables: dict[str, Any], place: ConfigPlace, problems: Probl
 
 def journeys_of(section: TracingSection, topics: Mapping[str, float]) -> JourneySettings:
     """The section and the tables of topics as the kernel's settings."""
-    return JourneySettings(section.enabled, section.rate, topics, section.retention_hours * 3_600_000,
-                           section.errors_per_minute)
+    return JourneySettings(section.enabled, section.rate, section.followed_per_second, topics,
+                           section.retention_hours * 3_600_000, section.errors_per_minute)

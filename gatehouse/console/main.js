@@ -15,6 +15,7 @@ import { scheduled } from "./scheduled.js";
 import { Series } from "./series.js";
 import { sessions } from "./sessions.js";
 import { topic, topics } from "./topics.js";
+import { trace } from "./trace.js";
 import { transactions } from "./transactions.js";
 import { users } from "./users.js";
 
@@ -30,6 +31,7 @@ const PAGES = [
   ["dead-letters", "Dead letters", deadLetters, deadLetters],
   ["retained", "Retained", retained, retained],
   ["transactions", "Transactions", transactions, transactions],
+  ["trace", "Trace", trace, trace],
   ["users", "Users", users],
 ];
 const FOR_ADMINISTRATORS = ["connections", "sessions", "users"];

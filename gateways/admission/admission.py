@@ -26,6 +26,7 @@ from gatehouse.gateways.admission.places import GivenPlaces, PlacementCache
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.gateways.admission.quota import Meter, Quota
+from gatehouse.gateways.admission.refusals import Refusals, address_of
 from gatehouse.gateways.admission.rights import Rights, Verdict
 from gatehouse.gateways.admission.rights_cache import RightsCache
 from gatehouse.gateways.admission.routed import RoutedTopics
@@ -71,6 +72,7 @@ class Admission:
         self._outside = outside
         self._topics = RoutedTopics(routes)
         self._registry = SessionRegistry(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
+        self._refusals = Refusals(now_ms)
         self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
         self._audit = Audit(kernel, wall_ms, log.error)
@@ -112,7 +114,12 @@ class Admission:
         While anonymous access is allowed a peer without credentials is `anonymous`, and so is one with an account that
         its protocol's clients have preset (`Credentials.preset`).
         """
-        self._login.authenticate(door, peer, credentials, on_done, gone)
+        def answer(who: Principal | NotAuthenticated) -> None:
+            if isinstance(who, NotAuthenticated):
+                self._refusals.note(door, address_of(peer), who.code, str(who))
+            on_done(who)
+
+        self._login.authenticate(door, peer, credentials, answer, gone)
 
     def scram(self, door: str, peer: str, mechanism: str) -> ScramServer:
         """The server's side of one SCRAM login; `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512. Raises ValueError."""
@@ -176,7 +183,7 @@ class Admission:
     def require(self, principal: Principal, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
         if not self.may(principal, operation, address):
-            raise Denied(f"{principal.name} may not {operation.value} at {address!r}")
+            raise self._denied(principal, operation, f"{principal.name} may not {operation.value} at {address!r}")
 
     def may_create(self, principal: Principal, address: str) -> bool:
         """Whether publishing at an address has its topic made, should there be none."""
@@ -195,7 +202,7 @@ class Admission:
     def require_topic(self, principal: Principal, operation: Operation, topic: str) -> None:
         """`may_topic`, or Denied."""
         if not self.may_topic(principal, operation, topic):
-            raise Denied(f"{principal.name} may not {operation.value} the topic {topic!r}")
+            raise self._denied(principal, operation, f"{principal.name} may not {operation.value} the topic {topic!r}")
 
     def may_group(self, principal: Principal, operation: Operation, group: str) -> bool:
         """Whether the principal may consume with a group, alter it, or transact in it."""
@@ -207,7 +214,8 @@ class Admission:
     def require_group(self, principal: Principal, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""
         if not self.may_group(principal, operation, group):
-            raise Denied(f"{principal.name} may not {operation.value} with the group {group!r}")
+            raise self._denied(principal, operation,
+                               f"{principal.name} may not {operation.value} with the group {group!r}")
 
     def may_have_client_id(self, principal: Principal, client_id: str) -> bool:
         """Whether the principal may connect by a client id, which names one connection of a door at a time."""
@@ -226,7 +234,12 @@ class Admission:
     def require_hub(self, principal: Principal, operation: Operation) -> None:
         """`may_hub`, or Denied."""
         if not self.may_hub(principal, operation):
-            raise Denied(f"{principal.name} may not {operation.value} this hub")
+            raise self._denied(principal, operation, f"{principal.name} may not {operation.value} this hub")
+
+    def _denied(self, principal: Principal, operation: Operation, text: str) -> Denied:
+        """The refusal, of which the log has a line."""
+        self._refusals.note("", principal.name, f"{Denied.code}_{operation.value}", text)
+        return Denied(text)
 
     @property
     def somebody_administers(self) -> bool:

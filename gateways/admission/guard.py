@@ -377,6 +377,17 @@ class Guard:
         self._readable.require((partition_id,))
         self._port.offset_of_largest_timestamp(partition_id, on_done)
 
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        """See `KernelPort.end_of_epoch`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.end_of_epoch(partition_id, epoch, on_done)
+
+    def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
+        """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where
+        the principal may not administer the hub."""
+        self._admission.require_hub(self.principal, Operation.ADMINISTER)
+        self._port.sizes([partition_id for topic in topics for partition_id in topic.partition_ids()], on_done)
+
     # ---- told
 
     @contextmanager

@@ -40,7 +40,7 @@ def _rows(where: str, fate: Fate, names: str, instead: str = "") -> list[Asked]:
     return [Asked(where, name, fate, instead) for name in names.split()]
 
 
-ASKED: Final = (  # decision 199
+ASKED: Final = (  # decision 187
     *_rows("connection.start-ok", HONOURED, "client_properties mechanism response"),
     *_rows("connection.start-ok", NO_EFFECT, "locale", "texts are English"),
     *_rows("connection.secure-ok", REFUSED, "response"),

@@ -226,7 +226,7 @@ class Broker:
 
     def _bury(self, tenant: str, name: str, target: str, leased: Leased, reason: str) -> list[Message]:
         """What a dead letter of a queue becomes: where the topic of its exchange is there, one message, which queues
-        refer to; else one for each queue that it is routed to."""  # decision 202
+        refer to; else one for each queue that it is routed to."""  # decision 190
         vhost = self.vhost(tenant)
         queue = vhost.queues.get(name)
         if queue is None:
@@ -243,7 +243,7 @@ class Broker:
             placements.insert(0, placement)
         return [(place, leased[6], headers, attributes, 0) for place in placements]
 
-    def bury_refused(self, vhost: VirtualHost, name: str, messages: list[NumberedMessage]) -> None:  # decision 200
+    def bury_refused(self, vhost: VirtualHost, name: str, messages: list[NumberedMessage]) -> None:  # decision 188
         """A full queue has refused these; where it says so they are dead letters. What has no room there either is
         gone."""
         queue = vhost.queues.get(name)

@@ -46,7 +46,7 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
     headers: Table = dict(message_properties.get("headers", {}))
     key: str = old_key if read["key"] is None else read["key"]
     death = REASONS[reason]
-    if not is_own:  # decision 203
+    if not is_own:  # decision 191
         headers = {name: field for name, field in headers.items() if not name.startswith(OF_DEATHS)}
     deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
                          message_properties.get("expiration"), now_ms)

@@ -27,7 +27,7 @@ WEIGHT: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 DRAWN_BYTES: Final = 8
 
 
-class HashingRouter:  # decision 209
+class HashingRouter:  # decision 195
     """Looks at every binding for every message, as a headers exchange does."""
 
     def __init__(self, arguments: Table) -> None:

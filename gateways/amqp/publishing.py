@@ -216,7 +216,7 @@ class Publishing:
             connection.broker.bury_refused(connection.vhost, full.queue, [message])
             self._refuse([self._tag])
 
-    def _let_wait(self, messages: list[Message], delay_ms: int) -> None:  # decision 210
+    def _let_wait(self, messages: list[Message], delay_ms: int) -> None:  # decision 196
         """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
         self.submit()
         self._tag += 1

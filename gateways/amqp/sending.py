@@ -204,7 +204,8 @@ class AmqpSender:
         except KernelError as error:
             raise not_placed(error) from None
         timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
-        return SendTarget(place, not name, bool(queues), timed)
+        others = any(queue.kernel_queue is not None and not queue.kernel_queue.settings.door for queue in queues)
+        return SendTarget(place, not name and not others, bool(queues), timed)     # another door reads its own queue
 
     def _place_with_streams(self, name: str, address: str, queues: list[AmqpQueue], streams: list[AmqpQueue],
                             priority: int) -> SendTarget:

@@ -21,6 +21,7 @@ from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encod
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.connections.wrong_port import came_to
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -114,7 +115,7 @@ class AmqpSession:
         if self._state is State.HEADER:
             if not login.PROTOCOL_HEADER.startswith(data[:8]):
                 self._link.write(login.PROTOCOL_HEADER)    # 4.2.2: the version that would be spoken, then the end
-                self._end("protocol_header: this is not AMQP 0-9-1")
+                self._end(f"protocol_header: {came_to(data, 'AMQP', 'this is not AMQP 0-9-1')}")
                 return
             if len(data) < 8:
                 self._received.keep(data, 0, 8)

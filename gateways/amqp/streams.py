@@ -86,7 +86,7 @@ def not_of_streams(method: str, queue: AmqpQueue) -> ConnectionFault:
     return ConnectionFault(NOT_IMPLEMENTED, f"{method} not supported by stream queues {queue.where}")
 
 
-class Streams:  # decision 211
+class Streams:  # decision 197
     """The topics behind streams, of all virtual hosts."""
 
     def __init__(self, kernel: HubPort) -> None:

@@ -8,7 +8,7 @@ A commit that the hub does not take closes the channel with 406, and nothing of 
 message is acknowledged. The dead letters of what was rejected follow in a frame of their own; should the hub be killed
 between the two, those messages are delivered again.
 """
-# decision 201: one frame, though RabbitMQ promises that of one queue alone
+# decision 189: one frame, though RabbitMQ promises that of one queue alone
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple

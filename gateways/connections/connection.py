@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         if transport.get_write_buffer_size():
             self._watch_writes()         # a peer that does not even take the goodbye is not waited for
 
-    def _linger(self, transport: asyncio.Transport, paused: int) -> None:  # decision 177
+    def _linger(self, transport: asyncio.Transport, paused: int) -> None:  # decision 173
         """Say that nothing more comes, and read on for a while: a system that closes with something unread resets the
         connection, and the peer never sees what it was told last (RFC 1122, 4.2.2.13)."""
         self._lingers = True

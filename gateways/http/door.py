@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.http.answers import Answers
 from gatehouse.gateways.http.body import Bodies
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
@@ -93,6 +94,8 @@ class Door:
         self.hosts = Hosts(config.allowed_hosts, own_names())
         self.feeds = Feeds(self)
         self.webhooks = Webhooks(self)
+        self.answers: dict[str, Answers] = {}
+        """Who waits for answers to requests, by tenant."""
         self.tickets = Tickets(services.admission, NAME, config.ticket_s, services.now_ms)
         self.date = DateHeader()
         self.flow = self.admission.trace.flow(NAME)

@@ -64,6 +64,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "transaction_too_large": Problem(413, "Transaction too large", "More messages or bytes than one may have."),
     "too_many_transactions": Problem(503, "Too many transactions", "As many are undecided as the hub keeps."),
     "invalid_check_back": Problem(400, "Invalid check-back", "Times or numbers that no check-back can have."),
+    "no_answer": Problem(504, "No answer", "The request is stored, and nothing answered it in time."),
     "no_links": Problem(409, "No links", "The hub's configuration has no `[relay]`."),
     "unknown_link": Problem(404, "Unknown link", "There is no link of that name, or none with another hub yet."),
     "bad_invitation": Problem(400, "Bad invitation", "It does not read, is over, was used, or is for another hub."),

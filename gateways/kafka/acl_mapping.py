@@ -9,7 +9,7 @@ operations that are part of a larger right here.
     Group    READ consume, DELETE alter
     Cluster  ALL administer
 """
-# decision 184: an ACL grants what it says, or is refused
+# decision 177: an ACL grants what it says, or is refused
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

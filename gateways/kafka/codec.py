@@ -21,8 +21,11 @@ import struct
 from typing import Final
 
 from gatehouse.gateways.connections.receiving import ReceiveBuffer
+from gatehouse.gateways.connections.wrong_port import came_to
 
 PRODUCE_FLEXIBLE: Final = 9
+PRODUCE_TOPIC_IDS: Final = 13         # topics are named by 16 bytes of their ids (KIP-516)
+UUID_BYTES: Final = 16
 SMALLEST_REQUEST: Final = 8          # a header without its client id
 
 _SIZE: Final = struct.Struct(">i")
@@ -39,10 +42,11 @@ Frame = tuple[bytes, int, int]
 """(buffer, where the frame's content begins, where it ends)"""
 
 ProduceTopic = tuple[bytes, "list[tuple[int, bytes | None]]"]
-"""(name, [(partition, record batch)])"""
+"""(name, or topic id from version 13; [(partition, record batch)])"""
 
-ProducedTopic = tuple[bytes, "list[tuple[int, int, int, int, bytes | None]]"]
-"""(name, [(partition, error code, base offset, log start offset, error text)])"""
+ProducedTopic = tuple[bytes, "list[tuple[int, int, int, int, int, bytes | None]]"]
+"""(name, or topic id from version 13; [(partition, error code, base offset, append time in ms or -1, log start offset,
+error text)])"""
 
 class Malformed(Exception):
     """The peer sent bytes that are not what they claim to be. Kafka closes the connection, and so does the door."""
@@ -185,7 +189,8 @@ class RequestReader:
         if len(data) - at >= 4:
             size: int = _SIZE.unpack_from(data, at)[0]
             if size < self.min_frame_bytes or size > self.max_frame_bytes:
-                raise Malformed(f"a request of {size} bytes; at most {self.max_frame_bytes} are taken")
+                raise Malformed(came_to(data[at:at + 12], "Kafka",
+                                        f"a request of {size} bytes; at most {self.max_frame_bytes} are taken"))
             needed_bytes = size + 4
         if len(data) - at < needed_bytes:
             self._received.keep(data, at, needed_bytes)
@@ -224,7 +229,7 @@ def frame_header(body_bytes: int, correlation_id: int, flexible: bool) -> bytes:
 # ---- Produce --------------------------------------------------------------------------------------------------------
 
 def decode_produce(data: bytes, at: int, end: int, version: int) -> tuple[bytes | None, int, int, list[ProduceTopic]]:
-    """(transactional id, acks, timeout in ms, topics) of a Produce 3 to 12."""
+    """(transactional id, acks, timeout in ms, topics) of a Produce 3 to 13."""
     flexible = version >= PRODUCE_FLEXIBLE
     transactional_id, at = read_string(data, at, end, flexible)
     if end - at < 6:
@@ -234,7 +239,13 @@ def decode_produce(data: bytes, at: int, end: int, version: int) -> tuple[bytes 
     topics: list[ProduceTopic] = []
     count, at = read_count(data, at, end, flexible, 2)
     for _ in range(count):
-        name, at = read_string(data, at, end, flexible)
+        name: bytes | None
+        if version >= PRODUCE_TOPIC_IDS:
+            if end - at < UUID_BYTES:
+                raise Malformed("a topic id is cut off")
+            name, at = data[at:at + UUID_BYTES], at + UUID_BYTES
+        else:
+            name, at = read_string(data, at, end, flexible)
         if name is None:
             raise Malformed("a topic without a name")
         partitions: list[tuple[int, bytes | None]] = []
@@ -258,17 +269,17 @@ def decode_produce(data: bytes, at: int, end: int, version: int) -> tuple[bytes 
 
 
 def encode_produced(version: int, correlation_id: int, topics: list[ProducedTopic], throttle_ms: int) -> bytes:
-    """The whole answer to a Produce 3 to 12."""
+    """The whole answer to a Produce 3 to 13."""
     flexible = version >= PRODUCE_FLEXIBLE
     parts: list[bytes] = [encode_count(len(topics), flexible)]
     for name, partitions in topics:
-        parts.append(encode_string(name, flexible))
+        parts.append(name if version >= PRODUCE_TOPIC_IDS else encode_string(name, flexible))
         parts.append(encode_count(len(partitions), flexible))
-        for index, error, base_offset, log_start, text in partitions:
+        for index, error, base_offset, append_ms, log_start, text in partitions:
             if version < 5:
-                parts.append(_PRODUCED_V3.pack(index, error, base_offset, -1))
+                parts.append(_PRODUCED_V3.pack(index, error, base_offset, append_ms))
                 continue
-            parts.append(_PRODUCED_V5.pack(index, error, base_offset, -1, log_start))
+            parts.append(_PRODUCED_V5.pack(index, error, base_offset, append_ms, log_start))
             if version >= 8:
                 parts.append(encode_count(0, flexible))        # record errors: none are told apart
                 parts.append(encode_string(text, flexible))

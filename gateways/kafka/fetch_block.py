@@ -39,9 +39,9 @@ _ANSWER_V11: Final = [*_ANSWER_V5[:6], ("preferred", ">i4"), ("records", ">i4")]
 _ANSWER_V12: Final = [*_ANSWER_V5[:5], ("aborted", "u1"), ("preferred", ">i4"), ("records", "u1"), ("tags", "u1")]
 
 REQUESTS: Final = tuple(np.dtype(_REQUEST_V4 if version < 5 else _REQUEST_V5 if version < 9
-                                 else _REQUEST_V9 if version < 12 else _REQUEST_V12) for version in range(17))
+                                 else _REQUEST_V9 if version < 12 else _REQUEST_V12) for version in range(19))
 ANSWERS: Final = tuple(np.dtype(_ANSWER_V4 if version < 5 else _ANSWER_V5 if version < 11
-                                else _ANSWER_V11 if version < 12 else _ANSWER_V12) for version in range(17))
+                                else _ANSWER_V11 if version < 12 else _ANSWER_V12) for version in range(19))
 """By Fetch version."""
 
 

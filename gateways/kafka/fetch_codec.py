@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.kafka.codec import (
+    UUID_BYTES,
     Malformed,
     encode_count,
     encode_string,
@@ -44,8 +45,6 @@ FETCH_LEADER_EPOCH: Final = 9
 FETCH_PREFERRED_REPLICA: Final = 11
 FETCH_TOPIC_IDS: Final = 13
 FETCH_REPLICA_STATE: Final = 15      # the replica id moved into the tags
-
-UUID_BYTES: Final = 16
 
 _I32: Final = struct.Struct(">i")
 _WAIT_MIN_MAX: Final = struct.Struct(">iiib")
@@ -77,7 +76,7 @@ FetchTopic = tuple[bytes, list[FetchPartition], "Block | None"]
 
 
 class FetchRequest:
-    """What a Fetch 4 to 16 asks for. Forgotten topics and the rack matter only to sessions and are passed over."""
+    """What a Fetch 4 to 18 asks for. Forgotten topics and the rack matter only to sessions and are passed over."""
 
     def __init__(self, max_wait_ms: int, min_bytes: int, max_bytes: int, read_committed: bool, session_id: int,
                  session_epoch: int, topics: list[FetchTopic]) -> None:
@@ -91,7 +90,7 @@ class FetchRequest:
 
 
 def decode_fetch(data: bytes, at: int, end: int, version: int, max_partitions: int) -> FetchRequest:
-    """A Fetch 4 to 16. Raises Malformed, also for more than `max_partitions` in all."""
+    """A Fetch 4 to 18. Raises Malformed, also for more than `max_partitions` in all."""
     flexible = version >= FETCH_FLEXIBLE
     if version < FETCH_REPLICA_STATE:
         at += 4

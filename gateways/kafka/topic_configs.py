@@ -3,7 +3,7 @@
 A setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and is
 remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
 """
-# decision 182: settings that are taken are read back
+# decision 175: settings that are taken are read back
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -28,6 +28,9 @@ MAX_LIST_CHARACTERS: Final = 1000        # of the replicas that a throttle names
 FOREVER: Final = "-1"
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
+BOTH: Final = frozenset((DELETE, COMPACT))
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
 DAY_MS: Final = 86_400_000
 MAX_I64: Final = str((1 << 63) - 1)
 
@@ -72,16 +75,19 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
     "message.timestamp.before.max.ms": TopicConfig(LONG, MAX_I64, "Times from 1970 on are taken.", (MAX_I64,)),
     "message.timestamp.difference.max.ms": TopicConfig(LONG, MAX_I64, "Any time is taken.", (MAX_I64,)),
     "message.timestamp.type": TopicConfig(
-        STRING, "CreateTime", "Whose time a record has: its producer's.", ("CreateTime",),
+        STRING, CREATE_TIME, "Whose time a producer's record has: its own, or that of the append.",
+        (CREATE_TIME, LOG_APPEND_TIME),
         "log.message.timestamp.type"),
     "min.cleanable.dirty.ratio": TopicConfig(DOUBLE, "0.5", "Taken: superseded records go with their segment."),
-    "min.compaction.lag.ms": TopicConfig(LONG, "0", "Superseded records stay for so long.", ("0",)),
+    "min.compaction.lag.ms": TopicConfig(
+        LONG, "0", "Superseded records stay for as long as the hub keeps anything: no more can be asked for."),
     "min.insync.replicas": TopicConfig(INT, "1", "There is one replica.", ("1",)),
     "preallocate": TopicConfig(BOOLEAN, "false", "Taken: there are no files of a topic.", ("true", "false")),
     "remote.log.copy.disable": TopicConfig(BOOLEAN, "false", "Nothing is tiered.", ("true", "false")),
     "remote.log.delete.on.disable": TopicConfig(BOOLEAN, "false", "Nothing is tiered.", ("true", "false")),
     "remote.storage.enable": TopicConfig(BOOLEAN, "false", "Nothing is tiered.", ("false",)),
-    "retention.bytes": TopicConfig(LONG, FOREVER, "Of one partition; the hub has its own.", (FOREVER,)),
+    "retention.bytes": TopicConfig(
+        LONG, FOREVER, "How much of a partition is kept; -1: as much as the hub keeps of everything."),
     "retention.ms": TopicConfig(
         LONG, "", "How long messages are kept; -1: as long as the hub keeps any.", None, "log.retention.ms"),
     "segment.bytes": TopicConfig(INT, "1073741824", "Taken: there are no files of a topic."),
@@ -111,10 +117,9 @@ def checked(name: str, value: str | None) -> str:
         _check_number(name, value, config.type)
     if config.values is not None and config.type != LIST and value not in config.values:
         raise _refused(name, value)
-    if name == "cleanup.policy" and len(value.split(",")) > 1:
-        raise _refused(name, value)
     if name == "max.message.bytes" and int(value) < 1 or name == "delete.retention.ms" and int(value) < 0 \
-            or name == "retention.ms" and int(value) < -1:
+            or name == "min.compaction.lag.ms" and int(value) < 0 \
+            or name in ("retention.ms", "retention.bytes") and int(value) < -1:
         raise Refused(INVALID_CONFIG, f"Invalid value {value} for configuration {name}")
     return value
 
@@ -131,41 +136,58 @@ def _refused(name: str, value: str) -> Refused:
     return Refused(INVALID_CONFIG, f"{name}={value[:100]} is not offered here")
 
 
-def settings_of(configs: Mapping[str, str], before: TopicSettings | None = None) -> TopicSettings:
+def settings_of(configs: Mapping[str, str], hub: KernelSettings, before: TopicSettings | None = None) -> TopicSettings:
     """The kernel's settings of a topic that has these (`checked`), as far as Kafka has words for them; what else there
-    is stays as before."""
-    compact = configs.get("cleanup.policy", DELETE) == COMPACT
-    retention_ms = int(configs.get("retention.ms", FOREVER))
+    is stays as before. Raises Refused for what this hub cannot keep."""
+    lag_ms = int(configs.get("min.compaction.lag.ms", "0"))
+    if lag_ms > hub.retention_ms:
+        raise Refused(INVALID_CONFIG, f"min.compaction.lag.ms={lag_ms}: this hub keeps nothing for longer than "
+                                      f"{hub.retention_ms} ms")
+    policies = set(configs.get("cleanup.policy", DELETE).split(","))
+    retention_ms, retention_bytes = (_limit(configs.get(name, FOREVER)) for name in ("retention.ms", "retention.bytes"))
+    if policies == BOTH and "retention.ms" not in configs:
+        retention_ms = hub.retention_ms
+    goes = DELETE in policies            # by age and size, too
     delete_retention_ms = configs.get("delete.retention.ms")
     max_message_bytes = configs.get("max.message.bytes")
     return replace(
-        before or TopicSettings(), compact=compact,
-        retention_ms=None if compact or retention_ms < 0 else max(1, retention_ms),
+        before or TopicSettings(), compact=COMPACT in policies, retention_ms=retention_ms if goes else None,
+        retention_bytes=retention_bytes if goes else None,
+        log_append_time=configs.get("message.timestamp.type") == LOG_APPEND_TIME,
         delete_retention_ms=None if delete_retention_ms is None else max(1, int(delete_retention_ms)),
         max_message_bytes=None if max_message_bytes is None else int(max_message_bytes))
+
+
+def _limit(value: str) -> int | None:
+    """None: as the hub."""
+    return None if int(value) < 0 else max(1, int(value))
 
 
 def configs_of(settings: TopicSettings, remembered: Mapping[str, str]) -> dict[str, str]:
     """What is set for a topic, whoever did it: the kernel's settings, and what is remembered of those that say nothing
     to it."""
     configs = {name: value for name, value in remembered.items() if _stands(name, value, settings)}
-    if settings.compact:
-        configs["cleanup.policy"] = COMPACT
-    if settings.retention_ms is not None:
-        configs["retention.ms"] = str(settings.retention_ms)
-    if settings.delete_retention_ms is not None:
-        configs["delete.retention.ms"] = str(settings.delete_retention_ms)
-    if settings.max_message_bytes is not None:
-        configs["max.message.bytes"] = str(settings.max_message_bytes)
+    if settings.compact and configs.get("cleanup.policy") is None:
+        configs["cleanup.policy"] = f"{COMPACT},{DELETE}" if settings.keeps_less else COMPACT
+    if settings.log_append_time:
+        configs["message.timestamp.type"] = LOG_APPEND_TIME
+    for name, value in (("retention.ms", settings.retention_ms), ("retention.bytes", settings.retention_bytes),
+                        ("delete.retention.ms", settings.delete_retention_ms),
+                        ("max.message.bytes", settings.max_message_bytes)):
+        if value is not None:
+            configs[name] = str(value)
     return configs
 
 
 def _stands(name: str, value: str, settings: TopicSettings) -> bool:
     """Whether what was remembered is still so: the settings of the kernel may have been changed by another door."""
-    if name == "retention.ms":
-        return value == FOREVER or settings.compact
+    if name in ("retention.ms", "retention.bytes"):
+        return value == FOREVER or settings.compact and not settings.keeps_less
     if name == "cleanup.policy":
-        return value == DELETE
+        policies = set(value.split(","))
+        return (COMPACT in policies) is settings.compact and (DELETE in policies or not settings.keeps_less)
+    if name == "message.timestamp.type":
+        return value == CREATE_TIME and not settings.log_append_time
     return name not in ("delete.retention.ms", "max.message.bytes")
 
 

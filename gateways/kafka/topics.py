@@ -37,10 +37,10 @@ def find_topic(session: KafkaSession, name: str, operation: Operation) -> Topic:
         raise
 
 
-def find_fetched(session: KafkaSession, uuid: bytes) -> Topic:
-    """The topic with this id, to be read. Raises Denied, UnknownTopic."""
+def find_by_id(session: KafkaSession, uuid: bytes, operation: Operation) -> Topic:
+    """The topic with this id. Raises Denied, UnknownTopic."""
     try:
-        return session.guard.topic_by_uuid(uuid, Operation.CONSUME)
+        return session.guard.topic_by_uuid(uuid, operation)
     except Denied as refusal:
         session.guard.count(refusal.code)
         raise
@@ -54,7 +54,7 @@ def find_asked(session: KafkaSession, asked: Any, by_id: bool) -> Topic:
         except (KernelError, Denied) as refusal:
             raise Refused(coordinator_code_of(refusal), str(refusal)) from None
     try:
-        return find_fetched(session, asked.topic_id.bytes)
+        return find_by_id(session, asked.topic_id.bytes, Operation.CONSUME)
     except UnknownTopic as refusal:
         raise Refused(UNKNOWN_TOPIC_ID, str(refusal)) from None
     except Denied as refusal:

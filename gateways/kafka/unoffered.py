@@ -23,7 +23,7 @@ UNOFFERED: Final = Api(-1, "", 0, 0, 0, lambda request: None)
 PACKAGES: Final = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)
 
 
-# decision 183
+# decision 176
 def encode_unoffered(key: int, version: int, correlation_id: int) -> bytes | None:
     """The answer to a request that is not offered; None where it could not say so."""
     message = _answers().get(key)

@@ -86,7 +86,7 @@ class Inbox:
         self.settled = True
         """Whether everything submitted has been answered."""
 
-        self.received: dict[bytes, int] = {}   # decision 174
+        self.received: dict[bytes, int] = {}   # decision 170
         """Packet ids of QoS 2 that are not released, and the number of the submission after which PUBREC leaves."""
 
         self.own: OwnMessages | None = None

@@ -65,7 +65,7 @@ class Incoming:
 
     def __init__(self, now_ms: Callable[[], int], receive_maximum: int, alias_maximum: int, *, tells: bool,
                  checks_format: bool) -> None:
-        self.meanings: dict[bytes, Meaning] = {}    # decision 173
+        self.meanings: dict[bytes, Meaning] = {}    # decision 169
         self.receive_maximum = receive_maximum
         self.tells = tells                     # reason strings and user properties may be sent with any packet
         self._now_ms = now_ms

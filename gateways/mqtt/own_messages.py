@@ -7,7 +7,7 @@ from typing import Final
 REMEMBERED_MAX: Final = 131_072        # offsets; a flush is delivered before the next ones are answered
 
 
-class OwnMessages:  # decision 176
+class OwnMessages:  # decision 172
     """Answers come before the deliveries of the same flush: so a delivery finds whether it is the client's own."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ What MQTT has as properties (content type, correlation data, ...) stands first u
 (`gateways.properties.envelope`), then the user properties as they came: in order, with duplicates. So they leave by
 this door unchanged, and other doors read in them what their columns say.
 """
-# decision 172: user properties keep their order; a field that MQTT has a property for stands before them
+# decision 168: user properties keep their order; a field that MQTT has a property for stands before them
 from __future__ import annotations
 
 from typing import Final

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
+from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.authenticating import Done, EnhancedLogin, read_auth
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
@@ -284,7 +285,7 @@ class MqttSession:
             self._handle_login(data)
             return
         if data and data[0] != packets.CONNECT:
-            raise ProtocolError("[MQTT-3.1.0-1] the first packet is no CONNECT")
+            raise ProtocolError(came_to(data, "MQTT", "[MQTT-3.1.0-1] the first packet is no CONNECT"))
         size = packet_size(data, 0, self._packet_bytes_max)
         if size == 0 or size > len(data):
             self._received.keep(data, 0, size)

@@ -195,7 +195,7 @@ class Subscriptions:
 
     # --- deliveries --------------------------------------------------------------------------------------------------
 
-    def heard(self, address: str) -> Heard:  # decision 175
+    def heard(self, address: str) -> Heard:  # decision 171
         """What the filters that match an address say of it."""
         heard = self._heard.get(address)
         if heard is None:

@@ -67,7 +67,7 @@ def answer_to(head: bytes, spoken: Collection[str], listen: Listen) -> bytes:
     key = fields.get("sec-websocket-key", "")
     if not is_key(key) or "host" not in fields:
         raise NotOpened("400 Bad Request", "a WebSocket is opened with a key and a host (RFC 6455, 4.2.1)")
-    origin = fields.get("origin")          # decision 178
+    origin = fields.get("origin")          # decision 174
     if origin is not None and not _may_come(origin.lower(), fields["host"].lower(), listen):
         raise NotOpened("403 Forbidden", f"pages of {origin[:200]!r} may not connect; see origins of this listener")
     protocol = choose_protocol(fields, spoken)

@@ -255,7 +255,7 @@ class AssignedGroups:
                 self._forget(entry)
         self._consumers.beat(tenant, name, beat, rules, may_read, on_done)
 
-    # decision 195: live conversion
+    # decision 185: live conversion
     def _convert(self, entry: _Entry, rules: ConsumerRules) -> None:
         """The group's members are members of a consumer group from now on."""
         tenant, name = entry.tenant, entry.name

@@ -147,7 +147,7 @@ class Changes(NamedTuple):
     """Whether the group itself is to be stored."""
 
 
-# decision 190: no loop, no clock, no disk; one machine for the group and every member
+# decision 180: no loop, no clock, no disk; one machine for the group and every member
 class ConsumerGroup:
     """See the module's text."""
 
@@ -192,7 +192,7 @@ class ConsumerGroup:
             member.revoke_until_ms = 0
         member.expires_ms = now_ms + (rules.session_ms if member.classic is None else member.classic.session_ms)
         tell = beat.epoch == JOINS or beat.is_full or member.assigned != before
-        # decision 192: who waits for others asks soon
+        # decision 182: who waits for others asks soon
         behind = member.pace is Pace.UNRELEASED or member.epoch != self.epoch
         answer = Beaten(member.id, member.epoch, min(rules.heartbeat_ms, SOON_MS) if behind else rules.heartbeat_ms,
                         member.assigned if tell else None)
@@ -472,7 +472,7 @@ class ConsumerGroup:
             batch_ms = BATCH_MS * len(self.members) if len(self.members) >= BATCHED_FROM else 0
             self._assign_at_ms = max(now_ms, self._assigned_ms + batch_ms)
 
-    # decision 191: from fifty members on, not once for each of them
+    # decision 181: from fifty members on, not once for each of them
     def _assign_when_due(self, now_ms: int, ranges_of: RangesOf) -> None:
         if not self._assign_at_ms or self._assign_at_ms > now_ms:
             return

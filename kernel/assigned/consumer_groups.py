@@ -421,7 +421,7 @@ class ConsumerGroups:
         if group.is_all_classic and not is_new:
             self._release(entry)
 
-    # decision 195: the last member of the consumer protocol has gone
+    # decision 185: the last member of the consumer protocol has gone
     def _release(self, entry: _ConsumerEntry) -> None:
         """The group is a classic one again."""
         members = entry.group.members
@@ -432,7 +432,7 @@ class ConsumerGroups:
         self._put_state(records, None, None)
         self._give_back(entry.tenant, entry.name, entry.group, entry.is_ours)
 
-    # decision 193: what changed, in one frame, before anybody hears of it
+    # decision 183: what changed, in one frame, before anybody hears of it
     def _write(self, entry: _ConsumerEntry, changes: Changes) -> None:
         records = [member_record(entry.tenant, entry.name, member_id, entry.group.members.get(member_id))
                    for member_id in changes.members]

@@ -15,7 +15,7 @@ from gatehouse.kernel.assigned.values import ClassicSide, ConsumerRules, GroupSt
 from gatehouse.kernel.errors import InconsistentProtocol
 
 
-# decision 195: members go on with what they have
+# decision 185: members go on with what they have
 def consumers_of(classic: ClassicGroup, now_ms: int, partition_ids: Callable[[Parts], frozenset[int]]) -> ConsumerGroup:
     """The consumer group that a classic group with members becomes. Raises InconsistentProtocol where the hub does not
     understand what its members say to each other."""

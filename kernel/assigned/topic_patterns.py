@@ -60,7 +60,7 @@ Node = tuple[str, object, object]
 ("both"|"either", [nodes], None), ("again", node, (least, most or None))."""
 
 
-# decision 194: in bounded time, whatever a client writes
+# decision 184: in bounded time, whatever a client writes
 class TopicPattern:
     """A compiled expression. Raises InvalidPattern."""
 

@@ -742,7 +742,7 @@ class LeasedGroup:
         self._turn.remove(prefetcher)
         return prefetcher
 
-    def _takers(self) -> list[Membership]:  # decision 198
+    def _takers(self) -> list[Membership]:  # decision 186
         """The members that are served now: all of them, the first alone, or those of the highest priority that has
         room."""
         if self.settings.single_active:

@@ -30,7 +30,7 @@ class Moving:
         self._queues = queues
         self._places = places
 
-    # decision 206: a copy in the frame that settles
+    # decision 192: a copy in the frame that settles
     def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str
              ) -> list[KernelError | None]:
         """Send these messages, leased from the queue, to the address `to`. Answers for each why it stays leased. Raises

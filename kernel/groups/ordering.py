@@ -30,6 +30,10 @@ class KeyOrder:
         self._waiting.setdefault(key, []).append(offset)
         return False
 
+    def holder_of(self, key: bytes) -> int:
+        """The offset that has a key; -1 where none has."""
+        return self._holder.get(key, -1)
+
     def hold(self, key: bytes, offset: int) -> None:
         """The message was handed out before a start; another one of its key may have been, too."""
         self._holder.setdefault(key, offset)

@@ -127,7 +127,7 @@ class Queues:
             self._unused.watch(queue, queue.used_ms)
         return queue
 
-    def change(self, queue: Queue, settings: QueueSettings) -> Queue:  # decision 208
+    def change(self, queue: Queue, settings: QueueSettings) -> Queue:  # decision 194
         """The queue with other settings, which count for what is in it too. Raises InvalidQueue, UnknownQueue,
         Stopping."""
         existing = self.definitions.get(queue.tenant, queue.name)

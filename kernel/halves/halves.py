@@ -22,6 +22,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Message, Owner, When
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
 from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
@@ -49,12 +50,13 @@ class Halves:
     def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, clock: Clock,
                  committer: Committer, appending: Appending, scheduling: Scheduling,
                  leasing: Leasing, identity: Identity, fatal: Callable[[str], None],
-                 on_error: Callable[[Exception], None]) -> None:
+                 on_error: Callable[[Exception], None], recorder: Recorder | None = None) -> None:
         self.loop = loop
         self.worker = worker
         self.fatal = fatal
         self.on_error = on_error
         self._identity = identity
+        self._recorder = recorder
         self._index = index
         self._state = state
         self._clock = clock
@@ -197,6 +199,8 @@ class Halves:
                              what.timestamp_ms))
             ids.append(message_id)
         pending_frame.builder.add_copies(messages, ids, None)
+        if self._recorder is not None:
+            self._recorder.on_moved(messages, ids, False)
         self._committer.note_size()
 
     def release_unchanged(self, pending_frame: PendingFrame, messages: list[Message], first_id: int) -> bool:
@@ -205,7 +209,10 @@ class Halves:
         for placement, _, _, _, _ in messages:
             if placement.version != placement.first_level.version:
                 return False
-        pending_frame.builder.add_copies(messages, list(range(first_id, first_id + len(messages))), None)
+        ids = list(range(first_id, first_id + len(messages)))
+        pending_frame.builder.add_copies(messages, ids, None)
+        if self._recorder is not None:
+            self._recorder.on_moved(messages, ids, False)
         self._committer.note_size()
         return True
 

@@ -306,6 +306,30 @@ class Index:
                 return int(rows[int(since[0])]["first_offset"])
         return None
 
+    def end_appended_before(self, partition_id: int, append_ms: int) -> int:
+        """The offset behind the last entry of the partition that was appended before a time; 0 where there is none."""
+        end = 0
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            before = np.flatnonzero(rows["append_ms"] < append_ms)
+            if not len(before):
+                break
+            last = rows[int(before[-1])]
+            end = int(last["first_offset"]) + int(last["count"])
+        return end
+
+    def first_within(self, partition_id: int, size_bytes: int) -> int | None:
+        """The last offset of the partition from which on at least so many bytes are stored; None: there are fewer."""
+        blocks = [np.frombuffer(block, ROW) for _, block
+                  in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0))]
+        for rows in reversed(blocks):
+            behind = np.cumsum(rows["byte_length"][::-1].astype(np.int64))
+            enough = np.flatnonzero(behind >= size_bytes)
+            if len(enough):
+                return int(rows[len(rows) - 1 - int(enough[0])]["first_offset"])
+            size_bytes -= int(behind[-1])
+        return None
+
     # ---- reading
 
     def entries_from(self, partition_id: int, offset: int, max_bytes: int, stop_offset: int,
@@ -382,6 +406,14 @@ class Index:
             if len(later):
                 return int(rows[int(later[0])]["first_offset"])
         return None
+
+    def size_of(self, partition_id: int, start: int) -> int:
+        """The bytes of the partition's entries from an offset on."""
+        size_bytes = 0
+        for _, block in self._store.scan(block_key(partition_id, 0), block_key(partition_id + 1, 0)):
+            rows = np.frombuffer(block, ROW)
+            size_bytes += int(rows["byte_length"][rows["first_offset"] + rows["count"] > start].sum())
+        return size_bytes
 
     # ---- what the log has lost
 

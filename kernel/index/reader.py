@@ -6,6 +6,7 @@ that does not match its checksum is reported and left out: the rest is served, w
 """
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
@@ -83,12 +84,16 @@ class Reader:
         self._opening = Opening(worker, limit_of)
         self.unreadable = unreadable
         self.cold_reads = 0
+        self._begun: list[tuple[int, int]] = []
 
     # ---- fetch
 
     def start_of(self, partition_id: int) -> int:
-        """Where readers may begin: a compacted partition has its newest records from the first offset on."""
+        """Where readers may begin: a compacted partition has its newest records from the first offset on, or from where
+        its topic's own retention says."""
         start = self._watermarks.log_start(partition_id)
+        if self._watermarks.floors and partition_id in self._watermarks.floors:
+            return self._watermarks.floors[partition_id]
         return 0 if start and self._topics.is_compacted(partition_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
@@ -360,6 +365,50 @@ class Reader:
                     if record[0] >= start and (latest is None or record[1] > latest[1]):
                         latest = record[0], record[1]
         return latest
+
+    # ---- by epoch
+
+    def begin(self, begun: list[tuple[int, int]]) -> None:
+        """(epoch, position in the log at which it began), as far as that is known, the current one too."""
+        self._begun = sorted(begun)
+
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        """See `Kernel.end_of_epoch`."""
+        at = bisect_right(self._begun, (epoch, END))
+        if at == len(self._begun):
+            on_done(self._watermarks.next_offset(partition_id) if self._begun and self._begun[-1][0] == epoch else -1)
+            return
+        position = self._begun[at][1]
+        start, end = self.start_of(partition_id), self._watermarks.next_offset(partition_id)
+        for memtable in reversed(self._memtables.oldest_first()):
+            for number in memtable.numbers_of(partition_id):
+                if memtable.position[memtable.frame[number]] >= position:
+                    end = min(end, memtable.entries.first_offset[number])
+                    break
+
+        def found(first: int | None, error: BaseException | None) -> None:
+            on_done(max(start, end if first is None else min(first, end)))
+
+        self._worker.submit(partial(self._index.first_from_position, partition_id, position), found)
+
+    # ---- sizes
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        """See `Kernel.sizes`."""
+        starts = [self.start_of(partition_id) for partition_id in partition_ids]
+        in_memory = [self._bytes_in_memory(partition_id, start)
+                     for partition_id, start in zip(partition_ids, starts, strict=True)]
+
+        def read() -> list[int]:
+            return [self._index.size_of(partition_id, start) + size
+                    for partition_id, start, size in zip(partition_ids, starts, in_memory, strict=True)]
+
+        self._worker.submit(read, lambda sizes, error: on_done(in_memory if sizes is None else sizes))
+
+    def _bytes_in_memory(self, partition_id: int, start: int) -> int:
+        return sum([memtable.entries.byte_length[number] for memtable in self._memtables.oldest_first()
+                    for number in memtable.numbers_of(partition_id)
+                    if memtable.entries.first_offset[number] + memtable.entries.count[number] > start])
 
     @staticmethod
     def _time_found(on_done: Callable[[int | None, int], None], position: tuple[int, int] | None,

@@ -100,6 +100,14 @@ class Following:
         of = self._of.get(partition_id)
         return None if of is None else of.get(offset)
 
+    def any_within(self, partition_id: int, first: int, last: int) -> bool:
+        """Whether something is followed from one offset to another."""
+        sorted_offsets = self._offsets.get(partition_id)
+        if sorted_offsets is None:
+            return False
+        at = bisect_left(sorted_offsets, first)
+        return at < len(sorted_offsets) and sorted_offsets[at] <= last
+
     def among(self, partition_id: int, offsets: Sequence[int]) -> list[int]:
         """Those of these offsets at which something is followed."""
         sorted_offsets = self._offsets.get(partition_id)

@@ -76,7 +76,7 @@ class FrameJourneys:
         self.places: list[tuple[Run, int]] = []
 
 
-class Journeys:  # decision 214
+class Journeys:  # decision 198
     """See the module's text, `kernel.recorder.Recorder` and `write.pending_frame.Participant`."""
 
     def __init__(self, *, settings: JourneySettings, loop: Loop, committer: Committer, topics: Topics,
@@ -108,6 +108,7 @@ class Journeys:  # decision 214
         self._contexts: list[Context | None] = []           # of what `follow` found, until `on_entered`
         self._armed = False
         self._stopped = False
+        self._second = self._in_second = 0                  # and how many were followed in it
         self.events = 0
         """Events that were written, since the start."""
 
@@ -155,7 +156,19 @@ class Journeys:  # decision 214
     def _follows(self, placement: Placement) -> bool:
         if placement.topic_id == self._trail.topic_id:
             return False
-        return self._sampling.follows(placement.topic or placement.address)
+        return self._chooses(placement.topic or placement.address)
+
+    def _chooses(self, topic: str) -> bool:
+        """Whether a message of this topic that is looked at is followed."""
+        if not self._sampling.follows(topic):
+            return False
+        if topic in self._settings.topics:
+            return True
+        second = self._loop.now_ms() // 1_000
+        if second != self._second:
+            self._second, self._in_second = second, 0
+        self._in_second += 1
+        return self._in_second <= self._settings.followed_per_second
 
     def _new_context(self) -> Context:
         fresh = self._ids()
@@ -197,7 +210,7 @@ class Journeys:  # decision 214
         of = self._topics.of_partition(run.partition_id)
         mine = None if of is None or of[0].id == self._trail.topic_id else self._frame(frame)
         while at < run.count:
-            if of is not None and mine is not None and self._sampling.follows(topic):
+            if of is not None and mine is not None and self._chooses(topic):
                 mine.entered.append(Entered(run, at, self._of_record(
                     of[0].tenant, topic, run.partition_id, records[at] if records and at < len(records) else None),
                     of[0].id, ()))
@@ -224,9 +237,9 @@ class Journeys:  # decision 214
                       taker: Origin) -> None:
         """See `Recorder`."""
         partition_id, attempt = cursor.partition_id, messages[0][2]
+        if attempt == 1 and not self.following.any_within(partition_id, messages[0][1], messages[-1][1]):
+            return                                        # handed out the first time, they are in order
         offsets = self.following.among(partition_id, [message[1] for message in messages])
-        if not offsets:
-            return
         for offset in offsets:
             followed = self.following.at(partition_id, offset)
             assert followed is not None, "what is among them is followed"
@@ -252,7 +265,7 @@ class Journeys:  # decision 214
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset,
                                        attempt=cursor.attempt_of(offset), until_ms=until_ms, group=name_of(group)))
 
-    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 216
+    def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 200
                        offsets: Sequence[int], until_ms: int, is_over: bool
                        ) -> None:
         """See `Recorder`."""
@@ -299,6 +312,21 @@ class Journeys:  # decision 214
                 followed = self._follow_id(message[3], cursor.partition_id, message[1], group.topic_id)
             self._tell(followed, Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1],
                                        attempt=message[2], group=name_of(group), reason=reason), is_first)
+
+    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
+        """See `Recorder`."""
+        for message, message_id in zip(messages, ids, strict=True):
+            placement = message[0]
+            followed = self.following.by_id(message_id)
+            if followed is None:
+                if not self._budget.spend(placement.topic_id, self._loop.now_ms()):
+                    continue
+                followed = self.following.add(message_id, b"", False, placement.topic_id)
+            context = self._context_of(message[2])
+            self._tell(followed, Event(
+                Kind.FELL_DUE if is_due else Kind.COMMITTED, address=placement.address,
+                tenant=placement.tenant if placement.tenant != TENANT else "",
+                trace_id=context.trace_id if context is not None else b""))
 
     def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
         """See `Recorder`."""

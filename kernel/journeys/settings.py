@@ -18,6 +18,9 @@ class JourneySettings:
     rate: float = 0.01
     """How much of a topic is followed from the start, from 0 to 1."""
 
+    followed_per_second: int = 200
+    """Messages that are followed from the start in a second, of all topics without a rate of their own."""
+
     topics: Mapping[str, float] = field(default_factory=dict)
     """The same for topics with a rate of their own."""
 

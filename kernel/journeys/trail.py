@@ -76,7 +76,7 @@ def id_hash(message_id: int) -> bytes:
     return hash_of("id", _ID.pack(message_id))
 
 
-class Trail:  # decision 217
+class Trail:  # decision 201
     """See the module's text. `worker` reads the store, `writer` writes it; `read` is the reader's fetch; `resume` is
     told at a start of the newest events."""
 

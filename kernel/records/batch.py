@@ -107,9 +107,11 @@ def check_batch(data: bytes) -> BatchHeader:
     return header
 
 
-def stamped(data: bytes, max_ms: int) -> bytes:
-    """The batch with another largest timestamp, and a CRC that covers it."""
-    tail = data[CRC_COVERS_FROM:MAX_MS_AT] + max_ms.to_bytes(8, "big", signed=True) + data[MAX_MS_AT + 8:]
+def stamped(data: bytes, max_ms: int, attributes: int = 0) -> bytes:
+    """The batch with another largest timestamp and these attributes besides, and a CRC that covers it."""
+    low = data[ATTRIBUTES_AT + 1] | attributes
+    tail = data[ATTRIBUTES_AT:ATTRIBUTES_AT + 1] + bytes((low,)) + data[ATTRIBUTES_AT + 2:MAX_MS_AT] \
+        + max_ms.to_bytes(8, "big", signed=True) + data[MAX_MS_AT + 8:]
     return data[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail
 
 

@@ -16,7 +16,7 @@ from gatehouse.kernel.retention.retention import frame_of
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.views import Views
+from gatehouse.kernel.state.views import Views, decode_position, encode_position, epoch_key
 from gatehouse.kernel.state.watermarks import Watermarks
 
 ID_STEP: Final = 1 << 20  # decision 8
@@ -46,6 +46,7 @@ class Beginning:
         identity, loss = self._identity, recovered.loss
         epoch = self._views.epoch + (ROOM_EPOCHS if loss is not None else 1)
         records = [StateRecord(Kind.EPOCH, b"", epoch.to_bytes(4, "big")), self._clock.begun(), *recovered.deleted]
+        records += self._begun(epoch)
         is_new = self._state.get(Kind.HUB, b"") is None
         hub = self._given_once(Kind.HUB, identity.hub, records)
         secret = self._given_once(Kind.SECRET, identity.secret, records)
@@ -62,6 +63,15 @@ class Beginning:
         self._log.sync()
         if loss is not None:
             self._index.forget_lost()
+
+    # decision 179
+    def _begun(self, epoch: int) -> list[StateRecord]:
+        """Where in the log this epoch begins. What the log has nothing of any more is forgotten."""
+        first = self._log.segments()[0].base if self._log.segments() else 0
+        positions = {key: decode_position(value) for key, value in self._state.scan(Kind.BEGUN)}
+        older = sorted(key for key, position in positions.items() if position < first)
+        return [*[StateRecord(Kind.BEGUN, key, None) for key in older[:-1]],
+                StateRecord(Kind.BEGUN, epoch_key(epoch), encode_position(self._log.end()))]
 
     def _given_once(self, kind: Kind, new: bytes, records: list[StateRecord]) -> bytes:
         """What the log says, or what it says from this frame on."""

@@ -43,11 +43,14 @@ def latest_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> lis
 
 def outlived(topics: Topics, key: bytes, latest: Latest, next_offset: int, ages: Ages) -> bool:
     """Whether the newest record of a key need not be kept any longer: its topic is gone or not compacted any more, or
-    it deletes its key and has said so for long enough."""
+    keeps nothing for so long; or it deletes its key and has said so for long enough."""
     topic_partition = topics.of_partition(partition_of(key))
     if topic_partition is None or not topic_partition[0].settings.compact:
         return True
-    keep_ms = topic_partition[0].settings.delete_retention_ms
+    settings = topic_partition[0].settings
+    if settings.retention_ms is not None and latest.append_ms < ages.appended_by(settings.retention_ms):
+        return True
+    keep_ms = settings.delete_retention_ms
     too_old_ms = ages.appended_by(DELETE_RETENTION_MS if keep_ms is None else keep_ms)
     return bool(latest.flags & DELETES) and latest.append_ms < too_old_ms and latest.offset < next_offset - 1
 

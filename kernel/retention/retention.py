@@ -40,7 +40,7 @@ from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.clock import Ages, Clock
 from gatehouse.kernel.state.state import Kind, StateTable
-from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.views import heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
@@ -177,7 +177,7 @@ class Retention:
             self.busy = True
             self._worker.submit(partial(self._look, self._clock.ages()), self._looked)
 
-    def _look(self, ages: Ages) -> tuple[SegmentScan | None, Starts]:
+    def _look(self, ages: Ages) -> tuple[SegmentScan | None, Starts, dict[int, int]]:
         """On the checkpoint's thread: the segment to drop next, if any, and starts moved by topics' own retention.
 
         Only of what the index is complete to: it is asked what is still needed of a segment.
@@ -185,7 +185,7 @@ class Retention:
         complete = self._index.positions()
         segment = self._due_main(ages, complete.main)
         scan = self._due_kept(complete.kept, ages) if segment is None else self._scanner.scan(segment, ages)
-        return scan, self._topic_starts(ages)
+        return scan, self._topic_starts(ages), self._floors(ages)
 
     def _due_main(self, ages: Ages, complete: int) -> Segment | None:
         segments = self._log.segments()
@@ -215,23 +215,52 @@ class Retention:
         return None
 
     def _topic_starts(self, ages: Ages) -> Starts:
+        """Of topics that keep less than the hub."""
         starts: Starts = {}
         for topic in self._topics.all():
-            if topic.settings.retention_ms is not None and not topic.settings.compact:
+            if topic.settings.keeps_less and not topic.settings.compact:
                 for partition_id in topic.partition_ids():
                     start, end = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
                     if start < end:
-                        since_ms = ages.appended_by(topic.settings.retention_ms)
-                        first = self._index.first_appended_since(partition_id, since_ms)
+                        first = self._first_kept(topic.settings, partition_id, ages)
                         if first is None or first > start:
                             starts[partition_id] = first
         return starts
 
-    def _looked(self, survey: tuple[SegmentScan | None, Starts] | None, error: BaseException | None) -> None:
+    def _first_kept(self, settings: TopicSettings, partition_id: int, ages: Ages) -> int | None:
+        """Where a partition begins by its topic's own retention; None where only the index in memory can say."""
+        first: int | None = 0
+        if settings.retention_ms is not None:
+            first = self._index.first_appended_since(partition_id, ages.appended_by(settings.retention_ms))
+        if first is not None and settings.retention_bytes is not None:
+            first = max(first, self._index.first_within(partition_id, settings.retention_bytes) or 0)
+        return first
+
+    # decision 178
+    def _floors(self, ages: Ages) -> dict[int, int]:
+        """Of compacted topics that keep less than the hub: what is behind a record that is too old is younger, wherever
+        it lies by now; so the index is asked for the last one."""
+        floors: dict[int, int] = {}
+        for topic in self._topics.all():
+            settings = topic.settings
+            if settings.keeps_less and settings.compact:
+                for partition_id in topic.partition_ids():
+                    floor = 0
+                    if settings.retention_ms is not None:
+                        floor = self._index.end_appended_before(partition_id, ages.appended_by(settings.retention_ms))
+                    if settings.retention_bytes is not None:
+                        floor = max(floor, self._index.first_within(partition_id, settings.retention_bytes) or 0)
+                    if floor:
+                        floors[partition_id] = floor
+        return floors
+
+    def _looked(self, survey: tuple[SegmentScan | None, Starts, dict[int, int]] | None, error: BaseException | None
+                ) -> None:
         if survey is None:
             self._fatal(f"the log cannot be surveyed for retention: {error}")
             return
-        scan, by_topic = survey
+        scan, by_topic, floors = survey
+        self._watermarks.begin_at(floors)
         if scan is None and self._waits_for_index:
             # A checkpoint is what needs room first. It may take from memory what only memory could say.
             starts: Starts = {partition_id: start for partition_id, start in by_topic.items() if start is not None}

@@ -17,6 +17,7 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.message import Message
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import RETRY_MS, Book
 from gatehouse.kernel.scheduling.destinations import Destinations
 from gatehouse.kernel.scheduling.lane import Lane
@@ -26,6 +27,7 @@ from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 BATCH: Final = 1_000                      # messages appended at once,
 BATCH_BYTES: Final = 1 << 20              # and not much more than this
@@ -36,13 +38,14 @@ class Delivering:
 
     def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, clock: Clock,
                  committer: Committer, backpressure: Backpressure, destinations: Destinations, book: Book,
-                 fatal: Callable[[str], None]) -> None:
+                 fatal: Callable[[str], None], recorder: Recorder | None = None) -> None:
         self._loop = loop
         self._clock = clock
         self._committer = committer
         self._backpressure = backpressure
         self._destinations = destinations
         self._book = book
+        self._recorder = recorder
         lane = partial(Lane, loop=loop, worker=worker, index=index, state=state, turn=self.turn, fatal=fatal)
         self.lanes = lane(timers=book.timers), lane(timers=book.wall_timers)
         self._relief = False                             # asked to be told when the kernel is no longer congested
@@ -141,7 +144,7 @@ class Delivering:
             timestamp_ms = pending.timestamp_ms or (wall_ms if self._shown_ms(key) > builder.now_ms else 0)
             message = (self._destinations.of(pending), pending.value, pending.headers, pending.attributes, timestamp_ms)
             if pending.repeat:                   # each is a message of its own, in its place among the others
-                builder.add_copies(messages, ids, None)
+                self._add(pending_frame, messages, ids)
                 messages, ids = [], []
                 builder.add([message], None)
                 plan.deliver(key, pending, self._next_ms(pending))
@@ -149,9 +152,14 @@ class Delivering:
                 messages.append(message)
                 ids.append(number_of(id_of(key)))
                 plan.deliver(key, pending, None)
-        builder.add_copies(messages, ids, None)
+        self._add(pending_frame, messages, ids)
         self._book.settling.update([(id_of(key), Fate.DELIVERED) for key, _ in batch])
         self._committer.note_size()
+
+    def _add(self, pending_frame: PendingFrame, messages: list[Message], ids: list[int]) -> None:
+        pending_frame.builder.add_copies(messages, ids, None)
+        if self._recorder is not None and ids:
+            self._recorder.on_moved(messages, ids, True)
 
     def _next_ms(self, pending: Pending) -> int | None:
         """When it falls due again, by its clock."""

@@ -10,6 +10,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.accepting import Accepting
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.delivering import Delivering
@@ -29,7 +30,8 @@ class Scheduling:
 
     def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, topics: Topics, clock: Clock,
                  places: Places, disk_guard: DiskGuard, backpressure: Backpressure, committer: Committer,
-                 appending: Appending, max_scheduled: int, fatal: Callable[[str], None]) -> None:
+                 appending: Appending, max_scheduled: int, fatal: Callable[[str], None],
+                 recorder: Recorder | None = None) -> None:
         self._loop = loop
         book = self.book = Book(state, committer, clock.wall_of)
         # hears of a frame first: recalls go before what is due again
@@ -37,7 +39,7 @@ class Scheduling:
         self.destinations = Destinations(places, topics)
         self.delivering = Delivering(loop=loop, worker=worker, index=index, state=state, clock=clock,
                                      committer=committer, backpressure=backpressure, destinations=self.destinations,
-                                     book=book, fatal=fatal)
+                                     book=book, fatal=fatal, recorder=recorder)
         self.sweeping = Sweeping(loop=loop, worker=worker, index=index, state=state, book=book, fatal=fatal)
         self._accepting = Accepting(loop=loop, committer=committer, appending=appending, places=places,
                                     disk_guard=disk_guard, book=book, max_scheduled=max_scheduled)

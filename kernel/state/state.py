@@ -63,6 +63,7 @@ class Kind(IntEnum):
     INVITATION = 33       # an invitation to a link that nobody has used, by its number
     CONSUMER_GROUP = 36   # epochs of a consumer group, by tenant and name
     CONSUMER_MEMBER = 37  # a member of a consumer group, with what it has and is to have, by group and member id
+    BEGUN = 38            # where in the log an epoch began, by its number
 
 
 RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))

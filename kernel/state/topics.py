@@ -30,25 +30,34 @@ class TopicSettings:
 
     retention_ms: int | None = field(default=None, metadata={
         "help": "how long messages are kept, in ms; left out: as the hub's `retention_hours` says"})
+    retention_bytes: int | None = field(default=None, metadata={
+        "help": "how much of a partition is kept at least, in bytes as they are stored; left out: as much as the hub "
+                "keeps of everything"})
     max_message_bytes: int | None = field(default=None, metadata={
         "help": "the largest message that is taken; left out: the hub's `max_message_bytes`"})
     message_ttl_ms: int | None = field(default=None, metadata={
         "help": "messages older than so many ms count as expired, for those who are given no expired ones; left out: "
                 "none does by its age alone"})
     compact: bool = field(default=False, metadata={
-        "help": "the newest message of every key outlives retention; not together with `retention_ms`"})
+        "help": "the newest message of every key outlives retention; with `retention_ms` or `retention_bytes` beside "
+                "it, it goes by those too"})
     delete_retention_ms: int | None = field(default=None, metadata={
         "help": "how long a compacted topic keeps a key's deletion (a null value), in ms; left out: a day, as Kafka"})
+    log_append_time: bool = field(default=False, metadata={
+        "help": "what Kafka producers send has the time at which it was stored, whatever they say"})
     interpret_headers: bool = field(default=False, metadata={
         "help": "Kafka producers' batches are opened for what their headers ask for (`retain`)"})
+
+    @property
+    def keeps_less(self) -> bool:
+        """Whether its messages go before those of the hub."""
+        return self.retention_ms is not None or self.retention_bytes is not None
 
     def check(self) -> None:
         """Raises InvalidTopic for values that cannot be."""
         for name, value in asdict(self).items():
             if value is not None and not isinstance(value, bool) and value < 1:
                 raise InvalidTopic(f"{name} must be at least 1, not {value}")
-        if self.compact and self.retention_ms is not None:
-            raise InvalidTopic("a compacted topic keeps the newest of every key: it has no retention_ms")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,23 @@ def decode_offset(value: bytes) -> tuple[int, bytes]:
     return _OFFSET.unpack_from(value)[0], value[_OFFSET.size:]
 
 
+def epoch_key(epoch: int) -> bytes:
+    """Of where an epoch began."""
+    return epoch.to_bytes(4, "big")
+
+
+def decode_epoch_key(key: bytes) -> int:
+    return int.from_bytes(key, "big")
+
+
+def encode_position(position: int) -> bytes:
+    return position.to_bytes(8, "big")
+
+
+def decode_position(value: bytes) -> int:
+    return int.from_bytes(value, "big")
+
+
 def heads_record(page: int, packed: bytes) -> StateRecord:
     return StateRecord(Kind.WATERMARKS, _PAGE.pack(page), packed)
 

@@ -23,7 +23,15 @@ class Watermarks:  # decision 11
     def __init__(self) -> None:
         self.pages: dict[int, array[int]] = {}
         self.dirty: set[int] = set()
+        self.floors: dict[int, int] = {}
+        """Compacted partitions of which not even the newest of a key is kept before this offset. Retention looks anew
+        after a start: until then they begin at 0."""
+
         self.consumed: dict[int, int] = {}  # partitions whose beginning was consumed since a checkpoint: their start
+
+    def begin_at(self, floors: dict[int, int]) -> None:
+        """These are all floors that there are."""
+        self.floors = floors
 
     def next_offset(self, partition_id: int) -> int:
         page = self.pages.get(partition_id >> _SHIFT)

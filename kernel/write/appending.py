@@ -62,7 +62,7 @@ class Appending:
             if limited:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        self._unfollowed -= len(messages)                # decision 215
+        self._unfollowed -= len(messages)                # decision 199
         if self._unfollowed < 0:
             self._add_followed(pending_frame, messages, places, placements)
         else:

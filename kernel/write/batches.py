@@ -13,11 +13,18 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.errors import MessageTooLarge, UnknownPartition, UnsupportedBatch
+from gatehouse.kernel.errors import InvalidRecord, MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Headers, Message, Owner, Record
 from gatehouse.kernel.recorder import Recorder
-from gatehouse.kernel.records.batch import TRANSACTIONAL, BatchHeader, check_batch
+from gatehouse.kernel.records.batch import (
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    check_batch,
+    read_header,
+    stamped,
+)
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
@@ -124,7 +131,7 @@ class Batches:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         self._check(inside)
-        run = self._add(pending_frame, partition_id, opened, inside)
+        run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside)
         if header.producer_id >= 0:
             self._note_sequence(pending_frame, partition_id, header, run)
         pending_frame.wait(owner, token, [(run, 0)])
@@ -145,14 +152,17 @@ class Batches:
             self._disk_guard.refuse()
         for inside in insides:
             self._check(inside)
-        places: RunPlaces = [(self._add(pending_frame, arrival.partition_id, opened, inside), 0)
+        places: RunPlaces = [(self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside), 0)
                           for arrival, opened, inside in zip(arrived, validated, insides, strict=True)]
         if key is not None:
             self._idempotency.remember(pending_frame, mine, places, key)
         pending_frame.wait(owner, token, places)
         self._committer.note_size()
 
-    def _add(self, pending_frame: PendingFrame, partition_id: int, validated: Validated, inside: Inside) -> Run:
+    def _add(self, pending_frame: PendingFrame, topic: Topic, partition_id: int, validated: Validated, inside: Inside
+             ) -> Run:
+        if topic.settings.log_append_time:
+            validated, inside = as_appended(validated, inside, pending_frame.builder.now_ms)
         header = validated.header
         run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
         self._unfollowed -= header.record_count
@@ -194,7 +204,7 @@ class Batches:
 
     def _note(self, of: tuple[Topic, int], inside: Inside) -> Iterator[None]:
         """The records of a batch that change state, with their index: where its topic is compacted, or says that
-        headers count. Raises InvalidAddress."""
+        headers count. Raises InvalidAddress, InvalidRecord."""
         topic, partition = of
         settings = topic.settings
         for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
@@ -202,6 +212,9 @@ class Batches:
             if settings.interpret_headers and asks_to_retain(headers):
                 attributes |= RETAIN
             if settings.compact or attributes & RETAIN:
+                if settings.compact and key is None:
+                    raise InvalidRecord("Compacted topic cannot accept message without key in topic partition "
+                                        f"{topic.name}-{partition}.")
                 placement = self._places.for_record(topic, partition, key, headers)
                 retained_key(topic.tenant, placement.address)
                 inside.noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))
@@ -247,6 +260,18 @@ class Batches:
         self._producers.put(partition_id, header.producer_id, with_batch(state, header, now_ms, batch))
         pending_frame.join(self._producers)
         pending_frame.produced.setdefault((partition_id, header.producer_id), []).append((header, run))
+
+
+def as_appended(validated: Validated, inside: Inside, now_ms: int) -> tuple[Validated, Inside]:
+    """A batch whose records have the time of its append, and what it means."""
+    batch = stamped(validated.batch, now_ms, LOG_APPEND_TIME)
+    records = validated.records
+    if records is not None:
+        records = [(record[0], now_ms, *record[2:]) for record in records]
+    noted = [(at, (*message[:4], now_ms)) for at, message in inside.noted]
+    copies: list[Message] = [(*message[:4], now_ms) for message in inside.copies]
+    return (validated._replace(batch=batch, records=records, header=read_header(batch)),
+            inside._replace(noted=noted, copies=copies))
 
 
 def asks_to_retain(headers: Headers) -> bool:

@@ -11,6 +11,7 @@ the disk ends the process: what it would answer from here on could not be believ
 """
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -35,6 +36,9 @@ from gatehouse.kernel.write.pending_frame import Follower, Forgetter, Heard, Par
 
 SYNC_INTERVAL_MS: Final = 1_000
 NOTHING: Final[AbstractSet[int]] = frozenset()
+
+DURABLE_MS: Final = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000]
+"""Upper bounds of what is counted of flushes: from the first message to the disk."""
 
 Keeper = Callable[[StateRecord], None]
 """Keeps state of some kind in memory, and is given each record of it once that is durable."""
@@ -144,6 +148,8 @@ class Committer:
         self.flushed_bytes = 0
         self.messages = 0
         self.refused = 0
+        self.durable = [0] * (len(DURABLE_MS) + 1)      # messages by how long their flush took, see DURABLE_MS
+        self.durable_ms = 0                             # the same in sum
 
     def begin(self, epoch: int, next_id: int, *, keepers: Mapping[int, Keeper], participants: Sequence[Participant],
               noting: Sequence[Participant], followers: Sequence[Follower], forgetters: Sequence[Forgetter],
@@ -323,6 +329,9 @@ class Committer:
         for participant in pending_frame.participants:
             participant.applied(pending_frame)
         self.messages += sealed.record_count
+        took_ms = max(0, self._loop.now_ms() - pending_frame.now_ms)
+        self.durable[bisect_left(DURABLE_MS, took_ms)] += sealed.record_count
+        self.durable_ms += took_ms * sealed.record_count
         self._answering.tell(pending_frame, None)
         if builder.heard:
             self._deliver(builder.heard)

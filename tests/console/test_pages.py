@@ -14,7 +14,7 @@ from tests.kernel.batches import encode_record, wrap
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
 PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "queues/wide", "connections", "sessions",
          "publish", "scheduled", "dead-letters", "dead-letters/keepers", "retained", "transactions",
-         "transactions/shop", "users"]
+         "transactions/shop", "trace", "users"]
 
 
 def test_the_overview_is_live(hub, open_tab):
@@ -213,6 +213,26 @@ def test_dead_letters_go_back(hub, open_tab):
     tab.wait_text("3 sent back")
     tab.wait_text("This group has given up nothing.")
     assert len(bury(hub, "billing", "orders", 4)) == 4
+
+
+def test_the_journey_of_a_message_and_why_it_is_not_there(hub, open_tab, shots):
+    ask(hub, "PUT", "/v1/groups/shippers", {})
+    publish(hub, {"address": "parcels/1", "value": "a parcel"})
+    letter, = bury(hub, "shippers", "parcels", 1)
+    ask(hub, "POST", "/v1/dead-letters/redrive", {"group": "shippers", "all": True})
+    tab = open_tab(hub, "trace")
+    tab.type("Value", letter["id"])
+    tab.press("Enter", 13)
+    tab.wait_text("redriven", ".timeline")
+    steps = tab.evaluate("[...document.querySelectorAll('.timeline b')].map((what) => what.textContent)")
+    assert steps == ["stored", "given up", "redriven"]
+    assert "parcels, partition" in tab.text(".facts") and "object" not in tab.text("main")
+    assert "(from the log)" in tab.text(".timeline") and "rejected" in tab.text(".timeline")
+    tab.wait_text("shippers", "tbody")
+    tab.type("Why not at", "nobody")
+    tab.press("Enter", 13)
+    tab.wait_text("there is no group or queue 'nobody'")
+    tab.screenshot(shots / "trace.png")
 
 
 def test_retained_values_are_looked_up(hub, open_tab):

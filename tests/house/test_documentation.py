@@ -83,7 +83,7 @@ def test_every_link_between_pages_leads_somewhere():
 
 DECISIONS = {int(number): text for page in sorted((ROOT / "docs/decisions").glob("*.md"))
              for number, text in re.findall(r"(?ms)^## (\d+)\. (.*?)(?=^## |\Z)", page.read_text())}
-PRODUCT = ("kernel", "gateways", "transactions", "gatehouse", "spark")
+PRODUCT = ("kernel", "gateways", "transactions", "gatehouse", "spark", "relay", "tracing")
 
 
 def test_decisions_are_numbered_once_each():

@@ -1,6 +1,7 @@
 """The pages and files for people who run a hub agree with the hub."""
 from __future__ import annotations
 
+import json
 import re
 from fnmatch import fnmatch
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from gatehouse import exits
 from gatehouse.gateways.connections.capacity import RESERVED_DESCRIPTORS
-from gatehouse.metrics import COUNTER, METRICS
+from gatehouse.metrics import COUNTER, HISTOGRAM, METRICS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -17,6 +18,9 @@ RULES = (ROOT / "packaging" / "prometheus-rules.yml").read_text()
 UNIT = (ROOT / "packaging" / "gatehouse.service").read_text()
 DOCKERFILE = (ROOT / "packaging" / "Dockerfile").read_text()
 EXPOSED = {f"{name}_total" if metric.kind == COUNTER else name for name, metric in METRICS.items()}
+BUCKETS = {f"{name}_{part}" for name, metric in METRICS.items() if metric.kind == HISTOGRAM
+           for part in ("bucket", "sum", "count")}
+DASHBOARD = json.loads((ROOT / "packaging" / "grafana-dashboard.json").read_text())
 ALERTS = re.findall(r"- alert: (\w+)", RULES)
 
 
@@ -28,7 +32,8 @@ def test_every_metric_says_what_to_do_when(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"\bgatehouse_[a-z_]+", PAGE + RULES))))
 def test_every_metric_that_is_named_exists(name: str) -> None:
-    assert name in EXPOSED or any(exposed.startswith(name) for exposed in EXPOSED if f"`{name}*`" in PAGE), name
+    assert name in EXPOSED | BUCKETS \
+        or any(exposed.startswith(name) for exposed in EXPOSED if f"`{name}*`" in PAGE), name
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -41,6 +46,23 @@ def test_alerts_use_metrics_and_have_one_name_each() -> None:
     for expression in re.findall(r"expr: (.*)", RULES):
         assert re.search(r"\b(gatehouse_|up\b)", expression)
         assert expression.count("(") == expression.count(")")
+
+
+def test_the_dashboard_shows_metrics_that_exist_with_their_labels() -> None:
+    panels = DASHBOARD["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(expressions) > 10 and len({panel["id"] for panel in panels}) == len(panels)
+    for expression in expressions:
+        names = set(re.findall(r"\bgatehouse_[a-z_]+", expression))
+        assert names <= EXPOSED | BUCKETS and (names or "process_" in expression), expression
+        assert expression.count("(") == expression.count(")"), expression
+    for panel in panels:
+        for target in panel["targets"]:
+            for name in re.findall(r"\bgatehouse_[a-z_]+", target["expr"]):
+                metric = METRICS[re.sub(r"_(total|bucket)$", "", name)]
+                assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= set(metric.labels), target
+    covered = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}
+    assert len(covered) == len(panels), "no two lie on each other"
 
 
 def test_the_alert_about_connections_counts_what_the_hub_keeps_for_itself() -> None:

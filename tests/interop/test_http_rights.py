@@ -38,6 +38,7 @@ BODIES: Final[dict[str, Any]] = {
 }
 QUERIES: Final = {"/v1/groups/{group}/pop": "topic=lab", "/v1/events": "filter=lab/%23",
                   "GET /v1/topics/{topic}/batches": "partition=0&offset=0", "/v1/dead-letters": "group=lab",
+                  "/v1/trace": "key=a", "/v1/trace/{id}/why": "consumer=lab",
                   "/v1/transactions/checks": "group=lab", "/v1/transactions/checks/events": "group=lab"}
 CAPTURES: Final = {"{id}": "7", "{name}": "root"}
 
@@ -47,6 +48,7 @@ LISTS: Final = ("/v1/topics", "/v1/groups", "/v1/queues", "/v1/scheduled", "/v1/
 SPECIAL: Final = {
     "POST /v1/batches/fetch": 200,                                             # a refusal for each range
     "GET /v1/scheduled/{id}": 404, "DELETE /v1/scheduled/{id}": 404,           # what one may not see is not there
+    "GET /v1/trace": 200, "GET /v1/trace/{id}": 404, "GET /v1/trace/{id}/why": 200,
     "GET /v1/transactions/{id}": 404, "POST /v1/transactions/{id}/messages": 404,
     "POST /v1/transactions/{id}/commit": 404, "POST /v1/transactions/{id}/rollback": 404,
     "POST /v1/transactions/{id}/check": 404,

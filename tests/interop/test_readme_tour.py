@@ -106,6 +106,14 @@ def test_a_browser(told: list[str], moved: dict[str, int]) -> None:
     assert "POST /v1/publish/{address}" in document
 
 
+def test_a_device_sleeps_and_a_message_is_found(told: list[str], moved: dict[str, int]) -> None:
+    lines = block(told, moved, "close the valve").splitlines()
+    assert any(line.split()[:3] == ["meter7", "anonymous", "no"] for line in lines)
+    assert lines.count("close the valve") == 1
+    assert any("stored" in line for line in lines) and any("plant/line9/temp" in line for line in lines)
+    assert lines[-1] == "nobody_takes: it is ready, and nobody takes from there"
+
+
 def test_half_messages(told: list[str], moved: dict[str, int]) -> None:
     out = block(told, moved, "half()")
     assert pages_of(out) == [[], [("17", "one book", "http")]]

@@ -13,7 +13,9 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt import publish
 
+from tests.interop.guarded_hub import guarded_hub
 from tests.interop.test_http_groups import ask
+from tests.interop.test_rights import http
 from tests.running_hub import RunningHub, config_of, gatehouse, running_hub, sound_hub
 
 GROUP, TOPIC = "billing", "orders"
@@ -93,6 +95,15 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
     for words in ("stored (from the log)", "released", "given up", "redriven", "acked", "billing"):
         assert words in said, said
     assert json.loads(command(hub, "trace", message_id, "--json"))["id"] == message_id
+    assert command(hub, "why", message_id, GROUP).startswith("arrived: it arrived: it was acked")
+    ask(hub, "PUT", "/v1/groups/latecomers", {"kind": "leased", "start": "latest"})
+    assert command(hub, "why", message_id, "latecomers").startswith("not_routed: ")
+    assert json.loads(command(hub, "why", message_id, "nobody", "--json"))["reason"] == "no_consumer"
+    status, half = ask(hub, "POST", "/v1/transactions", {"group": "sellers", "messages": [
+        {"address": "orders/8", "value": "maybe"}]})
+    assert status in (200, 201), half
+    assert ask(hub, "GET", f"/v1/trace/{half['id']}/why?consumer={GROUP}")[1]["reason"] == "not_committed"
+
     by_place = command(hub, "trace", "--topic", TOPIC, "--offset", "0")
     assert message_id in by_place
 
@@ -113,3 +124,20 @@ def test_messages_that_were_followed_are_found_by_what_is_known_of_them(tmp_path
         assert [step["what"] for step in not_followed["steps"]] == ["stored"]
         assert (not_followed["followed"], not_followed["address"]) == ("not recorded", "other/x")
         assert ask(hub, "GET", "/v1/trace/123456")[0] == 404
+
+
+def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
+    with guarded_hub(tmp_path) as hub:
+        stored = json.loads(http(hub, "POST", "/v1/publish", json.dumps({"messages": [
+            {"address": "open/1", "value": "a"}, {"address": "shut/1", "value": "b"}]}).encode(), user="root",
+            headers={"Content-Type": "application/json"})[1])["messages"]
+        mine, other = stored[0]["id"], stored[1]["id"]
+        assert [http(hub, "GET", f"/v1/trace/{mine}", user=user)[0] for user in ("root", "ada", "eve", "tess")] == [
+            200, 200, 404, 404]
+        assert [http(hub, "GET", f"/v1/trace/{other}", user=user)[0] for user in ("root", "ada")] == [200, 404]
+        hidden = [http(hub, "GET", f"/v1/trace/{id}/why?consumer=crew", user="ada")[1] for id in (other, "7")]
+        assert json.loads(hidden[0])["text"] == json.loads(hidden[1])["text"]        # it does not tell that it is there
+        asked = json.loads(http(hub, "GET", f"/v1/trace/{mine}/why?consumer=crew&user=eve", user="root")[1])
+        assert (asked["reason"], "denied" in asked["evidence"]["why"]) == ("no_right", True)
+        assert http(hub, "GET", f"/v1/trace/{mine}/why?consumer=crew&user=eve", user="ada")[0] == 403
+        assert http(hub, "GET", "/v1/topics/journeys/messages", user="ada")[0] == 403

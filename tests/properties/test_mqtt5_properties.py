@@ -114,7 +114,7 @@ def test_cuts_change_nothing(messages: list[tuple[int, bytes, bool]], chunk: int
                                 and number not in (USER, ALIAS, SUBSCRIPTION_ID, RESPONSE_TOPIC)])),
        st.lists(st.tuples(texts, texts), max_size=4), st.data())
 def test_what_was_said_is_what_is_heard(numbers: set[int], user: list[tuple[str, str]], data: st.DataObject) -> None:
-    """But for a user property that is called as a property that was not given: then it is that (decision 172)."""
+    """But for a user property that is called as a property that was not given: then it is that (decision 168)."""
     now_ms = 1_700_000_000_000
     pairs = [(number, data.draw(values_of(number))) for number in sorted(numbers)]
     pairs = [(number, value) for number, value in pairs if (number, value) != (EXPIRY, 0)]

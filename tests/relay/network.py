@@ -6,11 +6,14 @@ from collections import deque
 from collections.abc import Callable
 
 from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.world import World
 from gatehouse.relay import frames
 from gatehouse.relay.hub_links import HubLinks
 from gatehouse.relay.meeting import Meeting, Visit
 from gatehouse.relay.settings import LinkSettings, MeetingSection, MetHub, MetLink, RelaySection
-from tests.kernel.rig import Rig
+from tests.kernel.rig import Rig, Witness
+from tests.simulation.disk import CrashKind, SimDisk
+from tests.simulation.store import SimStore
 
 URL = "wss://relay.test/v1/relay"
 NAME = "relay.test"
@@ -36,6 +39,17 @@ class HubRig(Rig):
         return kernel
 
 
+    def crash(self, kind: CrashKind) -> None:
+        """The process is gone, and what the next start finds is what disk and index have."""
+        assert isinstance(self.disk, SimDisk) and isinstance(self.store, SimStore)
+        self.disk.crash(kind)
+        self.store.crash(kind)
+        self.log = self._new_log()
+        self.world = World(self.world.loop.wall_ms() + 1_000)
+        self.witness = Witness()
+        self.kernel = self._open()
+
+
 class Cable:
     """One connection of a hub to the meeting point; frames wait in both directions until they are moved."""
 
@@ -43,6 +57,7 @@ class Cable:
         self.up: deque[bytes] = deque()
         self.down: deque[bytes] = deque()
         self.cut = False
+        self.closing = False
         self.reason = ""
 
     @property
@@ -73,7 +88,7 @@ class RelayEnd:
         self.cable.down.append(frame)
 
     def close(self, reason: str) -> None:
-        self.cable.reason = reason
+        self.cable.closing, self.cable.reason = True, reason
 
 
 class TestHub:
@@ -81,23 +96,27 @@ class TestHub:
 
     __test__ = False
 
-    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, **rest) -> None:
+    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, owed: int = 1 << 30, **rest) -> None:
         self.name = name
+        self.section = RelaySection(URL, owed_messages=owed)
         self.settings = links
         self.rng = rng
         self.rig = HubRig(name, **rest)
         self.events: list[tuple[str, str, str]] = []
         self.denied: set[str] = set()
+        self.rights = object()
         self.clock_apart_ms = 0
+        self.may_dial = True                 # once in a tick
         self.cable: Cable | None = None
         self.visit: Visit | None = None
         self._start()
 
     def _start(self) -> None:
         kernel, loop = self.rig.kernel, self.rig.world.loop
-        self.links = HubLinks(kernel=kernel, section=RelaySection(URL), settings=self.settings, secret=kernel.secret,
+        self.links = HubLinks(kernel=kernel, section=self.section, settings=self.settings, secret=kernel.secret,
                               hub_name=self.name, chance=self.rng.randbytes, now_ms=loop.now_ms,
                               wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
+                              rights=lambda: self.rights,
                               told=lambda *event: self.events.append(event))
         kernel.keep_for(self.links)
 
@@ -106,12 +125,15 @@ class TestHub:
             from gatehouse.kernel.errors import CreateDenied
             raise CreateDenied("not here")
 
-    def crash(self) -> None:
-        """As kill -9: the connection is cut, what waits in memory is gone."""
-        if self.cable is not None:
-            self.cable.cut = True
-        self.rig.restart()
+    def crash(self, kind: CrashKind | None = None) -> None:
+        """As kill -9, or where the disk is simulated as a power cut: the connection is cut, memory is gone."""
+        if self.visit is not None and self.cable is not None:
+            self.visit.handle_closed()
         self.cable = None
+        if kind is None:
+            self.rig.restart()
+        else:
+            self.rig.crash(kind)
         self._start()
 
     def values(self, topic: str) -> list[bytes]:
@@ -149,39 +171,51 @@ class Network:
             hub.cable.cut = True
 
     def dial(self, hub: TestHub) -> None:
+        hub.may_dial = False
         hub.cable = cable = Cable()
         hub.visit = self.meeting.visit(RelayEnd(cable), 0)
         hub.links.connected(HubEnd(cable), NAME)
 
     def turn(self) -> bool:
         """Move what waits; False where nothing did."""
+        moved = [self.turn_of(hub) for hub in self.hubs]
+        return True in moved
+
+    def turn_of(self, hub: TestHub) -> bool:
+        """What waits for one hub, and from it."""
         moved = False
-        for hub in self.hubs:
-            if hub.cable is not None and hub.cable.cut:
-                hub.visit.handle_closed()
-                hub.cable = None
-                hub.links.lost("cut")
-            if hub.cable is None:
-                self.dial(hub)
+        if hub.cable is not None and hub.cable.cut:
+            hub.visit.handle_closed()
+            hub.cable = None
+            hub.links.lost("cut")
+        if hub.cable is None:
+            if not hub.may_dial:
+                return False
+            self.dial(hub)
+            moved = True
+        cable = hub.cable
+        hub.rig.run()
+        for _ in range(len(cable.up)):
+            for frame in self.change(hub, cable.up.popleft(), True):
+                hub.visit.handle_frame(frame)
                 moved = True
-            cable = hub.cable
-            hub.rig.run()
-            for _ in range(len(cable.up)):
-                for frame in self.change(hub, cable.up.popleft(), True):
-                    hub.visit.handle_frame(frame)
-                    moved = True
-            for _ in range(len(cable.down)):
-                for frame in self.change(hub, cable.down.popleft(), False):
-                    hub.links.handle_frame(frame)
-                    moved = True
-            hub.rig.run()
+        for _ in range(len(cable.down)):
+            for frame in self.change(hub, cable.down.popleft(), False):
+                hub.links.handle_frame(frame)
+                moved = True
+        hub.rig.run()
+        cable.cut |= cable.closing
         return moved
 
     def tick(self, by_ms: int = TICK_MS) -> None:
         for hub in self.hubs:
-            hub.rig.world.loop.advance(by_ms)
-            hub.links.handle_tick()
-            hub.rig.run()
+            self.tick_of(hub, by_ms)
+
+    def tick_of(self, hub: TestHub, by_ms: int = TICK_MS) -> None:
+        hub.may_dial = True
+        hub.rig.world.loop.advance(by_ms)
+        hub.links.handle_tick()
+        hub.rig.run()
 
     def settle(self, ticks: int = 8) -> None:
         """Until nothing moves, some times over."""

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,11 @@ class RunningRelay:
             if line == "gatehouse relay ready\n":
                 return
         raise AssertionError(f"the relay ended: {self.log.read_text()}")
+
+    def reload(self) -> None:
+        """Have it read its file again. The command may be inside another one that changes the network: that executes
+        it in its own process."""
+        self.process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
         self.process.kill()

@@ -1,6 +1,7 @@
 """Hubs and a meeting point as processes: joined as a user does it, then killed in turn while messages go over."""
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,3 +84,39 @@ def test_messages_cross_both_ways_and_survive_kills(tmp_path: Path) -> None:
         finally:
             for hub in hubs:
                 hub.kill()
+
+
+def test_the_commands_of_a_link(tmp_path: Path) -> None:
+    with two_hubs(tmp_path) as (a, b, _):
+        def said(hub: RunningHub, *words: str) -> str:
+            done = gatehouse("relay", *words, "--url", url_of(hub))
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        assert said(a, "key") == key_of(a) + "\n"
+        assert "not joined" in said(a, "status")
+        join(a, b)
+        ask(a, "POST", "/v1/publish/plant/1", body=b"once")
+        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        assert "open" in said(a, "status") and "received.messages" in said(b, "show", "link")
+        assert "and the other hub takes it" in said(a, "explain", "link", "plant/1")
+        assert "not sent" in said(a, "explain", "link", "secret/1")
+        assert said(a, "pause", "link") == "paused link\n"
+        ask(a, "POST", "/v1/publish/plant/1", body=b"later")
+        assert link_of(a)["state"] == "paused" and link_of(a)["lag"]["messages"] == 1
+        assert said(a, "once", "link") == "link is empty, and paused\n"
+        assert (link_of(a)["state"], link_of(a)["lag"]["messages"]) == ("paused", 0)
+        assert said(a, "resume", "link") == "resumed link\n"
+        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        assert said(b, "rewind", "link", "plant").startswith("rewound plant: ")
+        wait_for(lambda: len(read_all(b, "plant")) == 4, lambda: read_all(b, "plant"))
+        assert [message["value"] for message in read_all(b, "plant")] == ["once", "later"] * 2
+        assert said(b, "unlink", "link") == "unlinked link\n"
+        assert "not joined" in said(b, "status")
+        refused = gatehouse("relay", "pause", "nothing", "--url", url_of(a))
+        assert (refused.returncode, "no link 'nothing'" in refused.stderr) == (1, True)
+        again = gatehouse("relay", "join", "ghl1.x", "--url", url_of(a))
+        assert again.returncode == 1 and "does not read" in again.stderr
+        audited = read_all(a, "audit")
+        assert {"relay.invited", "relay.pinned", "relay.paused", "relay.resumed"} <= {
+            json.loads(message["value"])["action"] for message in audited}

@@ -24,6 +24,7 @@ from gatehouse.gateways.http.routes import (
     queues,
     reading,
     relay,
+    request,
     retained,
     scheduled,
     sessions,
@@ -44,6 +45,7 @@ def build_table() -> RouteTable[Declared]:
     """The table of all calls that are built."""
     return _table(
         publish,
+        request,
         messages,
         reading,
         events,

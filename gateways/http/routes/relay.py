@@ -4,6 +4,7 @@
     GET    /v1/relay/links/{link}           one link
     POST   /v1/relay/links/{link}/invite    {"minutes": 60} → {"invitation": "ghl1...."}; shown once, used once
     POST   /v1/relay/join                   {"invitation": "ghl1...."} → {"link"}
+    GET    /v1/relay/links/{link}/explain?address=    what the link does with an address; nothing is sent
     POST   /v1/relay/links/{link}/pause     and `resume`: also after a stop
     POST   /v1/relay/links/{link}/rewind    {"topic", "offset": 0}: what came of a topic comes once more
     DELETE /v1/relay/links/{link}           forgets who is at the other end
@@ -24,7 +25,7 @@ from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import ANYTHING, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
+from gatehouse.gateways.http.schemas import ANYTHING, FLAG, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Links
@@ -43,6 +44,10 @@ SHOWN: Final = Named("RelayLink", object_of(
 RELAY: Final = Named("Relay", object_of(
     {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."}, "url": TEXT, "state": TEXT,
      "fault": TEXT, "connections": WHOLE, "links": list_of(SHOWN)}))
+OF: Final = Parameter("address", "The address, as the sending hub calls it.", example="plant/line1/temp", required=True)
+EXPLAINED: Final = object_of({
+    "address": TEXT, "state": TEXT, "out": object_of({"sent": FLAG, "taken_there": nullable(FLAG)}),
+    "in": object_of({"received": FLAG, "address_here": nullable(TEXT)})})
 _INVITATION: Final = {**TEXT, "minLength": 1, "maxLength": 65_536}
 
 
@@ -89,6 +94,23 @@ async def get_link(door: Door, call: Call) -> Answered:
         if link["name"] == name:
             return json_answer(link)
     raise Refusal("unknown_link", f"there is no link {name[:64]!r}")
+
+
+@declare("relay", path=(LINK,), query=(OF,), needs=NEEDS, problems=("no_links", "unknown_link"),
+         answers=(Answer(200, "Both ways.", EXPLAINED),))
+async def explain_link(door: Door, call: Call) -> Answered:
+    """Say what a link does with an address. Nothing is sent.
+
+    `taken_there` is null while the hubs have not greeted: nobody has said yet what the other takes.
+    """
+    principal = await door.principal(call)
+    door.admission.require_hub(principal, Operation.RELAY)
+    address = call.query()["address"]
+    try:
+        return json_answer(_links(door).act(author(call, principal.name), "explain", call.topic_name(),
+                                            address=address))
+    except LinkFault as fault:
+        raise Refusal(fault.code, str(fault)) from None
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link", "bad_invitation"),
@@ -173,6 +195,7 @@ async def _read(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
 ROUTES: Routes = (
     ("GET", "/v1/relay", get_relay), ("POST", "/v1/relay/join", join),
     ("GET", "/v1/relay/links/{link}", get_link), ("DELETE", "/v1/relay/links/{link}", unlink),
-    ("POST", "/v1/relay/links/{link}/invite", invite), ("POST", "/v1/relay/links/{link}/rewind", rewind_link),
+    ("GET", "/v1/relay/links/{link}/explain", explain_link), ("POST", "/v1/relay/links/{link}/invite", invite),
+    ("POST", "/v1/relay/links/{link}/rewind", rewind_link),
     ("POST", "/v1/relay/links/{link}/pause", _changing("pause", "Close a link until it is resumed.")),
     ("POST", "/v1/relay/links/{link}/resume", _changing("resume", "Let a link go on, after a pause or a stop.")))

@@ -1,15 +1,16 @@
 """`/v1/topics`: the topics and their settings.
 
-    {"name": "plant", "uuid": "6f0c...", "partitions": 4, "retention_ms": null, "max_message_bytes": null,
-     "message_ttl_ms": null, "compact": false, "delete_retention_ms": null, "interpret_headers": false,
-     "created": 1700000000000}
+    {"name": "plant", "uuid": "6f0c...", "partitions": 4, "retention_ms": null, "retention_bytes": null,
+     "max_message_bytes": null, "message_ttl_ms": null, "compact": false, "delete_retention_ms": null,
+     "log_append_time": false, "interpret_headers": false, "created": 1700000000000}
 
-`message_ttl_ms`: older messages count as expired. `compact`: the newest message of every key outlives retention, and of
-a key that was ended by a null value nothing after `delete_retention_ms` (null: a day). `interpret_headers`: what Kafka
-producers send is opened for the header `retain`. A setting that is null follows the
-hub's. `PUT` creates (201) or makes an existing topic read as the document says (200), what it leaves out goes back to
-the hub's; `PATCH` changes what it names. Partitions can be added, never taken away: adding some breaks the order of
-keys at that point. Answers come once the change is durable.
+`message_ttl_ms`: older messages count as expired. `compact`: the newest message of every key outlives retention,
+unless the topic has a `retention_ms` or `retention_bytes` of its own, and of a key that was ended by a null value
+nothing after `delete_retention_ms` (null: a day). `retention_bytes` is of each partition. `log_append_time`: what Kafka
+producers send has the time of its append. `interpret_headers`: what they send is opened for the header `retain`. A
+setting that is null follows the hub's. `PUT` creates (201) or makes an existing topic read as the document says (200),
+what it leaves out goes back to the hub's; `PATCH` changes what it names. Partitions can be added, never taken away:
+adding some breaks the order of keys at that point. Answers come once the change is durable.
 """
 from __future__ import annotations
 
@@ -55,10 +56,8 @@ FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if 
 _SETTINGS_IN: Final = {name: FLAG if name in FLAGS else {"type": ["integer", "null"], "minimum": 1,
                                                          "maximum": MAX_SETTING} for name in SETTINGS}
 _PARTITIONS: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PARTITIONS}
-_KEEPS_AND_DELETES: Final = {"required": ["compact", "retention_ms"],
-                             "properties": {"compact": {"const": True}, "retention_ms": {"type": "integer"}}}
 TOPIC_SETTINGS: Final = Named("TopicSettings", {
-    **object_of({}, {"partitions": _PARTITIONS, **_SETTINGS_IN}, closed=True), "not": _KEEPS_AND_DELETES},
+    **object_of({}, {"partitions": _PARTITIONS, **_SETTINGS_IN}, closed=True)},
     {"partitions": 8, "retention_ms": 86_400_000})
 _TOPIC: Final = {"name": TEXT, "uuid": UUID_TEXT, "partitions": WHOLE,
                  **properties_of(TopicSettings), "created": TIME_MS}

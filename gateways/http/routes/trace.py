@@ -1,6 +1,7 @@
 """`/v1/trace`: the journey of a message, and messages by what is known of them.
 
     GET /v1/trace/{id}                                  one message: what happened to it, and where it stands
+    GET /v1/trace/{id}/why?consumer=C&user=U            why it did not arrive at a group, or a queue (`$queue/NAME`)
     GET /v1/trace?key=K | address=A | trace_id=T | correlation_id=C | topic=T&partition=P&offset=O
                   &from=TIME&to=TIME&max=               the newest messages that were recorded so, newest first
 
@@ -42,13 +43,16 @@ from gatehouse.gateways.json_messages import door_of
 from gatehouse.gateways.properties.envelope import Kind as PropertyKind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.journeys.looking import Journey
+from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import Event, Kind
+from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.message import Record
+    from gatehouse.transactions.records import Transaction
 
 MAX_ID: Final = (1 << 63) - 1
 QUEUE_PREFIX: Final = "$queue/"
@@ -84,6 +88,10 @@ FROM: Final = Parameter("from", "Not before this time: RFC 3339, or milliseconds
 TO: Final = Parameter("to", "Not after this time.")
 MAX: Final = Whole("max", "Messages at most.", default=100, lowest=1, highest=LOOKED_AT)
 WAYS: Final = (KEY.name, ADDRESS.name, TRACE.name, CORRELATION.name, TOPIC.name)
+CONSUMER: Final = Parameter("consumer", "A group, or a queue as `$queue/NAME`.", required=True, example="billing")
+USER: Final = Parameter("user", "Whether this user may read it there is asked first.")
+WHY: Final = Named("Why", object_of({"id": MESSAGE_ID, "consumer": TEXT, "reason": TEXT, "text": TEXT,
+                                     "evidence": object_of()}))
 SEEING: Final = (Need(Operation.CONSUME, "address"),)
 
 
@@ -175,10 +183,94 @@ def _time(query: dict[str, str], name: str, default: int) -> int:
     return int(normal)
 
 
+@declare("trace", query=(CONSUMER, USER), needs=SEEING, problems=("unknown_message", "storage_failed"),
+         answers=(Answer(200, "One answer, with what shows it.", WHY),))
+async def why(door: Door, call: Call) -> Answered:
+    """Say why a message did not arrive at a consumer.
+
+    The consumer is a group, or a queue as `$queue/NAME`. `reason` is one of: never_given, gone, waits_for_time,
+    recalled, not_committed, no_right, no_consumer, not_routed, arrived, dead_letter, expired, dropped, leased, retry,
+    behind, filtered, below_start, passed, nobody_takes, ready. With `user`, an
+    administrator asks about his rights first.
+    """
+    principal = await door.principal(call)
+    query = call.query()
+    consumer, message_id = query[CONSUMER.name], read_id(call.captures[0])
+    if message_id is None:
+        raise Refusal("unknown_message", "a message's id is a whole number")
+    reply: Reply[tuple[Journey, Reason | None]] = Reply()
+
+    def on_done(journey: Journey, reason: Reason | None, error: StorageFailed | None) -> None:
+        if error is not None:
+            reply.set_exception(error)
+        else:
+            reply.set_result((journey, reason))
+
+    door.kernel.reasons.ask(message_id, consumer, principal.tenant, on_done)
+    journey, reason = await reply
+    is_seen = journey.is_known and reason is not None and _may_see(door, principal, journey)
+    if reason is None or journey.is_known and not is_seen:
+        reason = Reason("gone", NOTHING_THERE, {})
+    if not journey.is_known:
+        reason = await _of_transaction(door, principal, message_id) or reason
+    if USER.name in query and is_seen:
+        reason = _of_rights(door, principal, query[USER.name], address_of(door, journey), consumer) or reason
+    return json_answer({"id": str(message_id), "consumer": consumer, "reason": reason.code, "text": reason.text,
+                        "evidence": _evidence(door, principal, reason.evidence)})
+
+
+async def _of_transaction(door: Door, principal: Principal, message_id: int) -> Reason | None:
+    """What a half message waits for, or how it ended; None where it is none that began a transaction."""
+    reply: Reply[Transaction | None] = Reply()
+    if door.services.transactions is None:
+        return None
+    door.services.transactions.show(message_id, principal.tenant, reply.set_result)
+    transaction = await reply
+    if transaction is None or not may_see_address(door, principal, transaction.address, ""):
+        return None
+    if transaction.state is State.OPEN:
+        return Reason("not_committed", "it is a half message that nobody has decided about", {
+            "begun": transaction.begun_ms, "group": transaction.group})
+    return Reason("not_committed", f"it was a half message, and was {transaction.state.name.lower().replace('_', ' ')}",
+                  {"at": transaction.decided_ms}) if transaction.state is not State.COMMITTED else None
+
+
+def _of_rights(door: Door, principal: Principal, user: str, address: str, consumer: str) -> Reason | None:
+    """Where a user may not consume at the address, or with the group."""
+    if user != principal.name:
+        door.admission.require_hub(principal, Operation.ADMINISTER)
+    verdicts = [door.admission.explain(user, lambda rights: rights.of_address(Operation.CONSUME, address))] \
+        if address else []
+    if not consumer.startswith(QUEUE_PREFIX):
+        verdicts.append(door.admission.explain(user, lambda rights: rights.of_group(Operation.CONSUME, consumer)))
+    return next((Reason("no_right", f"{user} may not read it there", {"why": verdict.why}) for verdict in verdicts
+                 if not verdict.allowed), None)
+
+
+def _evidence(door: Door, principal: Principal, evidence: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in evidence.items() if name not in ("user", "peer", "until_hub_ms")}
+    if door.admission.may_hub(principal, Operation.ADMINISTER) or evidence.get("user") == principal.name:
+        shown |= {name: evidence[name] for name in ("user", "peer") if evidence.get(name)}
+    if "until_hub_ms" in evidence:
+        shown["until"] = door.services.wall_of(evidence["until_hub_ms"])
+    return shown
+
+
+def read_id(text: str) -> int | None:
+    """A message's id; None where this is none."""
+    is_id = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID)) and int(text) <= MAX_ID
+    return int(text) if is_id else None
+
+
+def _unknown(text: str) -> Refusal:
+    return Refusal("unknown_message", f"nothing is known of a message {text[:32]!r} that this user may read")
+
+
 async def journey_of(door: Door, principal: Principal, text: str) -> Journey:
     """The journey of the message with this id. Refuses `unknown_message`, also where the principal may not see it."""
     journey: Journey | None = None
-    if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_ID)) and int(text) <= MAX_ID:
+    message_id = read_id(text)
+    if message_id is not None:
         reply: Reply[Journey] = Reply()
 
         def on_done(journey: Journey, error: StorageFailed | None) -> None:
@@ -187,10 +279,10 @@ async def journey_of(door: Door, principal: Principal, text: str) -> Journey:
             else:
                 reply.set_result(journey)
 
-        door.kernel.looking.journey(int(text), principal.tenant, on_done)
+        door.kernel.looking.journey(message_id, principal.tenant, on_done)
         journey = await reply
     if journey is None or not journey.is_known or not _may_see(door, principal, journey):
-        raise Refusal("unknown_message", f"nothing is known of a message {text[:32]!r} that this user may read")
+        raise _unknown(text)
     return journey
 
 
@@ -292,4 +384,5 @@ def _standing(door: Door, standing: dict[str, Any], principal: Principal, sees_a
     return {**shown, "until": door.services.wall_of(until_ms)} if until_ms else shown
 
 
-ROUTES: Routes = (("GET", "/v1/trace", find_messages), ("GET", "/v1/trace/{id}", get_journey))
+ROUTES: Routes = (("GET", "/v1/trace", find_messages), ("GET", "/v1/trace/{id}", get_journey),
+                  ("GET", "/v1/trace/{id}/why", why))

@@ -87,8 +87,8 @@ class ConfigKind(NamedTuple):
     describe: Callable[[KafkaSession, str], list[Row]]
     """Rows of all settings. Raises REFUSALS."""
 
-    alter: Callable[[KafkaSession, str, Changes, bool, AskedPart], None]
-    """Change settings, or only validate that; ends the part. Raises REFUSALS."""
+    alter: Callable[[KafkaSession, Any, Changes, bool, AskedPart], None]
+    """Change settings as a part of the request asks, or only validate that; ends the part. Raises REFUSALS."""
 
     names: Callable[[KafkaSession], list[str]]
 
@@ -120,11 +120,12 @@ def _topic_row(session: KafkaSession, name: str, configs: Mapping[str, str]) -> 
                documentation=config.about)
 
 
-def alter_topic(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+def alter_topic(session: KafkaSession, asked: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+    name = asked.resource_name
     topic = find_topic(session, name, Operation.ALTER)
     remembered = RememberedConfigs.of(session.services)
     configs = changes(configs_of(topic.settings, remembered.get(topic)))
-    settings = settings_of(configs, topic.settings)
+    settings = settings_of(configs, session.kernel.settings, topic.settings)
     settings.check()
     if validate_only:
         part.end()
@@ -153,9 +154,14 @@ def describe_broker(session: KafkaSession, name: str) -> list[Row]:
             for config, type, value, about in broker_configs(session.kernel.settings, session.config)]
 
 
-def alter_broker(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+def alter_broker(session: KafkaSession, asked: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+    """Nothing is ever set for the broker by clients: so what takes settings back is done, as tools ask that clean up
+    behind a reassignment."""
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
         raise Refused(CLUSTER_AUTHORIZATION_FAILED, f"{session.principal.name} may not administer this hub")
+    if all(getattr(config, "config_operation", SET) == DELETE for config in asked.configs):
+        part.end()
+        return
     raise Refused(INVALID_CONFIG, "what holds for the whole hub stands in its configuration file, and is changed there")
 
 
@@ -180,7 +186,8 @@ def describe_group(session: KafkaSession, name: str) -> list[Row]:
     return rows
 
 
-def alter_group(session: KafkaSession, name: str, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+def alter_group(session: KafkaSession, asked: Any, changes: Changes, validate_only: bool, part: AskedPart) -> None:
+    name = asked.resource_name
     require_group(session, Operation.ALTER, name)
     check_name(name, "group")
     kept, tenant = GroupConfigs.of(session.services), session.principal.tenant
@@ -273,7 +280,7 @@ def _alter_one(session: KafkaSession, resource: Any,
                part: AskedPart) -> None:
     kind = _kind(resource.resource_type)
     changes = partial(changed, kind.checked, resource.configs)
-    kind.alter(session, resource.resource_name, changes, validate_only, part)
+    kind.alter(session, resource, changes, validate_only, part)
 
 
 def _replaced(checked: Check, asked: list[Any], before: dict[str, str]) -> dict[str, str]:

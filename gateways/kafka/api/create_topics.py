@@ -42,7 +42,7 @@ def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None
     session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
     partitions = partitions_of(asked, session.config.max_partitions)
     configs = read_configs(asked.configs)
-    settings = settings_of(configs)
+    settings = settings_of(configs, session.kernel.settings)
     settings.check()
     remembered = RememberedConfigs.of(session.services)
     topic = session.guard.create_topic(asked.name, partitions, settings, session, part)
@@ -58,7 +58,7 @@ def validate(session: KafkaSession, asked: Any, row: Row) -> None:
     session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
     partitions = partitions_of(asked, session.config.max_partitions)
     configs = read_configs(asked.configs)
-    settings = settings_of(configs)
+    settings = settings_of(configs, session.kernel.settings)
     settings.check()
     if session.kernel.topic(asked.name, session.principal.tenant) is not None:
         raise TopicExists(f"Topic '{asked.name}' already exists.")

@@ -1,4 +1,4 @@
-"""Fetch 4 to 16: the records of many partitions, at once or when there are enough of them.
+"""Fetch 4 to 18: the records of many partitions, at once or when there are enough of them.
 
 It runs when every earlier request of its connection has been answered. Each look goes over all partitions once (the
 hot part is `FetchRows.scan_many`) and asks the kernel for those alone that have something. Where that is less than
@@ -30,7 +30,7 @@ from gatehouse.gateways.kafka.fetch_codec import (
 )
 from gatehouse.gateways.kafka.mapping import code_of
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_fetched, find_topic, note_fetch, text_of
+from gatehouse.gateways.kafka.topics import find_by_id, find_topic, note_fetch, text_of
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.records.batch import as_batch, empty_batch
@@ -93,7 +93,7 @@ class Fetch:
         if self.rows.version < FETCH_TOPIC_IDS:
             topic = find_topic(session, text_of(name), Operation.CONSUME)
         else:
-            topic = find_fetched(session, name)
+            topic = find_by_id(session, name, Operation.CONSUME)
         note_fetch(session, topic)
         return topic
 
@@ -181,4 +181,4 @@ def dispatch(request: Request) -> None:
     request.on_end = fetch.end
 
 
-FETCH = Api(key=1, name="Fetch", first_version=4, last_version=16, first_flexible=FETCH_FLEXIBLE, dispatch=dispatch)
+FETCH = Api(key=1, name="Fetch", first_version=4, last_version=18, first_flexible=FETCH_FLEXIBLE, dispatch=dispatch)

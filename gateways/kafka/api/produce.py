@@ -1,4 +1,4 @@
-"""Produce 3 to 12: each partition's record batch is appended as it came, and the answer leaves when all are durable.
+"""Produce 3 to 13: each partition's record batch is appended as it came, and the answer leaves when all are durable.
 
 A refusal is raised by the kernel, or comes as its answer where a batch was opened on another thread. acks=0 has no
 answer; as Kafka does, the door closes the connection of such a producer when one of its batches is refused, so that it
@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka.codec import PRODUCE_FLEXIBLE, decode_produce, encode_produced
-from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE
+from gatehouse.gateways.kafka.codec import PRODUCE_FLEXIBLE, PRODUCE_TOPIC_IDS, decode_produce, encode_produced
+from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import Refused, check_produced, code_of
 from gatehouse.gateways.kafka.not_honoured import note_delay
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic, text_of
+from gatehouse.gateways.kafka.topics import find_by_id, find_topic, text_of
 from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves
-from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Record, Stored
 from gatehouse.kernel.records.batch import BatchHeader
 from gatehouse.kernel.records.validation import Divert
@@ -31,13 +31,16 @@ ALLOWED_ACKS: Final = (-1, 0, 1)
 class Produced:
     """What becomes of one partition's batch; the kernel carries it as the append's token."""
 
-    __slots__ = ("produce", "index", "error", "base_offset", "log_start", "text", "decisions")
+    __slots__ = ("produce", "index", "error", "base_offset", "append_ms", "shows_time", "log_start", "text",
+                 "decisions")
 
     def __init__(self, produce: Produce, index: int) -> None:
         self.produce = produce
         self.index = index
         self.error = NONE
         self.base_offset = -1
+        self.append_ms = -1
+        self.shows_time = False             # its topic has the time of the append
         self.log_start = -1
         self.text: str | None = None
         self.decisions: list[Record] = []   # about transactions, until they are stored
@@ -47,6 +50,8 @@ class Produced:
             self.refuse(code_of(stored.error), str(stored.error))
         else:
             partition_id, self.base_offset, _ = stored.positions[0]
+            if self.shows_time:
+                self.append_ms = stored.append_ms
             self.log_start = self.produce.request.session.guard.bounds(partition_id)[0]
             if self.decisions:
                 decisions, self.decisions = self.decisions, []
@@ -62,8 +67,8 @@ class Produced:
         self.decisions = records
         return False
 
-    def row(self) -> tuple[int, int, int, int, bytes | None]:
-        return (self.index, self.error, self.base_offset, self.log_start,
+    def row(self) -> tuple[int, int, int, int, int, bytes | None]:
+        return (self.index, self.error, self.base_offset, self.append_ms, self.log_start,
                 None if self.text is None else self.text.encode())
 
 
@@ -98,11 +103,14 @@ class Produce:
             for row in rows:
                 row.refuse(INVALID_REQUIRED_ACKS, f"acks={self.acks}")
             return
+        by_id = self.request.version >= PRODUCE_TOPIC_IDS
         try:
-            topic = find_topic(session, text_of(name), Operation.PUBLISH)
+            topic = find_by_id(session, name, Operation.PUBLISH) if by_id \
+                else find_topic(session, text_of(name), Operation.PUBLISH)
         except (KernelError, Denied) as refusal:
+            unknown = by_id and isinstance(refusal, UnknownTopic)
             for row in rows:
-                row.refuse(code_of(refusal), str(refusal))
+                row.refuse(UNKNOWN_TOPIC_ID if unknown else code_of(refusal), str(refusal))
             return
         for row, (_, batch) in zip(rows, partitions, strict=True):
             batch = batch or b""
@@ -129,6 +137,7 @@ class Produce:
             self.throttle_ms = max(self.throttle_ms, wait_ms)
             return
         self.pending += 1
+        row.shows_time = topic.settings.log_append_time
         try:
             wait_ms = session.guard.append_batch(topic.name, row.index, batch, count, session, row, divert)
             self.throttle_ms = max(self.throttle_ms, wait_ms)
@@ -175,5 +184,5 @@ def dispatch(request: Request) -> None:
 
 # Versions 0 to 2 carry only message formats that are not stored here. They are listed and refused, as Kafka 4 does:
 # librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659).
-PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=12, first_flexible=PRODUCE_FLEXIBLE, first_listed=0,
+PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=13, first_flexible=PRODUCE_FLEXIBLE, first_listed=0,
               dispatch=dispatch)

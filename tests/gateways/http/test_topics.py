@@ -11,7 +11,8 @@ from gatehouse.kernel.records.batch import check_batch, records_of
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import AuditedAdmission, Client, run_door
 
-OTHER_SETTINGS = {"message_ttl_ms": None, "compact": False, "delete_retention_ms": None, "interpret_headers": False}
+OTHER_SETTINGS = {"retention_bytes": None, "log_append_time": False,
+                  "message_ttl_ms": None, "compact": False, "delete_retention_ms": None, "interpret_headers": False}
 
 
 def test_put_creates_and_then_replaces() -> None:
@@ -75,7 +76,7 @@ def test_the_list_goes_on_behind_its_cursor() -> None:
     ({"partitions": 0}, "invalid_body"), ({"partitions": "3"}, "invalid_body"), ({"partitions": True}, "invalid_body"),
     ({"compact": 1}, "invalid_body"), ({"compact": None}, "invalid_body"),
     ({"message_ttl_ms": True}, "invalid_body"),
-    ({"compact": True, "retention_ms": 5}, "invalid_topic"), ({"retention": 1}, "invalid_body"),
+    ({"retention_bytes": 0}, "invalid_body"), ({"retention": 1}, "invalid_body"),
     ({"retention_ms": -1}, "invalid_body"),
     ({"partitions": 1_000_001}, "invalid_topic"), ([], "invalid_body"),
 ])

@@ -179,6 +179,12 @@ CALLS: dict[int, Call] = {
         == [("cleanup.policy", "delete", 5)]),
     33: Call(_configs, lambda peer, answer: [row.error_code for row in answer.responses] == [0]
              and _retention(peer) == 60_000),
+    23: Call(lambda peer, version: {"replica_id": -1, "topics": [Row(topic="plant", partitions=[
+        Row(partition=0, current_leader_epoch=EPOCH, leader_epoch=EPOCH),
+        Row(partition=0, current_leader_epoch=EPOCH - 1, leader_epoch=EPOCH),
+        Row(partition=0, current_leader_epoch=-1, leader_epoch=EPOCH + 1)])]},
+        lambda peer, answer: [(part.error_code, part.leader_epoch, part.end_offset) for part in _partitions(answer)]
+        == [(0, EPOCH, 3), (74, -1, -1), (0, -1, -1)]),
     29: Call(_acl_filter, lambda peer, answer: [(row.resource_type, row.resource_name, [
         (acl.principal, acl.operation, acl.permission_type) for acl in row.acls]) for row in answer.resources]
         == [(2, "plant", [("User:ann", 3, 3)])]),
@@ -190,6 +196,11 @@ CALLS: dict[int, Call] = {
     31: Call(lambda peer, version: {"filters": [Row(**_acl_filter(peer, version))]},
              lambda peer, answer: [len(row.matching_acls) for row in answer.filter_results] == [1]
              and accounts_of(peer).accounts.rules == {}),
+    35: Call(lambda peer, version: {"topics": [Row(topic="plant", partitions=[0])]},
+             lambda peer, answer: [(topic.name, [(part.partition_index, part.partition_size > 60)
+                                                 for part in topic.partitions])
+                                   for result in answer.results for topic in result.topics]
+             == [("plant", [(0, True)])]),
     36: Call(lambda peer, version: {"auth_bytes": b""}, lambda peer, answer: answer.error_code == 34),
     37: Call(lambda peer, version: {"timeout_ms": 1000, "validate_only": False, "topics": [
         Row(name="plant", count=5, assignments=None)]},

@@ -306,6 +306,13 @@ class FakeKernel:
         latest = max(records, key=lambda record: record[1], default=None)
         on_done(*((None, -1) if latest is None else (latest[0], latest[1])))
 
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
+        on_done(self.bounds(partition_id)[1] if epoch <= EPOCH else -1)
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        on_done([sum(len(piece.data) for piece in self.partitions.get(partition_id, []))
+                 for partition_id in partition_ids])
+
     # ---- groups
 
     def put_state(self, records: list[StateRecord], owner: Owner | None, token: object) -> None:

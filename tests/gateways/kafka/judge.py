@@ -1,6 +1,7 @@
 """The judge: messages as kafka-python's generated classes encode and decode them."""
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
@@ -36,7 +37,13 @@ def produce(version: int, batches: dict[tuple[str, int], bytes | None], acks: in
     for (name, index), batch in batches.items():
         topics.setdefault(name, []).append(part(version=version, index=index, records=batch))
     return ProduceRequest(version=version, acks=acks, timeout_ms=1000, topic_data=[
-        topic(version=version, name=name, partition_data=parts) for name, parts in topics.items()])
+        topic(version=version, name=name, topic_id=id_of(name), partition_data=parts)
+        for name, parts in topics.items()])
+
+
+def id_of(name: str) -> uuid.UUID:
+    """The id of a topic in `fakes`."""
+    return uuid.uuid5(uuid.NAMESPACE_OID, name)
 
 
 def fetch(version: int, wants: dict[tuple[Any, int], int], *, epoch: int = -1, max_wait_ms: int = 0, min_bytes: int = 1,

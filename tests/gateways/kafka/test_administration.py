@@ -13,6 +13,7 @@ from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.remembered import SPACE
 from gatehouse.gateways.kafka.topic_configs import TOPIC_CONFIGS, checked, configs_of, settings_of
 from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.calls import message, plant
 from tests.gateways.kafka.fakes import Peer
@@ -246,6 +247,7 @@ def test_altering_takes_the_right_to_alter() -> None:
 def test_the_hubs_own_settings_are_changed_in_its_file() -> None:
     assert altered(plant(), (SET, "num.partitions", "9"), kind=BROKER, name="1")[0] == 40
     assert altered(without(Operation.ADMINISTER), (SET, "num.partitions", "9"), kind=BROKER, name="1")[0] == 31
+    assert altered(plant(), (DELETE, "leader.replication.throttled.rate", None), kind=BROKER, name="1")[0] == 0
     assert altered(plant(), (SET, "x", "9"), kind=16, name="metrics")[0] == 42
 
 
@@ -266,7 +268,7 @@ def test_a_default_can_be_set_and_says_nothing_to_the_kernel(name: str) -> None:
     default = TOPIC_CONFIGS[name].default
     if default:
         assert checked(name, default) == default
-        assert configs_of(settings_of({name: default}), {name: default}).get(name) == default
+        assert configs_of(settings_of({name: default}, KernelSettings()), {name: default}).get(name) == default
 
 
 @pytest.mark.parametrize(("name", "value"), [("retention.ms", "9" * 20), ("retention.ms", "\N{SUPERSCRIPT TWO}"),
@@ -275,6 +277,34 @@ def test_a_default_can_be_set_and_says_nothing_to_the_kernel(name: str) -> None:
 def test_values_that_cannot_be(name: str, value: str) -> None:
     with pytest.raises(Refused):
         checked(name, value)
+
+
+def test_a_policy_of_both_goes_by_the_topics_own_time_or_the_hubs() -> None:
+    hub = KernelSettings()
+    both = {"cleanup.policy": "compact,delete"}
+    assert settings_of(both, hub) == TopicSettings(compact=True, retention_ms=hub.retention_ms)
+    assert settings_of({**both, "retention.ms": "5", "retention.bytes": "6"}, hub) == TopicSettings(
+        compact=True, retention_ms=5, retention_bytes=6)
+    assert settings_of({**both, "retention.ms": "-1"}, hub) == TopicSettings(compact=True)
+    assert settings_of({"cleanup.policy": "compact", "retention.ms": "5"}, hub) == TopicSettings(compact=True)
+    assert configs_of(TopicSettings(compact=True, retention_ms=5), {}) == {"cleanup.policy": "compact,delete",
+                                                                           "retention.ms": "5"}
+
+
+@pytest.mark.parametrize("configs", [
+    {"cleanup.policy": "compact,delete", "retention.ms": "-1"}, {"cleanup.policy": "delete,compact"},
+    {"cleanup.policy": "compact", "retention.ms": "5", "retention.bytes": "7"},
+    {"message.timestamp.type": "CreateTime"},
+    {"message.timestamp.type": "LogAppendTime", "retention.bytes": "1000"}, {"min.compaction.lag.ms": "60000"},
+    {"cleanup.policy": "delete", "retention.ms": "-1"}])
+def test_what_was_set_is_read_back(configs: dict[str, str]) -> None:
+    shown = configs_of(settings_of(configs, KernelSettings()), configs)
+    assert {name: shown[name] for name in configs} == configs
+
+
+def test_what_another_door_has_set_shows() -> None:
+    before = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "retention.ms": "5"}
+    assert configs_of(TopicSettings(log_append_time=True), before) == {"message.timestamp.type": "LogAppendTime"}
 
 
 # ---- one node

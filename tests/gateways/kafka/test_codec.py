@@ -29,9 +29,9 @@ def produce_request(version: int) -> ProduceRequest:
     topic = ProduceRequest.TopicProduceData
     part = topic.PartitionProduceData
     return ProduceRequest(version=version, transactional_id="t", acks=-1, timeout_ms=1500, topic_data=[
-        topic(version=version, name="plant", partition_data=[
+        topic(version=version, name="plant", topic_id=TOPIC_ID, partition_data=[
             part(version=version, index=0, records=LONG), part(version=version, index=9, records=None)]),
-        topic(version=version, name="", partition_data=[])])
+        topic(version=version, name="", topic_id=TOPIC_ID, partition_data=[])])
 
 
 def fetch_request(version: int, **fields: Any) -> FetchRequest:
@@ -52,20 +52,25 @@ def fetch_request(version: int, **fields: Any) -> FetchRequest:
 def test_decodes_produce(version: int) -> None:
     body = encoded(produce_request(version), version)
     assert codec.decode_produce(b"??" + body + b"!", 2, 2 + len(body), version) == (
-        b"t", -1, 1500, [(b"plant", [(0, LONG), (9, None)]), (b"", [])])
+        b"t", -1, 1500, [(named(b"plant", version), [(0, LONG), (9, None)]), (named(b"", version), [])])
+
+
+def named(name: bytes, version: int) -> bytes:
+    """A topic in a produce request or its answer."""
+    return name if version < 13 else TOPIC_ID.bytes
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_encodes_what_was_produced(version: int) -> None:
-    rows = [(0, 0, 1 << 40, 5, None), (9, 10, -1, -1, b"too large")]
-    answer = codec.encode_produced(version, 77, [(b"plant", rows)], 25)
+    rows = [(0, 0, 1 << 40, 77_000, 5, None), (9, 10, -1, -1, -1, b"too large")]
+    answer = codec.encode_produced(version, 77, [(named(b"plant", version), rows)], 25)
     topic = ProduceResponse.TopicProduceResponse
     part = topic.PartitionProduceResponse
     start = {"log_start_offset": 5} if version >= 5 else {}
     text = {"error_message": "too large"} if version >= 8 else {}
     expected = ProduceResponse(version=version, throttle_time_ms=25, responses=[topic(
-        version=version, name="plant", partition_responses=[
-            part(version=version, index=0, error_code=0, base_offset=1 << 40, **start),
+        version=version, name="plant", topic_id=TOPIC_ID, partition_responses=[
+            part(version=version, index=0, error_code=0, base_offset=1 << 40, log_append_time_ms=77_000, **start),
             part(version=version, index=9, error_code=10, base_offset=-1, **text)])])
     assert answer == framed(expected, 77)
 

@@ -175,12 +175,12 @@ def test_only_checking_creates_nothing() -> None:
     ({"assignments": [(0, [2])], "num_partitions": -1, "replication_factor": -1}, 39),
     ({"assignments": [(1, [1])], "num_partitions": -1, "replication_factor": -1}, 39),
     ({"assignments": [(0, [1]), (0, [1])], "num_partitions": -1, "replication_factor": -1}, 39),
-    ({"configs": [("cleanup.policy", "compact,delete")]}, 40),
+    ({"configs": [("min.compaction.lag.ms", str(73 * 3_600_000))]}, 40),
     ({"configs": [("delete.retention.ms", "-1")]}, 40), ({"configs": [("retention.ms", "-2")]}, 40),
     ({"configs": [("retention.ms", "soon")]}, 40), ({"configs": [("retention.ms", None)]}, 40),
     ({"configs": [("max.message.bytes", "9" * 19)]}, 40), ({"configs": [("no.such", "1")]}, 40),
     ({"configs": [("segment.bytes", "many")]}, 40), ({"configs": [("segment.ms", None)]}, 40),
-    ({"configs": [("compression.type", "brotli")]}, 40), ({"configs": [("retention.bytes", "1000")]}, 40)])
+    ({"configs": [("compression.type", "brotli")]}, 40), ({"configs": [("retention.bytes", "-2")]}, 40)])
 def test_topics_that_are_refused(fields: dict[str, Any], code: int) -> None:
     peer = Peer()
     topic, good = create(peer, 7, {"name": "plant", **fields}, {"name": "good"})

@@ -10,9 +10,10 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel import errors
 from gatehouse.kernel.records.batch import placed
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.batches import batch, changed
-from tests.gateways.kafka.fakes import EPOCH, Peer
-from tests.gateways.kafka.judge import decoded, framed, produce
+from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
+from tests.gateways.kafka.judge import decoded, framed, id_of, produce
 
 VERSIONS = range(APIS[0].first_version, APIS[0].last_version + 1)
 
@@ -30,7 +31,9 @@ def send(peer: Peer, version: int, batches: dict[tuple[str, int], bytes | None],
     peer.kernel.flush()
     frames += peer.link.frames()
     answer = decoded(ProduceResponse, version, frames[0], 5)
-    return {(topic.name, part.index): part for topic in answer.responses for part in topic.partition_responses}
+    names = {id_of(name): name for name, _ in batches}
+    return {(names[topic.topic_id] if version >= 13 else topic.name, part.index): part
+            for topic in answer.responses for part in topic.partition_responses}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -44,6 +47,12 @@ def test_a_batch_is_stored_as_it_was_sent(version: int, acks: int) -> None:
     assert answer.log_start_offset == (0 if version >= 5 else -1)
     pieces = peer.kernel.partitions[peer.kernel.by_name["plant"].partition_id(1)]
     assert [piece.data for piece in pieces] == [placed(data, 0, EPOCH), placed(data, 2, EPOCH)]
+
+
+def test_the_time_of_the_append_is_told_where_records_have_it() -> None:
+    peer = peer_with_topic()
+    peer.kernel.change_topic("plant", settings=TopicSettings(log_append_time=True))
+    assert send(peer, 9, {("plant", 1): batch(b"a")})["plant", 1].log_append_time_ms == NOW_MS
 
 
 def test_the_answer_leaves_when_all_batches_are_durable() -> None:
@@ -80,7 +89,8 @@ def test_a_request_without_topics_is_answered_at_once() -> None:
 def test_what_is_not_there(version: int, where: tuple[str, int], code: int) -> None:
     peer = peer_with_topic()
     answer = send(peer, version, {where: batch(b"a")})[where]
-    assert (answer.error_code, answer.base_offset) == (code, -1)
+    by_id = version >= 13 and where[0] != "plant"
+    assert (answer.error_code, answer.base_offset) == (100 if by_id else code, -1)
     assert bool(answer.error_message) == (version >= 8)
     assert "other" not in peer.kernel.by_name, "producing creates nothing; Metadata does"
 

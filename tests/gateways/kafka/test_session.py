@@ -39,7 +39,7 @@ def test_api_versions_lists_the_table(version: int) -> None:
     answer = ApiVersionsResponse.decode(frame, version=version, header=True)
     listed = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
     assert answer.error_code == 0
-    assert listed.pop(0) == (0, 12), "librdkafka compresses only where Produce 0 is listed (KAFKA-18659)"
+    assert listed.pop(0) == (0, 13), "librdkafka compresses only where Produce 0 is listed (KAFKA-18659)"
     assert listed == {key: (api.first_version, api.last_version) for key, api in APIS.items() if key}
     if version >= 3:
         assert peer.session.describe()["client_software"] == "judge 1"
@@ -54,7 +54,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     assert peer.send(framed(METADATA, 8)), "the connection goes on"
 
 
-@pytest.mark.parametrize("version", [*range(APIS[0].first_listed or 0, APIS[0].first_version), 13, -1, 32767])
+@pytest.mark.parametrize("version", [*range(APIS[0].first_listed or 0, APIS[0].first_version), 14, -1, 32767])
 def test_a_version_that_is_not_offered_closes_the_connection(version: int) -> None:
     peer = Peer()
     assert peer.send(b"\0\0\0\x0a" + struct.pack(">hhih", 0, version, 7, -1)) == []

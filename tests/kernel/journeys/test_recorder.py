@@ -4,11 +4,14 @@ from __future__ import annotations
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, id_hash
-from gatehouse.kernel.message import Leased, Origin
+from gatehouse.kernel.message import Leased, Origin, When
+from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
+from gatehouse.transactions.coordinator import Decision, Transactions
 from tests.kernel.rig import Rig
 
 ALL = JourneySettings(rate=1.0)
@@ -16,8 +19,8 @@ NONE = JourneySettings(rate=0.0)
 EDGE = Origin("http", "edge", "", "192.0.2.7:5000")
 
 
-def rig(settings: JourneySettings | None, **more) -> Rig:
-    return Rig(routes=Routes((), ROUTES), journeys=settings, **more)
+def rig(journeys: JourneySettings | None, **more) -> Rig:
+    return Rig(routes=Routes((), ROUTES), journeys=journeys, **more)
 
 
 def events(hub: Rig) -> list[Event]:
@@ -206,3 +209,42 @@ def test_an_event_takes_some_two_hundred_bytes_with_its_index():
     hub.publish("orders/line1/temp", b"")
     one = hub.kernel.statistics()["appended_bytes_total"] - before
     assert one < 300
+
+
+def test_no_more_are_followed_in_a_second_than_the_settings_say():
+    hub = rig(JourneySettings(rate=1.0, followed_per_second=3, topics={"orders": 1.0}))
+    hub.publish("plant/1", *[b"x"] * 10)
+    hub.publish("orders/1", *[b"x"] * 10)
+    assert [event.address for event in events(hub)] == ["plant/1"] * 3 + ["orders/1"] * 10
+    hub.publish("plant/1", b"x")
+    assert len(events(hub)) == 14
+
+
+def test_a_message_that_falls_due_is_told_and_followed_from_there():
+    hub = rig(NONE)
+    placement = hub.kernel.place("orders/1")
+    hub.kernel.schedule([(placement, b"x", encode_headers([]), 2, 0)], [When(delay_ms=5_000)], hub.witness, "later")
+    hub.run()
+    message_id = hub.witness.stored[-1].positions[0][2]
+    hub.world.advance(6_000)
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.ack(taker.handles())
+    assert kinds(hub, message_id) == ["FELL_DUE", "HANDED_OUT", "ACKED"]
+    assert found(hub, message_id) == ["FELL_DUE", "HANDED_OUT", "ACKED"]
+
+
+def test_a_half_message_is_followed_from_its_commit_on():
+    hub = rig(NONE)
+    transactions = Transactions(hub.kernel)
+    transactions.open()
+    placement = hub.kernel.place("orders/1")
+    transactions.begin([Half((placement, b"x", encode_headers([]), 2, 0))], owner=hub.witness, token="half")
+    hub.run()
+    message_id = hub.witness.stored[-1].positions[0][2]
+    transactions.decide(message_id, Decision.COMMIT, owner=hub.witness, token="commit")
+    hub.run()
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.ack(taker.handles())
+    assert kinds(hub, message_id) == ["COMMITTED", "HANDED_OUT", "ACKED"]

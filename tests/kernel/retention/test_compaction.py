@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatehouse.kernel.errors import InvalidRecord, InvalidTopic, KeptFull
+from gatehouse.kernel.errors import InvalidRecord, InvalidTopic, KeptFull, OffsetOutOfRange
 from gatehouse.kernel.message import RETAIN, Record
 from gatehouse.kernel.retention.compaction import LOOK_MS
 from gatehouse.kernel.settings import KernelSettings
@@ -82,18 +82,59 @@ def test_what_is_superseded_later_goes() -> None:
 def test_what_producers_send_counts_and_headers_where_they_are_interpreted() -> None:
     rig = new_rig(interpret_headers=True)
     partition_id = rig.kernel.place("c/k").partition_id
-    batch = batch_of([(b"a", b"1", ()), (b"a", b"2", ()), (b"b", b"1", ((b"retain", b"true"),)), (None, b"x", ()),
+    batch = batch_of([(b"a", b"1", ()), (b"a", b"2", ()), (b"b", b"1", ((b"retain", b"true"),)),
                       (b"y" * 5_000, b"1", ()), (b"y" * 5_000, b"2", ())])
     rig.kernel.append_batch(partition_id, batch, None)
     rig.run()
     assert retained(rig, "#") == {"c/b": b"1"}
     turn_over(rig)
-    assert newest(rig.read("c")) == {b"a": b"2", b"b": b"1", None: b"x", b"y" * 5_000: b"2"}
-    assert [record[0] for record in rig.read("c")] == [1, 2, 3, 5]
+    assert newest(rig.read("c")) == {b"a": b"2", b"b": b"1", b"y" * 5_000: b"2"}
+    assert [record[0] for record in rig.read("c")] == [1, 2, 4]
     second = batch_of([(b"b", b"", ((b"retain", b"1"),)), (b"a", b"9", ((b"retain", b"no"),))])
     rig.kernel.append_batch(partition_id, second, None)
     rig.run()
     assert retained(rig, "#") == {}
+
+
+def test_producers_records_have_keys_where_keys_count() -> None:
+    rig = new_rig()
+    partition_id = rig.kernel.place("c/k").partition_id
+    with pytest.raises(InvalidRecord, match="without key"):
+        rig.kernel.append_batch(partition_id, batch_of([(b"a", b"1", ()), (None, b"x", ())]), rig.witness, "batch")
+    rig.run()
+    assert rig.kernel.bounds(partition_id) == (0, 0), "all of a batch, or nothing"
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_the_newest_goes_by_age_where_the_topic_says_so(lose_index: bool) -> None:
+    rig = new_rig(retention_ms=60_000)
+    partition_id = rig.kernel.place("c/k").partition_id
+    rig.publish("c/old", b"1")
+    rig.publish("c/other", b"1")
+    rig.world.advance(40_000)
+    rig.publish("c/young", b"1")
+    assert rig.kernel.bounds(partition_id) == (0, 3)
+    rig.world.advance(32_000)
+    topic = rig.kernel.topic("c")
+    assert topic is not None
+    for _ in range(2):
+        assert rig.kernel.bounds(partition_id) == (2, 3) and list(rig.kernel.bounds_of(topic)) == [2, 3]
+        assert isinstance(rig.fetch(partition_id, 0).error, OffsetOutOfRange)
+        assert newest(rig.read("c")) == {b"young": b"1"}
+        rig.restart(lose_index=lose_index)
+        rig.world.advance(11_000)
+    rig.world.advance(60_000)
+    assert rig.kernel.bounds(partition_id) == (3, 3)
+
+
+def test_what_is_kept_of_a_segment_goes_by_age_too() -> None:
+    rig = new_rig(retention_ms=3_600_000)
+    rig.publish("c/k", b"1")
+    turn_over(rig)
+    assert newest(rig.read("c")) == {b"k": b"1"} and kept_count(rig) == 1
+    rig.world.advance(3_600_000 + LOOK_MS)
+    rig.world.advance(5_000)
+    assert list(rig.kernel._state.scan(Kind.LATEST)) == [] and kept_count(rig) == 0
 
 
 def test_headers_do_not_count_elsewhere() -> None:
@@ -167,8 +208,6 @@ def test_deleting_the_topic_deletes_what_is_kept() -> None:
 
 def test_bad_settings() -> None:
     rig = new_rig()
-    with pytest.raises(InvalidTopic):
-        rig.kernel.create_topic("d", settings=TopicSettings(compact=True, retention_ms=1_000))
     with pytest.raises(InvalidTopic):
         rig.kernel.create_topic("d", settings=TopicSettings(delete_retention_ms=0))
     rig.kernel._disk_guard.note_kept_full(True)

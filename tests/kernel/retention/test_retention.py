@@ -116,6 +116,22 @@ def test_a_topic_keeps_less_than_the_hub() -> None:
     assert rig.kernel.bounds(positions_of(rig, "t/k")) == (start, high)
 
 
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_a_topic_keeps_so_many_bytes_of_a_partition(lose_index: bool) -> None:
+    rig = rig_with()
+    rig.kernel.create_topic("t", partitions=1, settings=TopicSettings(retention_bytes=4_000))
+    for i in range(10):
+        rig.publish("t/k", b"%d" % i * 1_000)
+    rig.world.advance(15_000)
+    partition_id = positions_of(rig, "t/k")
+    start, high = rig.kernel.bounds(partition_id)
+    assert high == 10 and start == 6, "three are fewer bytes than are kept at least"
+    rig.restart(lose_index=lose_index)
+    assert rig.kernel.bounds(partition_id) == (start, high)
+    rig.world.advance(60_000)
+    assert rig.kernel.bounds(partition_id) == (start, high), "nothing more goes until more comes"
+
+
 def test_more_live_state_than_may_be_kept_is_kept_all_the_same() -> None:
     """And it is not moved around without end."""
     rig = rig_with(retention_bytes=2 * SEGMENT_BYTES, kept_bytes=SEGMENT_BYTES)

@@ -1,0 +1,74 @@
+"""What journeys cost: processor time of a message with tracing off, at 1 % and at 100 %, in one run.
+
+    python -m bench.journeys
+
+A kernel in a world of one thread, with its log in memory: bursts of 100 messages are appended, taken by a leased group
+and acked. What is shown is the processor's time per message and its ratio to `off`; and what an event takes in the log.
+"""
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gatehouse.gateways.admission.own_topics import ROUTES
+from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.message import Leased
+from gatehouse.kernel.records.record import encode_headers
+from tests.kernel.rig import Rig
+
+BURSTS, BURST, ROUNDS = 100, 100, 7
+CASES: dict[str, JourneySettings | None] = {
+    "off": None, "0 %": JourneySettings(rate=0.0), "1 %": JourneySettings(topics={"orders": 0.01}),
+    "100 %": JourneySettings(topics={"orders": 1.0})}
+
+
+class Case:
+    """A kernel with a topic, a group over it, and a member that acks."""
+
+    def __init__(self, journeys: JourneySettings | None) -> None:
+        self.hub = Rig(routes=Routes((), ROUTES), journeys=journeys)
+        self.hub.kernel.create_topic("orders", partitions=4)
+        topic = self.hub.kernel.topic("orders")
+        assert topic is not None
+        self.group = self.hub.kernel.groups.over("work", topic)
+        self.placement = self.hub.kernel.place("orders/7")
+        self.headers = encode_headers([(b"content-type", b"text/plain")])
+        self.member = self.group.join(self, 1_000)
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        self.group.ack([message[:3] for message in messages], lazily=True)
+        self.member.add_credit(len(messages))
+
+    def on_gone(self) -> None:
+        """Not here."""
+
+    def run(self) -> float:
+        """Processor time of a message, in microseconds."""
+        append: Any = self.hub.kernel.append
+        begun = time.process_time()
+        for _ in range(BURSTS):
+            append([(self.placement, b"x" * 100, self.headers, 2, 0) for _ in range(BURST)], None)
+            self.hub.world.run()
+        self.hub.world.advance(1_000)
+        return (time.process_time() - begun) / (BURSTS * BURST) * 1e6
+
+
+def main() -> None:
+    """Rounds of all cases in turn; the fastest of each counts."""
+    cases = {name: Case(settings) for name, settings in CASES.items()}
+    fastest = dict.fromkeys(cases, 1e9)
+    for _ in range(ROUNDS):
+        for name, case in cases.items():
+            fastest[name] = min(fastest[name], case.run())
+    for name, took in fastest.items():
+        print(f"{name:>6}  {took:6.2f} us a message  {took / fastest['off']:5.2f} of off")
+    everything, nothing = cases["100 %"].hub.kernel, cases["0 %"].hub.kernel
+    events = everything.statistics()["journey_events_total"]
+    more = everything.statistics()["log_bytes"] - nothing.statistics()["log_bytes"]
+    print(f"{events} events, {more / events:.0f} bytes of log each (with the trace header of their messages), "
+          "and some 20 bytes of index for each thing that they are found by")
+
+
+if __name__ == "__main__":
+    main()

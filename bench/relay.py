@@ -1,0 +1,182 @@
+"""A link between two hubs through a meeting point, all on this machine, beside one door alone.
+
+    python -m bench.relay [--n 300000] [--bytes 100 1000] [--latency-s 10]
+
+    one door    Kafka: a producer's messages, all acknowledged (`acks=all`, fdatasync)
+    backlog     the same messages lie in A, and the link is resumed: until B has them all on its disk
+    latency     single messages published to A over HTTP every 20 ms, until a long poll of B has each
+
+Processor time is that of both hubs and the meeting point together, for each message.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from bench.servers import ROOT, Server, ServerFailed, free_ports, start_hub, work_folder
+
+DEADLINE_S: Final = 600.0
+EVERY_S: Final = 0.02
+DOORS: Final = ("http", "kafka")
+
+
+def ask(hub: Server, method: str, path: str, document: Any = None, body: bytes | None = None) -> Any:
+    data = body if document is None else json.dumps(document).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{hub.ports['http']}{path}", data=data, method=method)
+    if document is not None:
+        request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def start_relay(folder: Path, port: int, hubs: list[Server]) -> Server:
+    """The meeting point between these."""
+    folder.mkdir()
+    tables = [f'[relay]\nname = "127.0.0.1"\nlisten = "127.0.0.1:{port}"\n']
+    tables += [f'[[hubs]]\nname = "{number}"\nkeys = ["{ask(hub, "GET", "/v1/relay")["key"]}"]\n'
+               for number, hub in enumerate(hubs)]
+    tables.append('[[links]]\nhubs = ["0", "1"]\ntopics = ["*"]\n')
+    (folder / "relay.toml").write_text("".join(tables))
+    with (folder / "relay.log").open("ab") as log:
+        child = subprocess.Popen([sys.executable, "-m", "gatehouse.cli", "relay", "serve", "--config",
+                                  str(folder / "relay.toml")], cwd=ROOT, stdout=subprocess.PIPE, stderr=log)
+    assert child.stdout is not None
+    with child.stdout as output:
+        for line in output:
+            if line == b"gatehouse relay ready\n":
+                return Server("relay", child, folder, {"relay": port})
+    raise ServerFailed("the meeting point did not start")
+
+
+def start_all(folder: Path) -> tuple[Server, Server, Server]:
+    """A, B and the meeting point, joined."""
+    port, = free_ports(1)
+    link = f'[relay]\nurl = "ws://127.0.0.1:{port}/v1/relay"\n[[relay.links]]\nname = "link"\n'
+    a = start_hub(folder / "a", doors=DOORS, more=link + 'send = ["#"]\n')
+    b = start_hub(folder / "b", doors=DOORS, more=link + 'receive = ["#"]\n')
+    relay = start_relay(folder / "relay", port, [a, b])
+    ask(b, "POST", "/v1/relay/join", ask(a, "POST", "/v1/relay/links/link/invite", {}))
+    until(lambda: ask(a, "GET", "/v1/relay/links/link")["state"] == "open")
+    return a, b, relay
+
+
+def until(true: Any) -> None:
+    end_s = time.monotonic() + DEADLINE_S
+    while not true():
+        if time.monotonic() > end_s:
+            raise ServerFailed("the link does not come to its end")
+        time.sleep(0.02)
+
+
+def stored(hub: Server, topic: str) -> int:
+    """How many messages of a topic a hub has on its disk."""
+    try:
+        bounds = ask(hub, "GET", f"/v1/topics/{topic}")["bounds"]
+    except urllib.error.HTTPError:
+        return 0
+    return sum(bound["high_watermark"] for bound in bounds)
+
+
+def produce(hub: Server, topic: str, count: int, size: int) -> float:
+    """Seconds until all of them are acknowledged."""
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.ports['kafka']}", "linger.ms": 5, "acks": "all",
+                         "queue.buffering.max.messages": count + 1, "queue.buffering.max.kbytes": 2_000_000})
+    value = bytes(size)
+    began_s = time.monotonic()
+    for number in range(count):
+        producer.produce(topic, value, b"key %d" % (number % 1000))
+        if number % 1000 == 0:
+            producer.poll(0)
+    producer.flush(DEADLINE_S)
+    return time.monotonic() - began_s
+
+
+def cpu_s(*servers: Server) -> float:
+    return sum(server.cpu().user_s + server.cpu().system_s for server in servers)
+
+
+def measure_backlog(servers: tuple[Server, Server, Server], count: int, size: int) -> None:
+    a, b, _ = servers
+    topic = f"bulk{size}"
+    ask(a, "POST", "/v1/relay/links/link/pause", {})
+    before_s = cpu_s(a)
+    alone_s = produce(a, topic, count, size)
+    alone_cpu_s = cpu_s(a) - before_s
+    before_s = cpu_s(*servers)
+    began_s = time.monotonic()
+    ask(a, "POST", "/v1/relay/links/link/resume", {})
+    until(lambda: stored(b, topic) == count)
+    link_s = time.monotonic() - began_s
+    link_cpu_s = cpu_s(*servers) - before_s
+    for name, took_s, used_s in (("one door (Kafka)", alone_s, alone_cpu_s), ("through the link", link_s, link_cpu_s)):
+        print(f"| {size} bytes, {name} | {count / took_s:,.0f} | {count * size / took_s / 1e6:.1f} | "
+              f"{used_s / count * 1e6:.1f} |", flush=True)
+    print(f"| {size} bytes, ratio | {alone_s / link_s:.2f} | | |", flush=True)
+
+
+def measure_latency(servers: tuple[Server, Server, Server], seconds: float) -> None:
+    a, b, _ = servers
+    sent: dict[str, float] = {}
+    waits: list[float] = []
+    ask(a, "POST", "/v1/publish/slow/x", body=b"first")
+    until(lambda: stored(b, "slow") == 1)
+    cursor = ask(b, "GET", "/v1/topics/slow/messages?from=earliest")["cursor"]
+    done = threading.Event()
+
+    def read() -> None:
+        nonlocal cursor
+        while not done.is_set() or len(waits) < len(sent):
+            page = ask(b, "GET", f"/v1/topics/slow/messages?cursor={cursor}&wait=1")
+            now_s = time.monotonic()
+            waits.extend(now_s - sent[message["value"]] for message in page["messages"] if message["value"] in sent)
+            cursor = page["cursor"]
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    posts: list[float] = []
+    for number in range(round(seconds / EVERY_S)):
+        sent[str(number)] = began_s = time.monotonic()
+        ask(a, "POST", "/v1/publish/slow/x", body=b"%d" % number)
+        posts.append(time.monotonic() - began_s)
+        time.sleep(max(EVERY_S - posts[-1], 0))
+    done.set()
+    reader.join()
+    added = sorted(waits)
+    print(f"\nlatency of {len(waits)} messages, from before the POST to A until B's long poll has them: p50 "
+          f"{median(added) * 1000:.1f} ms, p99 {quantiles(added, n=100)[98] * 1000:.1f} ms; the POST alone: p50 "
+          f"{median(posts) * 1000:.1f} ms, p99 {quantiles(posts, n=100)[98] * 1000:.1f} ms")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n", type=int, default=300_000)
+    parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--latency-s", type=float, default=10.0)
+    options = parser.parse_args()
+    with work_folder() as folder:
+        servers = start_all(folder)
+        try:
+            print("| messages of | msg/s | MB/s | processor µs a message |\n| --- | ---: | ---: | ---: |")
+            for size in options.bytes:
+                measure_backlog(servers, options.n, size)
+            measure_latency(servers, options.latency_s)
+        finally:
+            for server in servers:
+                server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Answers to requests that calls wait for: `POST /v1/request/{address}`.
+
+A request is a message with the properties `reply-to` and `correlation-id`, which every door shows in its own words:
+MQTT 5's response topic and correlation data, AMQP's reply_to and correlation_id, Kafka's and HTTP's headers. Whoever
+answers publishes to the one, with the other. Without a wish of the caller's, answers come to a queue of this door,
+`$queue/replies.http`, which AMQP reaches by its default exchange and every other door by that address; with one, they
+come to an address, which links carry between hubs as any other.
+
+The first answer counts. One that nobody waits for is gone from the queue, as nobody will ask for it.
+"""
+# decision 211: answers come to one queue of the door, or to an address of the caller's
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.message import Delivery, Headers, Leased, Record
+from gatehouse.kernel.records.private import public_headers
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.http.door import Door
+    from gatehouse.kernel.groups.group import Membership
+
+QUEUE: Final = "replies.http"
+REPLY_TO: Final = b"reply-to"
+CORRELATION: Final = b"correlation-id"
+ANSWER_MS: Final = 60_000              # an answer that nobody has taken by then is of no use to anybody
+CREDIT: Final = 1_000
+MAX_WAITING: Final = 10_000            # requests of all users at once
+
+
+class Came:
+    """An answer: the record, and where it is stored."""
+
+    __slots__ = ("record", "topic", "partition", "address")
+
+    def __init__(self, record: Record, topic: str, partition: int, address: str) -> None:
+        self.record = record
+        self.topic = topic
+        self.partition = partition
+        self.address = address
+
+
+class Answers:
+    """One tenant's. A `Member` of the queue's group, and a kernel's `Subscriber` for addresses."""
+
+    def __init__(self, door: Door, tenant: str) -> None:
+        self._door = door
+        self._tenant = tenant
+        self._joined = False
+        self._membership: Membership | None = None
+        self._waiting: dict[tuple[str, bytes], Reply[Came | None]] = {}
+        self._addresses: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def expect(self, address: str, correlation: bytes) -> Reply[Came | None]:
+        """The answer that comes to this address, or to the door's queue where it is "". Raises what the kernel
+        refuses."""
+        if address:
+            count = self._addresses.get(address, 0)
+            if not count:
+                self._door.kernel.subscribe(address, self, tenant=self._tenant)
+            self._addresses[address] = count + 1
+        elif not self._joined:
+            self._join()
+        reply: Reply[Came | None] = Reply()
+        self._waiting[address, correlation] = reply
+        return reply
+
+    def forget(self, address: str, correlation: bytes) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.pop((address, correlation), None)
+        if address:
+            count = self._addresses.pop(address) - 1
+            if count:
+                self._addresses[address] = count
+            else:
+                self._door.kernel.unsubscribe(address, self, tenant=self._tenant)
+
+    def _join(self) -> None:
+        groups = self._door.kernel.groups
+        settings = QueueSettings(ttl_ms=ANSWER_MS, max_length=MAX_WAITING)
+        queue = groups.declare_queue(QUEUE, settings, self._tenant)
+        self._membership = groups.queue_group(queue).join(self, CREDIT, keeps=False)
+        self._joined = True
+
+    # ---- what comes
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """See `kernel.groups.group.Member`."""
+        for message in messages:
+            _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = message
+            self._came("", (offset, timestamp_ms, key, value, _headers_of(headers), attributes, message_id),
+                       f"$queue/{QUEUE}", 0, f"$queue/{QUEUE}")
+        if messages and self._membership is not None:
+            self._membership.add_credit(len(messages))
+
+    def on_gone(self) -> None:
+        """Somebody has deleted the queue: the next request makes it anew."""
+        self._joined, self._membership = False, None
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """See `kernel.message.Subscriber`."""
+        for placement, messages, first_offset, _ in deliveries:
+            for at, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
+                record = (first_offset + at, timestamp_ms, placement.key, value, _headers_of(headers), attributes, 0)
+                self._came(placement.address, record, placement.topic, placement.partition, placement.address)
+
+    def _came(self, expected: str, record: Record, topic: str, partition: int, address: str) -> None:
+        correlation = next((value for name, value in record[4] if name == CORRELATION), None)
+        reply = self._waiting.get((expected, correlation or b""))
+        if reply is not None:
+            reply.set_result(Came(record, topic, partition, address))
+
+
+def _headers_of(encoded: bytes) -> Headers:
+    try:
+        return public_headers(encoded)
+    except KernelError:
+        return ()

@@ -1,0 +1,101 @@
+"""`POST /v1/request/{address}`: publish a message, wait for what answers it.
+
+    body, headers       as of `POST /v1/publish/{address}`
+    X-Reply-To          the address that the answer comes to; left out, a queue of this door
+    X-Correlation-Id    left out, one is made
+    wait                seconds; left out, as long as the door lets anybody wait
+
+The answer is 200 and the answering message as JSON. 504 `no_answer` where none came: the request is stored for all
+that.
+"""
+from __future__ import annotations
+
+from secrets import token_hex
+from typing import TYPE_CHECKING, Final
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.answers import CORRELATION, MAX_WAITING, QUEUE, REPLY_TO, Answers, Came
+from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
+from gatehouse.gateways.http.door import DOOR, Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
+from gatehouse.gateways.http.parameters import Seconds
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
+from gatehouse.gateways.http.schemas import Setting
+from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.addresses.address import is_address, is_reserved
+from gatehouse.kernel.addresses.filters import MANY, ONE
+from gatehouse.kernel.records.record import encode_headers
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.http.mapping import Publication
+
+REQUEST_PREFIX: Final = "/v1/request/"
+FOR: Final = Seconds("wait", "Seconds to wait for the answer; 0: as long as the door lets anybody wait.",
+                     highest=Setting("max_wait_s"))
+
+
+@declare("publish", path=(ADDRESS,), query=(FOR,), headers=MESSAGE_HEADERS,
+         needs=(Need(Operation.PUBLISH, "address"), Need(Operation.CONSUME, "address")), writes=True,
+         bodies=VALUE_BODIES, answers=(Answer(200, "The message that answers it.", MESSAGE),),
+         problems=(*PROBLEMS_OF_A_PUBLISH, "no_answer", "queue_exists"))
+async def request(door: Door, call: Call) -> Answered:
+    """Publish one message and wait for what answers it.
+
+    Whoever answers, by any door, publishes to the message's `reply-to` with its `correlation-id`. With `X-Reply-To`
+    that is an address of yours, which links carry to other hubs, and at which you need the right to consume.
+    """
+    principal = await door.principal(call)
+    wait_s = FOR.read(call.query(), door.config) or float(door.config.max_wait_s)
+    publication = call.head.publication(door.services.wall_ms)
+    if publication.later or publication.respond_async or publication.idempotency_key or call.head.is_event:
+        raise Refusal("invalid_header", "a request is one message, sent now and waited for; it has no Idempotency-Key")
+    placement = place(door, principal, call.captures[0])
+    headers, address, correlation = _with_reply(publication)
+    if address:
+        door.admission.require(principal, Operation.CONSUME, address)
+    await door.ready_to_append(principal)
+    value = await door.bodies.read(call)
+    answers = door.answers.setdefault(principal.tenant, Answers(door, principal.tenant))
+    if sum([len(tenant) for tenant in door.answers.values()]) >= MAX_WAITING:
+        raise Refusal("busy", f"{MAX_WAITING} requests wait for an answer already")
+    reply = answers.expect(address, correlation)
+    late = door.loop.call_later(wait_s, reply.set_exception, Refusal("no_answer", f"nothing answered in {wait_s:g} s"))
+    try:
+        await door.append(principal, [(placement, value, encode_headers(headers), DOOR | publication.attributes,
+                                       publication.timestamp_ms)], None)
+        return _shown(door, await door.unless_stopping(reply))
+    finally:
+        late.cancel()
+        answers.forget(address, correlation)
+
+
+def _with_reply(publication: Publication) -> tuple[list[tuple[bytes, bytes | None]], str, bytes]:
+    """The headers of the request; the address of the answer, "" for the door's queue; what the answer names."""
+    headers = list(publication.headers)
+    given = dict(headers)
+    correlation = given.get(CORRELATION)
+    if correlation is None:
+        correlation = token_hex(8).encode()
+        headers.append((CORRELATION, correlation))
+    reply_to = given.get(REPLY_TO)
+    if reply_to is None:
+        headers.append((REPLY_TO, f"$queue/{QUEUE}".encode()))
+        return headers, "", correlation
+    address = reply_to.decode()
+    if not is_address(address) or is_reserved(address) or {ONE, MANY} & set(address.split("/")):
+        raise Refusal("invalid_header", "X-Reply-To is an address that the answer can be published to")
+    return headers, address, correlation
+
+
+def _shown(door: Door, came: Came | None) -> Answered:
+    if came is None:
+        raise Refusal("stopping", "the hub stops; the request is stored, and nobody waits for its answer any more")
+    number = door_of(came.record[5])
+    return door.counted(1, json_answer(record_to_json(came.record, came.topic, came.partition, came.address,
+                                                      door.door_names.get(number, str(number)))))
+
+
+ROUTES: Routes = (("POST", REQUEST_PREFIX + "{address...}", request),)

@@ -1,0 +1,325 @@
+"""What crosses a link with a message, what does not pass, and what circulates: nothing."""
+from __future__ import annotations
+
+import random
+
+import pytest
+import zstandard
+
+from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.relay.incoming import PARKED_TOPIC
+from gatehouse.relay.origins import ORIGIN_HEADER, SHOWN_HEADER
+from gatehouse.relay.settings import LinkSettings
+from tests.kernel.batches import batch_of
+from tests.relay.network import Network, TestHub
+from tests.simulation.disk import SimDisk
+from tests.simulation.store import SimStore
+
+SEND = {"send": ("plant/#",)}
+RECEIVE = {"receive": ("plant/#",)}
+
+
+def pair(a: dict, b: dict, **network) -> tuple[Network, TestHub, TestHub]:
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", **a)], rng)
+    right = TestHub("right", [LinkSettings("link", **b)], rng)
+    joined = Network(left, right, rng=rng, **network)
+    joined.join(left, right, "link")
+    joined.settle()
+    return joined, left, right
+
+
+def retained(hub: TestHub, filter: str) -> dict[str, bytes | None]:
+    pages: list = []
+    hub.rig.kernel.retained(filter, "/", lambda values, next_start, error: pages.extend(values))
+    hub.rig.run()
+    return {value.address: value.record[3] for value in pages}
+
+
+def test_key_headers_timestamp_and_origin_cross() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    placement = left.rig.kernel.place_in("plant", b"\x00\xff")
+    headers = encode_headers([(b"content-type", b"text/plain"), (b"traceparent", b"00-ab-cd-01"), (b"n", None)])
+    left.rig.kernel.append([(placement, b"v", headers, 3, 1_600_000_000_000)], left.rig.witness)
+    left.rig.run()
+    network.settle()
+    record, = right.rig.read("plant")
+    sent, = left.rig.read("plant")
+    assert record[1:4] == (1_600_000_000_000, b"\x00\xff", b"v")
+    assert record[4][:3] == ((b"content-type", b"text/plain"), (b"traceparent", b"00-ab-cd-01"), (b"n", None))
+    assert dict(record[4])[SHOWN_HEADER] == f"{left.rig.kernel.hub.hex()}/{sent[6]}".encode()
+    assert not [name for name, _ in record[4] if name == ORIGIN_HEADER], "private headers are not shown"
+
+
+def test_a_producers_batch_crosses_whole() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    batch = batch_of([(b"k%d" % number, b"v%d" % number, []) for number in range(50)], codec=4,
+                     pack=zstandard.compress)
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle()
+    assert sorted((record[2], record[3]) for record in right.rig.read("plant")) == sorted(
+        (b"k%d" % number, b"v%d" % number) for number in range(50))
+
+
+def test_a_rename_leads_elsewhere_and_back_to_the_same_topic_for_the_rest() -> None:
+    network, left, right = pair(SEND, {**RECEIVE, "rename": ("plant/line1/# -> sites/factory/line1/#",)})
+    left.rig.publish("plant/line1/temp", b"1")
+    left.rig.publish("plant/line2/temp", b"2")
+    network.settle()
+    assert [record[2] for record in right.rig.read("sites")] == [b"factory/line1/temp"]
+    assert right.values("plant") == [b"2"]
+
+
+@pytest.mark.parametrize("line", ["plant/# -> $audit/#", "plant/# -> ../up/#", "plant/+/# -> x/#", "plant -> x",
+                                  "plant/# -> #", "a/# -> x/#"])
+def test_a_rename_does_not_escape_or_collide(line: str) -> None:
+    lines = (line,) if not line.startswith("a/") else (line, "b/# -> x/y/#")
+    with pytest.raises(ValueError, match="rename"):
+        LinkSettings("link", rename=lines)
+
+
+def test_only_addresses_that_both_sides_allow_pass() -> None:
+    network, left, right = pair({"send": ("plant/+/open/#", "other/#")}, {"receive": ("plant/line1/#",)})
+    left.rig.publish("plant/line1/open/a", b"1")
+    left.rig.publish("plant/line2/open/a", b"2")
+    left.rig.publish("plant/line1/closed/a", b"3")
+    left.rig.publish("other/a", b"4")
+    network.settle(40)
+    assert right.values("plant") == [b"1"]
+    assert right.rig.kernel.topic("other") is None
+    assert left.links.describe_link("link")["lag"]["messages"] == 0, "what does not match is not behind"
+
+
+def test_a_topic_that_the_meeting_point_does_not_list_stops_the_link() -> None:
+    network, left, right = pair(SEND, RECEIVE, topics=("other",))
+    left.rig.publish("plant/a", b"1")
+    network.settle()
+    shown = left.links.describe_link("link")
+    assert shown["state"] == "stopped" and "may not pass" in shown["fault"]
+    assert right.rig.kernel.topic("plant") is None
+
+
+def test_what_the_other_hub_cannot_take_is_parked_with_the_reason() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    right.denied.add("plant/no")
+    right.rig.kernel.create_topic("plant", settings=TopicSettings(max_message_bytes=1024))
+    right.rig.run()
+    left.rig.publish("plant/no", b"1", headers=[(b"h", b"v")])
+    left.rig.publish("plant/large", bytes(2_000))
+    left.rig.publish("plant/yes", b"2")
+    network.settle()
+    assert right.values("plant") == [b"2"]
+    parked = {dict(record[4])[b"relay-address"]: record for record in right.rig.read(PARKED_TOPIC)}
+    assert dict(parked[b"plant/no"][4])[b"relay-refused"].startswith(b"create_denied: ")
+    assert (parked[b"plant/no"][3], dict(parked[b"plant/no"][4])[b"h"]) == (b"1", b"v")
+    assert dict(parked[b"plant/large"][4])[b"relay-refused"].startswith(b"message_too_large: ")
+    assert right.links.describe_link("link")["received"]["refused"] == {"create_denied": 1, "message_too_large": 1}
+
+
+def test_a_link_can_stop_where_a_message_is_refused_and_go_on() -> None:
+    network, left, right = pair(SEND, {**RECEIVE, "on_refused": "stop"})
+    right.denied.add("plant/no")
+    left.rig.publish("plant/no", b"1")
+    network.settle()
+    assert left.state("link") == right.state("link") == "stopped"
+    right.denied.clear()
+    left.links.resume("link")
+    right.links.resume("link")
+    network.settle(40)
+    assert right.values("plant") == [b"1"]
+
+
+def test_retained_values_and_their_deletion_cross_and_the_later_one_stays() -> None:
+    both = {"send": ("plant/#",), "receive": ("plant/#",)}
+    network, left, right = pair(both, both)
+    for hub in (left, right):
+        hub.rig.publish("plant/a", hub.name.encode(), attributes=RETAIN | 2)
+        network.tick(1_000)
+    network.settle()
+    assert retained(left, "plant/#") == retained(right, "plant/#") == {"plant/a": b"right"}
+    left.rig.publish("plant/a", b"", attributes=RETAIN | 2)
+    network.settle()
+    assert retained(left, "plant/#") == retained(right, "plant/#") == {}
+
+
+def test_what_expires_has_as_much_time_left() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    right.clock_apart_ms = 3_600_000
+    now_ms = left.rig.world.loop.wall_ms()
+    left.rig.publish("plant/a", b"1", headers=[(b"expires-at", str(now_ms + 60_000).encode())])
+    network.settle()
+    record, = right.rig.read("plant")
+    theirs_ms = right.rig.world.loop.wall_ms() + right.clock_apart_ms
+    assert 50_000 < int(dict(record[4])[b"expires-at"]) - theirs_ms <= 60_000
+
+
+def test_tombstones_of_compacted_topics_cross() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    left.rig.kernel.create_topic("plant", settings=TopicSettings(compact=True))
+    left.rig.run()
+    placement = left.rig.kernel.place("plant/a")
+    left.rig.kernel.append([(placement, value, b"\0", 2, 0) for value in (b"1", None)], left.rig.witness)
+    left.rig.run()
+    network.settle()
+    assert [record[3] for record in right.rig.read("plant")] == [b"1", None]
+
+
+def test_a_link_that_begins_now_leaves_out_what_was_there() -> None:
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", start="now", **SEND)], rng)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    left.rig.publish("plant/a", b"old")
+    left.rig.world.loop.advance(1_000)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    network.settle()
+    left.rig.publish("plant/a", b"new")
+    left.rig.publish("plant/fresh", b"new too")
+    network.settle()
+    assert right.values("plant") == [b"new", b"new too"]
+
+
+def test_a_client_cannot_say_where_a_message_comes_from() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    forged = (right.rig.kernel.hub + bytes(16) + bytes(4) + b"\x7f" * 8 + bytes(8)) + bytes(8)
+    left.rig.publish("plant/a", b"1", headers=[(ORIGIN_HEADER, forged)])
+    network.settle()
+    assert right.values("plant") == [b"1"]
+    assert right.links.describe_link("link")["received"]["loops"] == 0
+
+
+def hubs_of(names: str, links: dict[str, list[str]], forward: bool) -> tuple[Network, dict[str, TestHub]]:
+    """Hubs with links between pairs, named by both letters, over which everything may pass."""
+    rng = random.Random(11)
+    settings = {"send": ("plant/#",), "receive": ("plant/#",), "forward": forward}
+    hubs = {name: TestHub(name, [LinkSettings(link, **settings) for link in links[name]], rng) for name in names}
+    network = Network(*hubs.values(), rng=rng)
+    for first in names:
+        for link in links[first]:
+            if link[0] == first:
+                network.join(hubs[link[0]], hubs[link[1]], link)
+    network.settle()
+    return network, hubs
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "direct"])
+def test_a_full_mesh_of_five_settles(forward: bool) -> None:
+    names = "abcde"
+    pairs = [a + b for i, a in enumerate(names) for b in names[i + 1:]]
+    network, hubs = hubs_of(names, {name: [link for link in pairs if name in link] for name in names}, forward)
+    for number in range(5):
+        for hub in hubs.values():
+            hub.rig.publish(f"plant/{number % 2}", f"{hub.name}{number}".encode())
+        network.turn()
+    network.settle(60)
+    everything = sorted(f"{name}{number}".encode() for name in names for number in range(5))
+    assert {name: hub.values("plant") for name, hub in hubs.items()} == dict.fromkeys(names, everything)
+
+
+def test_a_ring_of_five_passes_everything_on_and_nothing_circulates() -> None:
+    names = "abcde"
+    ring = ["ab", "bc", "cd", "de", "ea"]
+    network, hubs = hubs_of(names, {name: [link for link in ring if name in link] for name in names}, True)
+    for hub in hubs.values():
+        hub.rig.publish("plant/x", hub.name.encode())
+    network.settle(60)
+    everything = sorted(name.encode() for name in names)
+    assert {name: hub.values("plant") for name, hub in hubs.items()} == dict.fromkeys(names, everything)
+    before = {name: hub.rig.kernel.statistics()["appended_messages_total"] for name, hub in hubs.items()}
+    network.settle(60)
+    assert before == {name: hub.rig.kernel.statistics()["appended_messages_total"] for name, hub in hubs.items()}
+
+
+
+
+def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops_the_link() -> None:
+    network, left, right = pair(SEND, RECEIVE, max_frame_bytes=1 << 16)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    batch = batch_of([(b"k", bytes(20_000) + b"%d" % number, []) for number in range(20)])
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle()
+    assert right.values("plant") == sorted(bytes(20_000) + b"%d" % number for number in range(20))
+    left.rig.publish("plant/k", bytes(100_000))
+    left.rig.publish("plant/k", b"behind it")
+    network.settle()
+    assert left.state("link") == right.state("link") == "stopped"
+    assert "more than the meeting point carries" in left.links.describe_link("link")["fault"]
+
+
+def behind(owed: int, choice: str) -> tuple[Network, TestHub, TestHub]:
+    """A link that was paused while retention deleted what it has not sent, but for what is owed."""
+    rng = random.Random(7)
+    disk = SimDisk(random.Random(1))
+    left = TestHub("left", [LinkSettings("link", on_lost=choice, **SEND)], rng, owed, disk=disk,
+                   store=SimStore(random.Random(2), disk.operate),
+                   settings=KernelSettings(segment_bytes=1 << 20, retention_bytes=1 << 20, recent_bytes=0))
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    left.rig.publish("plant/a", b"first")
+    network.settle()
+    left.links.pause("link")
+    left.rig.run()
+    for number in range(60):
+        left.rig.publish("plant/a", bytes(64_000) + b"%d" % number)
+        left.rig.world.loop.advance(1_000)
+        left.rig.run()
+    for _ in range(20):
+        left.rig.world.loop.advance(60_000)
+        left.rig.run()
+    starts = [left.rig.kernel.bounds(partition)[0] for partition in left.rig.kernel.topic("plant").partition_ids()]
+    assert max(starts) > 10, "retention has deleted something"
+    left.links.resume("link")
+    network.settle(60)
+    return network, left, right
+
+
+def test_what_a_link_owes_is_kept_beyond_retention() -> None:
+    _, left, right = behind(1_000, "stop")
+    assert len(right.values("plant")) == 61, left.links.describe_link("link")
+    left.rig.world.loop.advance(60_000)
+    left.links.handle_tick()
+    left.rig.run()
+
+
+@pytest.mark.parametrize("choice", ["stop", "go_on"])
+def test_history_that_is_lost_is_listed_on_both_sides(choice: str) -> None:
+    _, left, right = behind(0, choice)
+    if choice == "stop":
+        assert left.state("link") == "stopped" and "no longer stored" in left.links.describe_link("link")["fault"]
+        return
+    came = len(right.values("plant"))
+    lost, = left.links.describe_link("link")["sent"]["lost_ranges"]
+    assert (lost["topic"], lost["first"], lost["count"]) == ("plant", 1, 61 - came)
+    assert right.links.describe_link("link")["received"]["lost"] == 61 - came > 10
+
+
+def test_rights_that_are_taken_away_hold_for_the_next_message() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    left.rig.publish("plant/a", b"1", b"2")
+    network.settle()
+    right.denied.add("plant/a")
+    right.rights = object()
+    left.rig.publish("plant/a", b"3")
+    network.settle()
+    assert right.values("plant") == [b"1", b"2"]
+    assert right.links.describe_link("link")["received"]["parked"] == 1
+
+
+def test_a_link_is_explained_without_sending() -> None:
+    network, left, right = pair({"send": ("plant/#",)}, {"receive": ("plant/a/#",), "rename": ("plant/# -> there/#",)})
+    assert left.links.explain("link", "plant/a/1")["out"] == {"sent": True, "taken_there": True}
+    assert left.links.explain("link", "plant/b")["out"] == {"sent": True, "taken_there": False}
+    assert left.links.explain("link", "other")["out"] == {"sent": False, "taken_there": False}
+    assert right.links.explain("link", "plant/a/1")["in"] == {"received": True, "address_here": "there/a/1"}
+    network.cut(left)
+    network.turn_of(left)
+    assert left.links.explain("link", "plant/a/1")["out"]["taken_there"] is None

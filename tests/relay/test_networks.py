@@ -1,0 +1,220 @@
+"""Two networks that reach only the meeting point: TLS, a proxy that must be asked, cuts under load, kills of everybody.
+
+Run as root on Linux this is in network namespaces; elsewhere on loopback, with the faulty proxy alone, and it says so.
+"""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.certificates import Authority
+from tests.relay.namespaces import Namespaces, namespaces
+from tests.relay.processes import COMMAND, RunningRelay, wait_for
+from tests.running_hub import DEADLINE_S, ROOT, free_port
+
+KEYS = 5
+BURST = 40
+
+
+class Inside:
+    """A hub in one of the networks, and somebody beside it who asks it."""
+
+    def __init__(self, folder: Path, prefix: tuple[str, ...], config: str) -> None:
+        folder.mkdir()
+        self.folder, self.prefix = folder, prefix
+        self.file = folder / "gateways.toml"
+        self.port = free_port()
+        self.file.write_text(f'[gateways.http]\nlisten = ["127.0.0.1:{self.port}"]\n{config}')
+        self.start()
+        self.asker = subprocess.Popen([*prefix, sys.executable, "-m", "tests.relay.asker"], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def start(self) -> None:
+        with (self.folder / "hub.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.prefix, sys.executable, "-c", COMMAND, "serve", "--config", str(self.file)],
+                stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line == "gatehouse ready\n":
+                return
+        raise AssertionError((self.folder / "hub.log").read_text())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def end(self) -> None:
+        self.kill()
+        assert self.asker.stdin is not None and self.asker.stdout is not None
+        self.asker.stdin.close()
+        self.asker.wait(DEADLINE_S)
+        self.asker.stdout.close()
+
+    def ask(self, method: str, path: str, text: str | None = None) -> tuple[int, str]:
+        assert self.asker.stdin is not None and self.asker.stdout is not None
+        self.asker.stdin.write(json.dumps([method, f"http://127.0.0.1:{self.port}{path}", text]) + "\n")
+        self.asker.stdin.flush()
+        status, body = json.loads(self.asker.stdout.readline())
+        return status, body
+
+    def document(self, method: str, path: str, text: str | None = None) -> Any:
+        status, body = self.ask(method, path, text)
+        assert status < 300, (status, body)
+        return json.loads(body)
+
+    def link(self) -> Any:
+        return self.document("GET", "/v1/relay/links/link")
+
+    def values(self, topic: str) -> list[tuple[str, str]]:
+        """(address, value) of every message, partition by partition."""
+        values: list[tuple[str, str]] = []
+        cursor = "from=earliest"
+        while True:
+            page = self.document("GET", f"/v1/topics/{topic}/messages?max=1000&{cursor}")
+            values += [(message["address"], message["value"]) for message in page["messages"]]
+            if not page["messages"]:
+                return values
+            cursor = f"cursor={page['cursor']}"
+
+
+class Two:
+    """Both networks, and what stands between them."""
+
+    def __init__(self, folder: Path, spaces: Namespaces | None) -> None:
+        self.spaces = spaces
+        self.port, self.faulty_port, self.proxy_port = free_port(), free_port(), free_port()
+        self.host = "127.0.0.1" if spaces is None else spaces.meeting
+        proxy = "127.0.0.1" if spaces is None else spaces.proxy
+        authority = Authority(folder)
+        pair = authority.server(addresses=(self.host,))
+        between = () if spaces is None else spaces.inside("m")
+        self.extra = [self._proxy(between, "faulty", f"{self.host}:{self.faulty_port}", f"{self.host}:{self.port}"),
+                      self._proxy(between, "connect", f"{proxy}:{self.proxy_port}")]
+        table = '[relay]\nurl = "wss://{host}:{port}/v1/relay"\nca = "{ca}"\n{more}[[relay.links]]\nname = "link"\n'
+        common = {"host": self.host, "port": self.faulty_port, "ca": authority.file}
+        self.a = Inside(folder / "a", () if spaces is None else spaces.inside("a"),
+                        table.format(**common, more="") + 'send = ["plant/#"]\nreceive = ["orders/#"]\n')
+        by_proxy = f'proxy = "http://{proxy}:{self.proxy_port}"\n'
+        self.b = Inside(folder / "b", () if spaces is None else spaces.inside("b"),
+                        table.format(**common, more=by_proxy) + 'send = ["orders/#"]\nreceive = ["plant/#"]\n')
+        keys = {side: hub.document("GET", "/v1/relay")["key"] for side, hub in (("a", self.a), ("b", self.b))}
+        self.relay = RunningRelay(
+            folder, self.port, keys, ["plant", "orders"], between, f'cert = "{pair.cert}"\nkey = "{pair.key}"\n',
+            self.host, self.host)
+
+    @staticmethod
+    def _proxy(prefix: tuple[str, ...], *words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen([*prefix, sys.executable, "-m", "tests.relay.proxies", *words],
+                                   stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    def join(self) -> None:
+        # One side's invitation names where that side dials; both dial the same here.
+        invitation = self.a.document("POST", "/v1/relay/links/link/invite", "{}")["invitation"]
+        self.b.document("POST", "/v1/relay/join", json.dumps({"invitation": invitation}))
+        self.wait_open()
+
+    def wait_open(self) -> None:
+        wait_for(lambda: self.a.link()["state"] == self.b.link()["state"] == "open",
+                 lambda: (self.a.link(), self.b.link()))
+
+    def settled(self) -> bool:
+        a, b = self.a.link(), self.b.link()
+        return a["lag"]["messages"] == b["lag"]["messages"] == 0
+
+    def end(self) -> None:
+        for hub in (self.a, self.b):
+            hub.end()
+        self.relay.kill()
+        for process in self.extra:
+            process.kill()
+            process.wait(DEADLINE_S)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@contextmanager
+def two_networks(folder: Path) -> Iterator[Two]:
+    spaces = namespaces()
+    print("in", "loopback with a faulty proxy" if spaces is None else spaces.kind)
+    two = None
+    try:
+        two = Two(folder, spaces)
+        yield two
+    finally:
+        if two is not None:
+            two.end()
+        if spaces is not None:
+            spaces.remove()
+
+
+def test_every_acknowledged_message_arrives_once_in_order(tmp_path: Path) -> None:
+    with two_networks(tmp_path) as two:
+        if two.spaces is not None:
+            assert not two.spaces.reaches("a", "10.99.2.2", two.b.port), "the networks do not reach each other"
+            assert not two.spaces.reaches("b", two.spaces.meeting, two.port), "B has no way but the proxy"
+        two.join()
+        acknowledged: Counter[str] = Counter()
+        number = 0
+
+        def load() -> None:
+            nonlocal number
+            for _ in range(BURST):
+                value = f"{number:06d}{'x' * 2_000}"
+                status, _ = two.a.ask("POST", f"/v1/publish/plant/{number % KEYS}", value)
+                acknowledged[value] += status == 201
+                number += 1
+
+        load()
+        for trouble in ("cut", "relay", "a", "b"):
+            load()
+            if trouble == "cut" and two.spaces is not None:
+                two.spaces.cut("a")
+                load()
+                two.spaces.mend("a")
+            elif trouble == "relay":
+                two.relay.kill()
+                load()
+                two.relay.start()
+            elif trouble == "a":
+                two.a.kill()
+                two.a.start()
+            elif trouble == "b":
+                two.b.kill()
+                load()
+                two.b.start()
+            load()
+        two.b.document("POST", "/v1/publish/orders/1", "back")
+        wait_for(two.settled, lambda: (two.a.link(), two.b.link()), 120)
+        came = two.b.values("plant")
+        assert Counter(value for _, value in came) == acknowledged
+        for key in range(KEYS):
+            mine = [value for address, value in came if address == f"plant/{key}"]
+            assert mine == sorted(mine), "in the order of each key"
+        assert two.a.values("orders") == [("orders/1", "back")]
+        sessions = two.a.link()["sessions"] + two.b.link()["sessions"]
+        assert sessions > 2, "the way between the hubs broke"
+
+
+def test_who_is_withdrawn_in_flight_is_let_go(tmp_path: Path) -> None:
+    with two_networks(tmp_path) as two:
+        two.join()
+        two.relay.write({"a": two.a.document("GET", "/v1/relay")["key"]}, ["plant", "orders"])
+        two.relay.reload()
+        wait_for(lambda: two.b.document("GET", "/v1/relay")["state"] == "offline", lambda: two.b.link())
+        two.a.document("POST", "/v1/publish/plant/1", "not yours")
+        wait_for(lambda: "not know this hub" in two.b.document("GET", "/v1/relay")["fault"],
+                 lambda: two.b.document("GET", "/v1/relay"))
+        assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
+        assert two.a.link()["lag"]["messages"] == 1
