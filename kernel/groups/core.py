@@ -143,7 +143,7 @@ class Core:
         self.deadlines = Deadlines(loop)
         self.append_ms = append_ms
         self.on_error = on_error
-        self.lingering = 0                               # groups that keep what they have read though nobody takes
+        self._lingering = 0                              # groups that keep what they have read though nobody takes
         self.recorder = recorder
         self._committer = committer
         self._participant = participant
@@ -161,6 +161,16 @@ class Core:
         self._gather_lazy()
         self._stopped = True
         self.deadlines.stop()
+
+    def begin_lingering(self, most: int) -> bool:
+        """Whether one more group may keep what it has read though nobody takes: fewer than `most` do."""
+        may = self._lingering < most
+        self._lingering += may
+        return may
+
+    def end_lingering(self) -> None:
+        """One keeps nothing any more."""
+        self._lingering -= 1
 
     # ---- clocks
 

@@ -388,18 +388,17 @@ class LeasedGroup:
                     self.cursor_ready(prefetcher)
         self.wake()
 
-    def _linger(self) -> bool:  # decision 204
+    def _linger(self) -> bool:  # decision 213
         """Who takes messages one by one comes again soon: what was read stays for a while. False where it may not: what
         so many groups have read does."""
-        if not self._lingers and self._core.lingering < LINGERING_MAX:
+        if not self._lingers and self._core.begin_lingering(LINGERING_MAX):
             self._lingers = True
-            self._core.lingering += 1
             self._core.deadlines.at(self._core.now_ms() + LINGER_MS, self._put_back_unused)
         return self._lingers
 
     def _put_back_unused(self) -> None:
         self._lingers = False
-        self._core.lingering -= 1
+        self._core.end_lingering()
         if not self.gone and not self.taken_from:
             for prefetcher in self.prefetchers.values():
                 self.put_back(prefetcher)

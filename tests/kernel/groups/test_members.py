@@ -250,7 +250,8 @@ def test_only_so_many_groups_keep_what_was_read() -> None:
     queue = rig.kernel.groups.declare_queue("a")
     send(rig, queue, b"1", b"2")
     reads = reads_for(rig, queue)
-    rig.kernel.groups.queue_group(queue)._core.lingering = LINGERING_MAX
+    core = rig.kernel.groups.queue_group(queue)._core
+    assert all(core.begin_lingering(LINGERING_MAX) for _ in range(LINGERING_MAX))
     for _ in range(2):
         rig.kernel.groups.queue_group(queue).take_now(Taker())
         rig.run()
