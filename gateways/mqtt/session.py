@@ -281,7 +281,7 @@ class MqttSession:
     # --- CONNECT -----------------------------------------------------------------------------------------------------
 
     def _handle_first(self, data: bytes) -> None:
-        if self._login is not None:
+        if self._is_logging_in():
             self._handle_login(data)
             return
         if data and data[0] != packets.CONNECT:
@@ -300,7 +300,7 @@ class MqttSession:
             raise
         if self._pacer.is_held:
             self._received.keep(data, size)
-        elif self._login is not None:
+        elif self._is_logging_in():
             self._received.add(data[size:])
         elif self._inbox is not None and self._outbox is not None and size < len(data):
             self._handle_packets(data, size, self._inbox, self._outbox)
@@ -344,6 +344,10 @@ class MqttSession:
                                               lambda: self._ended or link.gone)
 
     # --- enhanced authentication -------------------------------------------------------------------------------------
+
+    def _is_logging_in(self) -> bool:
+        """Whether an enhanced login is under way."""
+        return self._login is not None
 
     def _begin_login(self, method: str, done: Done) -> EnhancedLogin:
         scram = self._services.admission.scram(DOOR_NAME, self._link.peer, method)

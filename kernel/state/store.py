@@ -28,6 +28,7 @@ from rocksdict import (
 )
 
 from gatehouse.kernel.log.reserve import DISK_FULL
+from gatehouse.kernel.state.manifest import fault_in_manifest
 
 BATCH_OPERATIONS: Final = 500       # a write holds the GIL: many small ones let the event loop in between
 BLOCK_CACHE_BYTES: Final = 32 << 20
@@ -166,10 +167,13 @@ class RocksStore:
     """
 
     def __init__(self, folder: Path, on_damage: Callable[[str], None] | None = None) -> None:
-        """Raises plain Exception for everything; StoreDamaged where the mark is there."""
+        """Raises plain Exception for everything; StoreDamaged where the mark is there, or not every file is known."""
         self._mark = folder.with_name(folder.name + MARK)
         if self._mark.exists():
             raise StoreDamaged("it was found damaged while it was in use")
+        fault = fault_in_manifest(folder)
+        if fault:
+            raise StoreDamaged(fault)
         self._db = open_rocks(folder)
         self._folder = folder
         self._on_damage = on_damage
