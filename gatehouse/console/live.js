@@ -76,14 +76,17 @@ export class LiveMessages {
   /** What is stored up to where the stream began. After a time without a connection, what is shown from before goes: it
    *  does not join what comes. */
   async join() {
+    const stream = this.stream;
     await this.wipe();
-    await this.older();
+    if (stream === this.stream) await this.older();          // else another filter was applied meanwhile
   }
 
   async older() {
+    const stream = this.stream;
     this.more.disabled = true;
     try {
       const found = (await this.history.older(this.applied)).filter((one) => !this.seen.has(one.id));
+      if (stream !== this.stream) return;                    // it was asked for with the filter of before
       this.room = Math.min(MOST, Math.max(this.room, this.list.children.length + found.length));
       found.forEach((one) => this.insert(one));
       this.cut();
@@ -111,6 +114,7 @@ export class LiveMessages {
 
   restart() {
     this.stream?.stop();
+    this.fresh = [];
     this.clear();
     this.room = SHOWN;
     this.count = 0;

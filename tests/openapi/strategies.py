@@ -35,7 +35,7 @@ schemathesis.openapi.format("selector", strategies.sampled_from([
 TOPIC = re.compile("[A-Za-z0-9._-]{1,249}")
 LAST_YEAR = datetime.now(UTC).year + 9
 
-PUBLISH = "/v1/publish/{address}"
+OF_AN_ADDRESS = ("/v1/publish/{address}", "/v1/request/{address}")
 MESSAGES = "/v1/topics/{topic}/messages"
 ONE_OR_MANY = (MESSAGES, "/v1/transactions", "/v1/transactions/{id}/messages")
 
@@ -62,7 +62,7 @@ def filter_case(context: Any, case: Any) -> bool:
     if case.path == "/v1/publish":
         in_json = case.media_type == "application/json" and not isinstance(case.body, NotSet)
         return "x-message-key" not in headers if "address" in query else in_json and not headers & OF_ONE_MESSAGE
-    if case.path == PUBLISH:
+    if case.path in OF_AN_ADDRESS:
         address = str((case.path_parameters or {}).get("address"))
         if "/" in address or "%2F" in address:
             return False                 # as it encodes slashes; the query is the way for it
