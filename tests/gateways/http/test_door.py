@@ -19,7 +19,6 @@ from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Ser
 from gatehouse.gateways.http import GATEWAY
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.opening import SPARE
-from gatehouse.gateways.http.routes.not_built import NOT_BUILT
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, hub_ms, open_listener, run_door, until
 
@@ -36,15 +35,6 @@ def test_health() -> None:
         metrics = await client.ask("GET", "/metrics")
         assert (metrics.body, metrics.headers["Content-Type"]) == (b"a 1\n", "text/plain; version=0.0.4; charset=utf-8")
     run_door(test, services={"unready": lambda: why[0], "render_metrics": lambda: b"a 1\n"})
-
-
-@pytest.mark.parametrize(("method", "pattern", "what"), NOT_BUILT)
-def test_what_is_not_built_says_so(method: str, pattern: str, what: str) -> None:
-    async def test(client: Client) -> None:
-        answer = await client.ask(method, pattern.replace("{", "x").replace("...", "").replace("}", "y"))
-        assert (answer.status, answer.code) == (501, "not_built")
-        assert what in answer.json["detail"]
-    run_door(test)
 
 
 @pytest.mark.parametrize(("method", "path", "status", "code", "allow"), [
