@@ -37,7 +37,12 @@ FOR: Final = Seconds("wait", "Seconds to wait for the answer; 0: as long as the 
                      highest=Setting("max_wait_s"))
 
 
-@declare("publish", path=(ADDRESS,), query=(FOR,), headers=MESSAGE_HEADERS,
+SENT_LATER: Final = ("X-Delay", "X-Deliver-At", "X-Repeat", "X-Message-Key")
+"""Headers of a publish that a request cannot have: it goes now, to its address."""
+
+
+@declare("publish", path=(ADDRESS,), query=(FOR,),
+         headers=tuple(header for header in MESSAGE_HEADERS if header.name not in SENT_LATER),
          needs=(Need(Operation.PUBLISH, "address"), Need(Operation.CONSUME, "address")), writes=True,
          bodies=VALUE_BODIES, answers=(Answer(200, "The message that answers it.", MESSAGE),),
          problems=(*PROBLEMS_OF_A_PUBLISH, "no_answer", "queue_exists"))
@@ -50,8 +55,10 @@ async def request(door: Door, call: Call) -> Answered:
     principal = await door.principal(call)
     wait_s = FOR.read(call.query(), door.config) or float(door.config.max_wait_s)
     publication = call.head.publication(door.services.wall_ms)
-    if publication.later or publication.respond_async or publication.idempotency_key or call.head.is_event:
-        raise Refusal("invalid_header", "a request is one message, sent now and waited for; it has no Idempotency-Key")
+    if publication.later or publication.respond_async or publication.idempotency_key or call.head.is_event \
+            or publication.key is not None:
+        raise Refusal("invalid_header", "a request is one message, sent now and waited for: it has no Idempotency-Key, "
+                                        "no time to wait for, no X-Message-Key")
     placement = place(door, principal, call.captures[0])
     headers, address, correlation = _with_reply(publication)
     if address:
