@@ -41,7 +41,6 @@ SEALED: Final = 0x14
 HUB_BYTES: Final = 16
 SESSION_BYTES: Final = 8
 TAG_BYTES: Final = 16
-SEALED_BYTES: Final = 1 + SESSION_BYTES + 8 + TAG_BYTES          # around what is said
 MAX_LETTERS: Final = 1 << 32
 """Of one session in one direction; then the hubs greet anew."""
 

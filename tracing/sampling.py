@@ -28,11 +28,6 @@ class Sampling:
         self._drawn = 0
         self._owed: dict[str, float] = {}
 
-    @property
-    def follows_any(self) -> bool:
-        """Whether any message is followed from the start."""
-        return self._highest > 0
-
     def gap(self) -> int:
         """How many messages come before the next one that is looked at."""
         if self._highest <= 0:

@@ -21,7 +21,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call, Heads
 from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary
-from gatehouse.gateways.http.routes import build_not_built_table, build_table
+from gatehouse.gateways.http.routes import build_table
 from gatehouse.gateways.http.routes.mounted import mounted_table
 from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.target import split_target
@@ -60,7 +60,6 @@ class Dispatcher:
         self._wall_ms = door.services.wall_ms
         self._built = build_table()
         self._mounted = mounted_table(door.services.specs)
-        self._not_built = build_not_built_table()
         self._places: dict[bytes, Place] = {}
         self._cors = door.cors
         self._led: dict[str, tuple[str, WebSocketRoute]] = {
@@ -124,7 +123,7 @@ class Dispatcher:
 
     def _find(self, target: bytes) -> Place:
         path, raw_query = split_target(target.decode("utf-8", "surrogateescape"))
-        match = self._built.find(path) or self._mounted.find(path) or self._not_built.find(path)
+        match = self._built.find(path) or self._mounted.find(path)
         return (path, raw_query, (), None) if match is None else (path, raw_query, match[1], match[0])
 
     def is_pipelined(self, call: Call) -> bool:

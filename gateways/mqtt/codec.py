@@ -48,12 +48,16 @@ Meaning = tuple[bytes, int]
 
 def fixed_header(first: int, remaining: int) -> bytes:
     """First byte and remaining length (2.2)."""
-    header = bytearray((first,))
-    while remaining > 127:
-        header.append(remaining & 127 | 128)
-        remaining >>= 7
-    header.append(remaining)
-    return bytes(header)
+    return bytes((first,)) + encode_variable(remaining)
+
+def encode_variable(value: int) -> bytes:
+    """A variable byte integer (1.5.5)."""
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 HEADERS_KNOWN: Final = 2048            # remaining lengths whose fixed headers stand ready; most messages are smaller
 QOS0_HEADERS: Final[list[bytes]] = [fixed_header(0x30, remaining) for remaining in range(HEADERS_KNOWN)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from gatehouse.gateways.mqtt.codec import encode_variable
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.reading import decode_text, variable
 
@@ -235,16 +236,6 @@ def encode_properties(pairs: list[tuple[int, Any]]) -> bytes:
 def with_length(encoded: bytes) -> bytes:
     """Encoded properties with their length in front."""
     return encode_variable(len(encoded)) + encoded
-
-
-def encode_variable(value: int) -> bytes:
-    """A variable byte integer (1.5.5)."""
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
 
 
 def _sized(raw: bytes) -> bytes:

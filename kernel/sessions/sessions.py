@@ -53,7 +53,6 @@ from gatehouse.kernel.write.committer import Committer
 
 SUBSCRIPTIONS_MAX: Final = 10_000      # of one session
 STEP_ENDED: Final = 16                 # sessions that end, before the clock is read
-STEP_SERVED: Final = 1                 # connections that are handed a piece, likewise
 
 TAKEN_OVER: Final = "taken_over: another connection came with the same client id"
 DELETED: Final = "session_deleted: the session was ended"

@@ -1,8 +1,6 @@
 """Every call of the door, one file per subject, put together in tables."""
 from __future__ import annotations
 
-from types import ModuleType
-
 from gatehouse.gateways.http.declaring import Declared
 from gatehouse.gateways.http.routes import (
     acl,
@@ -18,7 +16,6 @@ from gatehouse.gateways.http.routes import (
     health,
     leases,
     messages,
-    not_built,
     openapi,
     publish,
     queues,
@@ -43,7 +40,8 @@ from gatehouse.gateways.http.routing import RouteTable
 
 def build_table() -> RouteTable[Declared]:
     """The table of all calls that are built."""
-    return _table(
+    table: RouteTable[Declared] = RouteTable()
+    for module in (
         publish,
         request,
         messages,
@@ -75,17 +73,7 @@ def build_table() -> RouteTable[Declared]:
         console,
         health,
         openapi,
-    )
-
-
-def build_not_built_table() -> RouteTable[Declared]:
-    """The table of calls that the interface names and the hub does not have yet."""
-    return _table(not_built)
-
-
-def _table(*modules: ModuleType) -> RouteTable[Declared]:
-    table: RouteTable[Declared] = RouteTable()
-    for module in modules:
+    ):
         for method, pattern, handler in module.ROUTES:
             table.add(method, pattern, handler)
     return table

@@ -15,15 +15,10 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
-from gatehouse.gateways.admission.admission import Denied
-from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.partition_lookup import PartitionLookup
 from gatehouse.gateways.kafka.cold import Row
-from gatehouse.gateways.kafka.error_codes import FENCED_LEADER_EPOCH, NONE, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION
-from gatehouse.gateways.kafka.mapping import code_of
+from gatehouse.gateways.kafka.error_codes import NONE, UNSUPPORTED_VERSION
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic
-from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.state.topics import Topic
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -32,44 +27,16 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 
 
-class Lookup:
-    """One request until every partition has its offset."""
+class OffsetLookup(PartitionLookup):
+    """Offsets by time, and where partitions begin and end."""
 
-    __slots__ = ("request", "topics", "pending", "epoch")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.topics: list[Row] = []
-        self.pending = 1                     # partitions being looked up; one more while the request is gone through
-        self.epoch = request.session.kernel.epoch
-
-    def look_up(self, asked: Any) -> None:
-        """A topic's partitions."""
-        rows = [Row(partition_index=partition.partition_index, error_code=NONE, old_style_offsets=[], timestamp=-1,
-                    offset=-1, leader_epoch=-1) for partition in asked.partitions]
-        self.topics.append(Row(name=asked.name, partitions=rows))
-        try:
-            topic = find_topic(self.request.session, asked.name, Operation.CONSUME)
-        except (KernelError, Denied) as refusal:
-            for row in rows:
-                row.error_code = code_of(refusal)
-            return
-        for row, partition in zip(rows, asked.partitions, strict=True):
-            try:
-                self.look_up_one(row, topic, partition)
-            except KernelError as refusal:
-                row.error_code = code_of(refusal)
-
-    def look_up_one(self, row: Row, topic: Topic, asked: Any) -> None:
+    def look_up_one(self, row: Row, partition_id: int, asked: Any) -> None:
         guard = self.request.session.guard
-        partition_id = topic.partition_id(asked.partition_index)
-        if asked.current_leader_epoch >= 0 and asked.current_leader_epoch != self.epoch:
-            row.error_code = FENCED_LEADER_EPOCH if asked.current_leader_epoch < self.epoch else UNKNOWN_LEADER_EPOCH
-        elif asked.timestamp >= 0:
-            self.pending += 1
+        if asked.timestamp >= 0:
+            self.expect()
             guard.offset_for_time(partition_id, asked.timestamp, partial(self.on_looked_up, row))
         elif asked.timestamp == LARGEST_TIMESTAMP:
-            self.pending += 1
+            self.expect()
             guard.offset_of_largest_timestamp(partition_id, partial(self.on_looked_up, row))
         elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
             row.offset, row.leader_epoch = guard.bounds(partition_id)[0], self.epoch
@@ -84,16 +51,15 @@ class Lookup:
             row.offset, row.timestamp, row.leader_epoch = offset, timestamp_ms, self.epoch
         self.settle()
 
-    def settle(self) -> None:
-        self.pending -= 1
-        if not self.pending:
-            self.request.answer(ListOffsetsResponse, throttle_time_ms=0, topics=self.topics)
-
 
 def dispatch(request: Request) -> None:
-    lookup = Lookup(request)
+    lookup = OffsetLookup(request, ListOffsetsResponse)
     for topic in request.decode(ListOffsetsRequest).topics:
-        lookup.look_up(topic)
+        rows = [Row(partition_index=partition.partition_index, error_code=NONE, old_style_offsets=[], timestamp=-1,
+                    offset=-1, leader_epoch=-1) for partition in topic.partitions]
+        lookup.topics.append(Row(name=topic.name, partitions=rows))
+        lookup.look_up(topic.name, [(row, partition.partition_index, partition)
+                                    for row, partition in zip(rows, topic.partitions, strict=True)])
     lookup.settle()
 
 
