@@ -223,7 +223,7 @@ class Incoming:
             return
         at = arrived.next
         places = self._plain.setdefault(letter.topic, {})
-        encoded_origin, shown_hub = origin.encoded(), origin.hub.hex().encode() + b"/"
+        marks = self._marks.of(origin)
         apart = not -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS
         for piece in section.pieces:
             for _, offset, _, message_id, time_ms, key, value, headers, attributes in leased_of(piece, None):
@@ -233,7 +233,7 @@ class Incoming:
                 at = offset + 1
                 placement = places.get(key)
                 if placement is not None and not attributes & RETAIN and time_ms > 0 and _is_plain(headers, apart):
-                    headers = add_header(headers, self._marks.encoded(encoded_origin, shown_hub, offset, message_id), 2)
+                    headers = add_header(headers, marks.encoded(offset, message_id), 2)
                     if len(headers) + (0 if value is None else len(value)) <= placement.max_message_bytes:
                         messages.append((placement, value, headers, attributes, time_ms))
                         self.counts.messages += 1

@@ -4,8 +4,9 @@
     public header    relay-origin  → HUB/ID, for whoever reads the message
 
 The private one is the relay's own. Its tag is made with a secret of the hub that stored it, so a client that writes
-such a header is seen: loops are recognised by what hubs say alone. The hubs in it are those that passed the message on,
-the last of them last.
+such a header is seen: loops are recognised by what hubs say alone. It is made of the hubs, topic and partition, once for
+many messages: no door shows a private header, so no client has a tag to write again. The hubs behind the id are those
+that passed the message on, the last of them last.
 """
 # decision 205: loops are recognised by a header that no client can make
 from __future__ import annotations
@@ -29,6 +30,7 @@ TAG_BYTES: Final = 8
 
 _FRONT = struct.Struct(">16s16sIQq")
 _PLACE = struct.Struct(">Qq")
+_ORIGIN_BYTES: Final = _FRONT.size - _PLACE.size
 _SHOWN_START: Final = varint(len(SHOWN_HEADER)) + SHOWN_HEADER
 _SAID_START: Final = varint(len(ORIGIN_HEADER)) + ORIGIN_HEADER + varint(_FRONT.size + TAG_BYTES)
 
@@ -79,14 +81,10 @@ class Marks:
         shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
         return (SHOWN_HEADER, shown), (ORIGIN_HEADER, said + self._tag(said))
 
-    def encoded(self, origin: bytes, shown_hub: bytes, offset: int, message_id: int) -> bytes:
-        """Both headers of a message that comes from its origin itself, as they stand in a record: `origin` and the hub
-        are encoded, once for many."""
-        shown = shown_hub + b"%d" % message_id
-        said = origin + _PLACE.pack(offset, message_id)
-        tag = self._keyed.copy()
-        tag.update(said)
-        return b"".join((_SHOWN_START, SMALL[len(shown)], shown, _SAID_START, said, tag.digest()))
+    def of(self, origin: Origin) -> OriginMarks:
+        """For what comes from there itself."""
+        said = origin.encoded()
+        return OriginMarks(origin.hub.hex().encode() + b"/", said, self._tag(said))
 
     def came_by(self, headers: Headers) -> Came | None:
         """What the headers of a message say that is stored here; None where it came by a door, whatever it says."""
@@ -96,9 +94,24 @@ class Marks:
         return _decode(value)
 
     def _tag(self, said: bytes) -> bytes:
+        """Of the private header's value, without offset and id; those may be left out."""
         tag = self._keyed.copy()
-        tag.update(said)
+        tag.update(said[:_ORIGIN_BYTES] + said[_FRONT.size:])
         return tag.digest()
+
+
+class OriginMarks:
+    """The headers of messages of one partition of another hub, as they stand in a record."""
+
+    def __init__(self, shown_hub: bytes, said: bytes, tag: bytes) -> None:
+        self._shown_hub = shown_hub
+        self._said = _SAID_START + said
+        self._tag = tag
+
+    def encoded(self, offset: int, message_id: int) -> bytes:
+        """Both headers of one."""
+        shown = self._shown_hub + b"%d" % message_id
+        return b"".join((_SHOWN_START, SMALL[len(shown)], shown, self._said, _PLACE.pack(offset, message_id), self._tag))
 
 
 def without_origin(headers: Headers) -> Headers:
