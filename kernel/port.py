@@ -173,7 +173,10 @@ class Port:
         return self._placement(guard, place).max_message_bytes
 
     def look(self, guard: int, place: int) -> Place:
-        return _shown(self._placement(guard, place))
+        placement = self._guards[guard].get(place)
+        if placement is None:
+            raise UnknownPlace(UNKNOWN)
+        return _shown(placement)
 
     def can_be_stored(self, guard: int, place: int) -> bool:
         placement = self._placement(guard, place)

@@ -497,7 +497,8 @@ class Guard:
         if self._tells:
             self._port.speaks(self._origin)
         try:
-            self._port.append(self._places.guard, messages, number, positions, self._scoped(idempotency_key))
+            self._port.append(self._places.guard, messages, number, positions,
+                              None if idempotency_key is None else self._scoped(idempotency_key))
         except Exception:
             self._switchboard.take_back(number)
             raise
@@ -505,10 +506,8 @@ class Guard:
             size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
-    def _scoped(self, idempotency_key: str | None) -> str | None:
+    def _scoped(self, idempotency_key: str) -> str:
         """Two users may choose the same key: it means something within one principal and door only."""
-        if idempotency_key is None:
-            return None
         return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
@@ -517,7 +516,8 @@ class Guard:
         if self._tells:
             self._port.speaks(self._origin)
         with self._submission(owner, token) as number:
-            self._port.schedule(self._guard(), messages, whens, number, self._scoped(idempotency_key))
+            self._port.schedule(self._guard(), messages, whens, number,
+                                None if idempotency_key is None else self._scoped(idempotency_key))
         size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 

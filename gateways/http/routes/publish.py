@@ -77,6 +77,8 @@ def publish(door: Door, call: Call) -> Awaitable[Answered]:
 
 def _publish(door: Door, call: Call, guard: Guard) -> Awaitable[Answered]:
     publication = call.head.publication(door.services.wall_ms)
+    if publication.key is None and not (call.head.is_event or door.must_wait) and door.bodies.has_whole(call):
+        return store(door, call, guard, place(guard, call.captures[0]), publication, call.take_body())
     return publish_at(door, call, guard, publication, partial(place, guard, call.captures[0]))
 
 
