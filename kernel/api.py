@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
     NOBODY,
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.journeys.looking import OnFound, OnJourney
+    from gatehouse.kernel.journeys.why import OnReason
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
@@ -81,6 +83,34 @@ class HalfMessage(NamedTuple):
     message: Message
     when: When | None = None        # once decided: at this time, if that is not over
     delay_ms: int = 0               # or so long after the decision
+
+
+Source = tuple[str, str]
+"""Where messages are taken from: (name of a group, its topic), or (name of a queue, "")."""
+
+ACK: Final = "ack"
+EXTEND: Final = "extend"
+RELEASE: Final = "release"
+REJECT: Final = "reject"
+
+
+class Settling(NamedTuple):
+    """What becomes of leased messages."""
+
+    what: str
+    """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
+
+    ms: int | None = None
+    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready again after so long; None: as the group's retry
+    says."""
+
+
+class Taken(NamedTuple):
+    """A leased message as it is handed out."""
+
+    leased: Leased
+    address: str                    # "" where nobody knows
+    receipt: str                    # what its taker settles it by; "" for a member, who settles by the handle
 
 
 class DoorSide(Protocol):
@@ -205,6 +235,10 @@ class KernelPort(Protocol):
         """How a transaction is checked whose first message goes to a place: `CheckSettings` as configured. Raises
         UnknownPlace."""
 
+    @property
+    def groups(self) -> GroupCalls:
+        """Groups and queues."""
+
     # ---- told
 
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
@@ -314,6 +348,111 @@ class KernelPort(Protocol):
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about."""
+
+
+class GroupCalls(Protocol):  # decision 218
+    """Groups and queues of a port, in plain values: definitions, messages that are taken for a time and settled by
+    their receipts, members. Numbers are the port's own; a number of 0 asks for no answer. `groups.calls.Groups` says
+    what each call does and raises."""
+
+    # ---- from definitions
+
+    def settings(self, name: str, tenant: str) -> GroupSettings | None: ...
+
+    def all(self, tenant: str) -> list[tuple[str, GroupSettings]]: ...
+
+    def topics(self, name: str, tenant: str) -> list[Topic]: ...
+
+    def offsets(self, name: str, topic: Topic) -> dict[int, int]: ...
+
+    def behind(self, topics: list[Topic], start: int, count: int) -> list[tuple[int, int]] | None:
+        """(topic id, messages that are not settled) of up to `count` groups from the number `start` on; None: there
+        are no more."""
+
+    def counts(self, source: Source, tenant: str) -> Counts:
+        """What is ready, leased and waiting, and what has become of the rest."""
+
+    def unsettled(self, source: Source, tenant: str) -> list[tuple[int, int]]:
+        """(partition id, committed offset) of every partition in which something is not settled."""
+
+    def look(self, name: str, tenant: str) -> GroupLook | None:
+        """An assigned group as people are shown it; None where it has had no members for a while."""
+
+    def topics_of(self, partition_ids: list[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def queue(self, name: str, tenant: str) -> Queue | None: ...
+
+    def queues(self, tenant: str) -> list[Queue]: ...
+
+    def bindings(self, queue: Queue) -> list[tuple[bool, str]]: ...
+
+    def committed(self, queue: Queue, partition_id: int) -> int:
+        """The first offset of a partition of a queue that is not settled; -1: the queue is gone."""
+
+    def states(self, queue: Queue, partition_id: int, offsets: list[int]) -> list[tuple[bool, bool]]:
+        """For each message of a partition of a queue whether it is settled, and whether somebody holds it."""
+
+    # ---- told
+
+    def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None: ...
+
+    def delete(self, name: str, tenant: str, number: int) -> None: ...
+
+    def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
+        """Go on from these offsets, by partition id; a group of either kind."""
+
+    def declare_queue(self, name: str, settings: QueueSettings, tenant: str, number: int) -> Queue: ...
+
+    def delete_queue(self, queue: Queue, number: int) -> None: ...
+
+    def purge(self, queue: Queue, number: int) -> int: ...
+
+    def bind(self, filter: str, queue: Queue, number: int) -> None: ...
+
+    def unbind(self, filter: str, queue: Queue, number: int) -> None: ...
+
+    def redrive(self, queue: Queue, letters: list[Record], gaps: list[tuple[int, int]], number: int
+                ) -> list[KernelError | None]: ...
+
+    def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str, number: int
+             ) -> list[KernelError | None]: ...
+
+    # ---- messages for a time
+
+    def take(self, source: Source, tenant: str, count: int, invisible_ms: int, taker: Origin,
+             on_taken: Callable[[list[Taken], KernelError | None], None]) -> tuple[int, bool]:
+        """Lease up to `count` messages for so long, 0: as the group says. Answered once there is one, or by `time_up`
+        with none. Returns the number of this request, and whether there are messages that must be read first."""
+
+    def time_up(self, request: int) -> None:
+        """A request has waited long enough."""
+
+    def give_back(self, request: int, handles: list[Handle]) -> None:
+        """What a request was given is ready again."""
+
+    def end_request(self, request: int) -> None:
+        """Nobody waits for its answer any more, and nothing of it is given back."""
+
+    def settle(self, name: str, tenant: str, receipts: list[str], settling: Settling, number: int
+               ) -> list[KernelError | None]:
+        """Settle messages of a group or queue, of any topic. Answers per receipt why not; the rest is answered once
+        it is durable. Raises Stopping."""
+
+    # ---- members
+
+    def join(self, source: Source, tenant: str, credit: int, keeps: bool, taker: Origin,
+             on_leased: Callable[[list[Taken]], None], on_gone: Callable[[], None]) -> int:
+        """Push messages to `on_leased`, up to `credit` until it is given more; `on_gone`: the group or queue is not
+        there any more. `keeps`: they are settled by name, else they are done with once they are handed out. Returns
+        the number of the member."""
+
+    def add_credit(self, member: int, count: int) -> None: ...
+
+    def settle_held(self, member: int, handles: list[Handle], settling: Settling) -> None:
+        """Settle what a member holds; durable soon, and nobody waits for it."""
+
+    def leave(self, member: int) -> None:
+        """What it holds is ready again."""
 
 
 class Ports(Protocol):
@@ -583,6 +722,22 @@ class SessionsPort(Protocol):
         may not publish it. False: not now, as the hub takes no messages. Must not raise."""
 
 
+class LookingPort(Protocol):
+    """What is known of messages; values, and call-backs. See `journeys.looking.Looking`."""
+
+    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None: ...
+
+    def id_at(self, partition_id: int, offset: int) -> int: ...
+
+    def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None: ...
+
+
+class ReasonsPort(Protocol):
+    """Why messages are not with a consumer. See `journeys.why.Reasons`."""
+
+    def ask(self, message_id: int, consumer: str, tenant: str, on_done: OnReason) -> None: ...
+
+
 class HubPort(Ports, Protocol):
     """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
 
@@ -613,6 +768,14 @@ class HubPort(Ports, Protocol):
     @property
     def sessions(self) -> SessionsPort:
         """What clients are owed while they are away."""
+
+    @property
+    def looking(self) -> LookingPort:
+        """What is known of messages; who asks has the right to what it is about."""
+
+    @property
+    def reasons(self) -> ReasonsPort:
+        """Why messages are not with a consumer."""
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""

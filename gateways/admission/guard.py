@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.addresses.address import UNROUTED
@@ -106,6 +106,7 @@ class Guard:
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
+        self._groups: GuardedGroups | None = None
         self._own_places = GivenPlaces(self._port) if own_places else None
         if session is not None:
             self._registration = admission.register(principal, door, session, self.look_again)
@@ -176,6 +177,13 @@ class Guard:
     def require_group(self, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""
         self._admission.require_group(self.principal, operation, group)
+
+    @property
+    def groups(self) -> GuardedGroups:
+        """What the principal may do with groups and queues."""
+        if self._groups is None:
+            self._groups = GuardedGroups(self, self._admission, self._switchboard)
+        return self._groups
 
     # ---- where
 
@@ -346,6 +354,11 @@ class Guard:
         """The topics of the tenant that the principal may know of, sorted by name."""
         return [topic for topic in self._port.topics(self.tenant) if self.sees_topic(topic.name)]
 
+    def readable(self, topics: list[Topic]) -> list[Topic]:
+        """Those of these topics that the principal may read; their partitions may be asked about then."""
+        return [self._shown(topic, Operation.CONSUME) for topic in topics
+                if self.may_topic(Operation.CONSUME, topic.name)]
+
     def topics_after(self, name: str, operation: Operation) -> list[Topic]:
         """The topics behind this name that the principal may do this with, sorted by name; their partitions may be
         asked about then."""
@@ -364,7 +377,7 @@ class Guard:
                      token: object) -> Topic:
         """Raises Denied and what `KernelPort.create_topic` raises."""
         self._admission.require_topic(self.principal, Operation.CREATE, name)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             return self._port.create_topic(name, partitions, settings, self.tenant,
                                            self._admission.maker(self._principal), number)
 
@@ -372,13 +385,13 @@ class Guard:
                      token: object) -> Topic:
         """Raises Denied and what `KernelPort.change_topic` raises."""
         self._admission.require_topic(self.principal, Operation.ALTER, name)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             return self._port.change_topic(name, partitions, settings, self.tenant, number)
 
     def delete_topic(self, name: str, owner: Submitter, token: object) -> None:
         """Raises Denied and what `KernelPort.delete_topic` raises."""
         self._admission.require_topic(self.principal, Operation.ALTER, name)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.delete_topic(name, self.tenant, number)
 
     def delete_records(self, before: dict[int, int], owner: Submitter, token: object) -> None:
@@ -387,12 +400,12 @@ class Guard:
         if self._version is not self._admission.version:
             self._renew()
         self._alterable.require(before)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.delete_records(before, number)
 
     def new_producer_id(self, owner: Submitter, token: object) -> None:
         """See `KernelPort.new_producer_id`."""
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.new_producer_id(number)
 
     def append_batch(self, name: str, partition: int, batch: bytes, count: int, owner: Submitter, token: object,
@@ -402,7 +415,7 @@ class Guard:
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
         if self._tells:
             self._port.speaks(self._origin)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.append_batch(partition_id, batch, number, divert)
         return self._admission.charge(self._door, self._principal, count, len(batch))
 
@@ -413,7 +426,7 @@ class Guard:
         raises."""
         self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.append_batches(placed, number, idempotency_key)
         return self._admission.charge(self._door, self._principal, count, sum([len(batch) for _, batch in batches]))
 
@@ -475,16 +488,6 @@ class Guard:
 
     # ---- told
 
-    @contextmanager
-    def _submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
-        """A number under which `owner` is answered, unless what is told with it is refused."""
-        number = self._switchboard.submit(owner, token)
-        try:
-            yield number
-        except Exception:
-            self._switchboard.take_back(number)
-            raise
-
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
                positions: bool = False, idempotency_key: str | None = None) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
@@ -515,7 +518,7 @@ class Guard:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
         if self._tells:
             self._port.speaks(self._origin)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.schedule(self._guard(), messages, whens, number,
                                 None if idempotency_key is None else self._scoped(idempotency_key))
         size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
@@ -548,7 +551,7 @@ class Guard:
         `KernelPort.recall` raises."""
         if isinstance(message.what, Pending):
             self.require(Operation.PUBLISH, message.what.address)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.recall(message.id, self.tenant, number)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
@@ -556,7 +559,7 @@ class Guard:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
         if size_bytes is None:
             return 0
@@ -566,7 +569,7 @@ class Guard:
             ) -> int:
         """Hold more half messages of an open transaction; otherwise as `append`. Who may add to it was asked when it
         was looked up. Raises what `Transactions.add` raises."""
-        with self._submission(owner, token) as number:
+        with self._switchboard.submission(owner, token) as number:
             self._port.add(self._guard(), transaction_id, halves, self.tenant, number)
         return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
 
