@@ -103,6 +103,9 @@ class Port:
     def topics(self, tenant: str) -> list[Topic]:
         return self._kernel.topics(tenant)
 
+    def topics_for(self, filter: str, tenant: str) -> list[Topic]:
+        return self._kernel.topics_for(filter, tenant)
+
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         return self._kernel.address_of(topic, key, headers)
 
@@ -244,6 +247,9 @@ class Port:
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         return self._kernel.bounds(partition_id)
+
+    def next_offset(self, partition_id: int) -> int:
+        return self._kernel.next_offset(partition_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         return self._kernel.bounds_of(topic)

@@ -36,7 +36,7 @@ from gatehouse.gateways.mqtt.outgoing import Outgoing
 from gatehouse.gateways.mqtt.own_messages import OwnMessages
 from gatehouse.gateways.mqtt.properties import Packet
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
-from gatehouse.gateways.mqtt.subscriptions import Subscriptions
+from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
 from gatehouse.gateways.mqtt.transacting import Transacting
 from gatehouse.gateways.mqtt.wills import kept_will
 from gatehouse.gateways.mqtt.window import Window
@@ -510,6 +510,8 @@ class MqttSession:
             for subscribed in durable.subscriptions():
                 self._subscriptions.resume(subscribed)
             self._subscriptions.durable = durable
+            if self._outbox is not None and self._outbox.choosing is not None:
+                self._outbox.choosing.begin()
             durable.start()
         if self._pacer.is_held:
             self._pacer.release()
@@ -588,21 +590,28 @@ class MqttSession:
         packet_id, wishes, given = packets.decode_subscribe(body, self._level)
         identifier = given.number(properties.SUBSCRIPTION_ID)
         before = set(subscriptions.by_filter)
-        granted = [subscriptions.grant(raw, options, identifier) for raw, options in wishes]
+        asked = Wishes.of(given)
+        granted = [subscriptions.grant(raw, options, identifier, asked) for raw, options in wishes]
         if self._ended:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = self._inbox.own = OwnMessages()
         suback = packets.encode_suback(packet_id, granted, self._level)
         if self._durable is not None:
-            self._durable.when_stored(suback, lambda: self._give_retained(wishes, granted, before))
+            self._durable.when_stored(suback, lambda: self._give_stored(wishes, granted, before, asked))
         else:
             self._link.write(suback)
-            self._give_retained(wishes, granted, before)
+            self._give_stored(wishes, granted, before, asked)
 
-    def _give_retained(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str]) -> None:
+    def _give_stored(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str], asked: Wishes
+                     ) -> None:
+        """SUBACK has left: histories follow, or retained values."""
         outbox = self._outbox
         assert outbox is not None
+        if outbox.choosing is not None:
+            outbox.choosing.begin()
+        if asked.begin is not None:                            # a history has what is retained
+            return
         for (raw, options), qos in zip(wishes, granted, strict=True):
             handling = options & packets.RETAIN_HANDLING
             # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels, retained_key
-from gatehouse.kernel.errors import StorageFailed, Stopping
+from gatehouse.kernel.errors import Stopping, StorageFailed
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import RETAIN, Message, OnRetained, Record, Retained, Stored
 from gatehouse.kernel.ports import Worker
@@ -121,7 +121,7 @@ class RetainedValues:
         prefix = tenant.encode() + NUL
         lookup = Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
                         max(1, min(max_values, MAX_PAGE)), on_done)
-        if start or not self._has_pending():
+        if start or not self._has_pending():  # decision 252
             self._read(lookup)
             return
         try:

@@ -22,6 +22,7 @@ NAMES = {
     "groups.cursor": {"MAX_ATTEMPT"},
     "groups.group": {"Budget", "HoldLimit"},
     "groups.sharing": {"SHARE", "parse_share"},
+    "selectors.selector": {"Selector", "parse_selector"},
     "backup.backups": {"Backups"},
     "state.catalogue": {"settle"},
     "state.views": {"MAX_METADATA_BYTES"},
