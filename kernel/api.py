@@ -593,6 +593,9 @@ class HubPort(Ports, Protocol):
     def sessions(self) -> SessionsPort:
         """What clients are owed while they are away."""
 
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without its prefix."""
+
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""
 

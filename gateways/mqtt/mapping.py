@@ -25,6 +25,7 @@ HALF: Final = "$half/"         # `$half/GROUP/ADDRESS`: a half message, see `tra
 NAMED: Final = "$id/"          # `$half/GROUP/$id/NAME/ADDRESS`: one that has a name
 CHECKED: Final = "$check/"     # `$half/GROUP/$check/AFTER,EVERY,TIMES/ADDRESS`: one that says when it is asked about
 FROM: Final = "$from/"         # `$from/TIME/FILTER`: history first, for clients without user properties
+SYSTEM: Final = "$SYS/"        # figures of the hub, see `system`
 TXN: Final = "$txn/"           # what else is said about transactions:
 DECIDE: Final = "$txn/decide"
 DECIDED: Final = "$txn/decided"

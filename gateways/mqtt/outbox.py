@@ -260,11 +260,11 @@ class Outbox:
             self._send_one(0x31 | qos << 1, topic, qos, tail, message[1] or b"")
         return True
 
-    def send_document(self, topic: bytes, qos: int, document: bytes) -> bool:
+    def send_document(self, topic: bytes, qos: int, document: bytes, *, retain: bool = False) -> bool:
         """Something that the hub itself tells the client; False where socket or window have no room."""
         if not self.may_send(qos > 0):
             return False
-        self._send_one(0x30 | qos << 1, topic, qos, b"" if self.outgoing is None else b"\0", document)
+        self._send_one(0x30 | qos << 1 | retain, topic, qos, b"" if self.outgoing is None else b"\0", document)
         return True
 
     def _send_one(self, first: int, topic: bytes, qos: int, tail: bytes, value: bytes) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.gateways.mqtt.properties import Properties
+    from gatehouse.gateways.mqtt.system import System
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import HubPort
 
@@ -78,10 +79,12 @@ class Heard(NamedTuple):
 
 
 class Subscriptions:
-    """One client's. `transact` gives what is about transactions, `count` counts an event."""
+    """One client's. `transact` gives what is about transactions, `system` what is about the hub's own figures, `count`
+    counts an event."""
 
     def __init__(self, guard: Guard, outbox: Outbox, kernel: HubPort, config: MqttConfig, level: int,
-                 transact: Callable[[], Transacting], count: Callable[[str], None]) -> None:
+                 transact: Callable[[], Transacting], system: Callable[[], System], count: Callable[[str], None]
+                 ) -> None:
         self.by_filter: dict[str, GrantedFilter] = {}
         self.is_plain = True
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
@@ -94,6 +97,7 @@ class Subscriptions:
         self._config = config
         self._level = level
         self._transact = transact
+        self._system = system
         self._count = count
         self._heard: dict[str, Heard] = {}
         self._audience: Audience[str] = Audience()
@@ -142,6 +146,8 @@ class Subscriptions:
             self._shares().subscribe(topic_filter, granted, identifier)
         elif topic_filter.startswith(mapping.TXN):
             self._transact().subscribe(topic_filter, granted)
+        elif topic_filter.startswith(mapping.SYSTEM):
+            self._system().subscribe(topic_filter, granted)
         else:
             self._guard.subscribe(topic_filter, self._outbox, granted)
 
@@ -177,7 +183,9 @@ class Subscriptions:
             return "invalid_from", reasons.BAD_FILTER
         if chooses and topic_filter.startswith(mapping.RESERVED):
             return "no_choice", reasons.IMPLEMENTATION
-        if topic_filter.startswith(mapping.RESERVED) and not shared and not topic_filter.startswith(mapping.TXN):
+        system = topic_filter.startswith(mapping.SYSTEM) and config.sys_interval_s and self._guard.tenant == "/"
+        if topic_filter.startswith(mapping.RESERVED) and not (shared or system
+                                                              or topic_filter.startswith(mapping.TXN)):
             return "reserved", reasons.NOT_AUTHORIZED
         if topic_filter not in self.by_filter and len(self.by_filter) >= config.max_subscriptions:
             return "too_many", reasons.QUOTA
@@ -233,6 +241,8 @@ class Subscriptions:
             self._shares().unsubscribe(topic_filter)
         elif topic_filter.startswith(mapping.TXN):
             self._transact().unsubscribe(topic_filter)
+        elif topic_filter.startswith(mapping.SYSTEM):
+            self._system().unsubscribe(topic_filter)
         else:
             self._guard.unsubscribe(topic_filter, self._outbox)
             self._outbox.forget_filter(topic_filter)
