@@ -87,11 +87,11 @@ class FilterHistory:
             return Stretch(partition_id, topic.name, [], begin, answer.error)
         reached = max([piece.first_offset + piece.count for piece in answer.pieces],
                       default=max(begin, answer.next_offset))
-        found: list[tuple[str, Record]] = []
+        matching: list[tuple[str, Record]] = []
         for record in [record for piece in answer.pieces for record in sound_records(piece)]:
             if record[0] < begin:
                 continue
             address = self._port.address_of(topic.name, record[2], record[4])
             if matches(self._pattern, levels_of(address)) and not self._guard.has_expired(record, topic.name):
-                found.append((address, record))
-        return Stretch(partition_id, topic.name, found, reached, None)
+                matching.append((address, record))
+        return Stretch(partition_id, topic.name, matching, reached, None)

@@ -114,16 +114,16 @@ class Choosing:
             choosers = self._choosers(address.address)
         if all(chooser.selector is None and chooser.history is None for chooser in choosers):
             return [(0, len(messages), granted)]
-        found: list[Portion] = []
+        portions: list[Portion] = []
         for at, message in enumerate(messages):
             qos = max([chooser.qos for chooser in choosers if chooser.takes(address, offset + at, message)], default=-1)
             if qos < 0:
                 continue
-            if found and found[-1][1] == at and found[-1][2] == qos:
-                found[-1] = found[-1][0], at + 1, qos
+            if portions and portions[-1][1] == at and portions[-1][2] == qos:
+                portions[-1] = portions[-1][0], at + 1, qos
             else:
-                found.append((at, at + 1, qos))
-        return found
+                portions.append((at, at + 1, qos))
+        return portions
 
     def _choosers(self, address: str) -> list[Chooser]:
         if len(self._known) >= KNOWN_MAX:

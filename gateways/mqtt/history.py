@@ -60,7 +60,7 @@ def owed_of(stored: FilterHistory, begin: Begin) -> Owed:
     return {partition_id: (min(begin.offset, stop), stop) for partition_id, stop in stops.items()}
 
 
-class Asked(NamedTuple):
+class FilterWish(NamedTuple):
     """What the subscription that a history is for says of it."""
 
     filter: str
@@ -73,7 +73,7 @@ class Asked(NamedTuple):
 class History:
     """One filter's of one client. A `backlog.Continuing`."""
 
-    def __init__(self, outbox: Outbox, stored: FilterHistory, asked: Asked, begin: Begin | None,
+    def __init__(self, outbox: Outbox, stored: FilterHistory, asked: FilterWish, begin: Begin | None,
                  owed: Owed | None = None) -> None:
         """`owed`: what a durable session is owed; else from `begin` up to what is new. A time is looked for."""
         self.asked = asked

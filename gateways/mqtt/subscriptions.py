@@ -13,7 +13,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.choosing import Choosing
 from gatehouse.gateways.mqtt.errors import ProtocolError
-from gatehouse.gateways.mqtt.history import Asked, Begin, History, begin_of, owed_of
+from gatehouse.gateways.mqtt.history import Begin, FilterWish, History, begin_of, owed_of
 from gatehouse.gateways.mqtt.properties import encode_property
 from gatehouse.gateways.mqtt.shares import Shares
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
@@ -167,7 +167,7 @@ class Subscriptions:
             if durable is not None and owed is None:
                 owed = owed_of(stored, begin or Begin(0))
                 durable.begin_history(name, owed)
-            history = History(outbox, stored, Asked(name, subscribed.qos, subscribed.identifier,
+            history = History(outbox, stored, FilterWish(name, subscribed.qos, subscribed.identifier,
                                                     subscribed.retain_as_published, selector), begin, owed)
         if outbox.choosing is None:
             outbox.choosing = Choosing(self.by_filter)
