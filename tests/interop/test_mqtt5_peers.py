@@ -56,8 +56,9 @@ def test_mosquitto_is_told_that_it_may_not_publish(hub: RunningHub, tmp_path: Pa
 
 
 def test_mosquitto_sub_reads_the_figures_that_it_knows(hub: RunningHub) -> None:
-    told = subprocess.run(command(hub, "mosquitto_sub", "-t", "$SYS/broker/version", "-t", "$SYS/broker/clients/connected",
-                                  "-C", "2", "-F", "%r %t %p"), timeout=WAIT_S, capture_output=True, text=True)
+    told = subprocess.run(command(hub, "mosquitto_sub", "-t", "$SYS/broker/version", "-t",
+                                  "$SYS/broker/clients/connected", "-C", "2", "-F", "%r %t %p"), timeout=WAIT_S,
+                          capture_output=True, text=True)
     version, connected = sorted(told.stdout.splitlines(), reverse=True)
     assert version.startswith("1 $SYS/broker/version gatehouse version ")
     retained, topic, count = connected.split()
