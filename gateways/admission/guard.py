@@ -170,10 +170,6 @@ class Guard:
         """Whether the principal may consume with a group, alter it, or transact in it."""
         return self._admission.may_group(self.principal, operation, group)
 
-    def require(self, operation: Operation, address: str) -> None:
-        """`may`, or Denied."""
-        self._admission.require(self.principal, operation, address)
-
     def require_topic(self, operation: Operation, topic: str) -> None:
         """Denied where the principal may not do this with a topic as a whole."""
         self._admission.require_topic(self.principal, operation, topic)
