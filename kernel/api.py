@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
-    from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
+    from gatehouse.kernel.sessions.values import Owed, SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -101,8 +101,8 @@ class Settling(NamedTuple):
     """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
 
     ms: int | None = None
-    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready again after so long; None: as the group's retry
-    says."""
+    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready again after so long; None: as the group's
+    retry says."""
 
 
 class Taken(NamedTuple):
@@ -125,14 +125,8 @@ class DoorSide(Protocol):
         """New messages that match a filter of the door, in append order."""
 
 
-class KernelPort(Protocol):
-    """One door's. Calls raise their refusals (`kernel.errors`) at once, with nothing taken; what only the disk can say
-    is told to the door by the number of the submission. A number of 0 asks for no answer.
-
-    A guard is a number, too: places that one guard was given are unknown in the name of another.
-    """
-
-    # ---- from definitions
+class HubFacts(Protocol):
+    """What everybody who has a port may know of the hub: answered from definitions, or asked."""
 
     @property
     def epoch(self) -> int:
@@ -150,15 +144,37 @@ class KernelPort(Protocol):
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
 
+    def wall_of(self, hub_ms: int) -> int:
+        """A hub time as wall time, for what is shown."""
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        """Call once, when no longer congested."""
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        """The address of a stored record."""
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark)."""
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
+
+
+class KernelPort(HubFacts, Protocol):
+    """One door's. Calls raise their refusals (`kernel.errors`) at once, with nothing taken; what only the disk can say
+    is told to the door by the number of the submission. A number of 0 asks for no answer.
+
+    A guard is a number, too: places that one guard was given are unknown in the name of another.
+    """
+
+    # ---- from definitions
+
     @property
     def records_journeys(self) -> bool:
         """Whether `speaks` is to be told."""
 
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
-
-    def wall_of(self, hub_ms: int) -> int:
-        """A hub time as wall time, for what is shown."""
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
@@ -186,9 +202,6 @@ class KernelPort(Protocol):
     @property
     def delivered(self) -> bool:
         """Whether the doors have been told of everything that is durable."""
-
-    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
-        """The address of a stored record."""
 
     # ---- places
 
@@ -303,13 +316,10 @@ class KernelPort(Protocol):
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""
 
-    def on_relief(self, callback: Callable[[], None]) -> None:
-        """Call once, when no longer congested."""
-
     # ---- asked
 
-    def bounds(self, partition_id: int) -> tuple[int, int]:
-        """(log start offset, high watermark)."""
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
@@ -336,9 +346,6 @@ class KernelPort(Protocol):
     def unwatch(self, number: int) -> None:
         """Wake nobody."""
 
-    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
-
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
 
@@ -350,16 +357,24 @@ class KernelPort(Protocol):
         """The bytes that each of these partitions has in the log, about."""
 
 
-class GroupCalls(Protocol):  # decision 218
+class GroupNames(Protocol):
+    """Groups and queues by their names, in plain values."""
+
+    def settings(self, name: str, tenant: str) -> GroupSettings | None: ...
+
+    def all(self, tenant: str) -> list[tuple[str, GroupSettings]]: ...
+
+    def queue(self, name: str, tenant: str) -> Queue | None: ...
+
+    def queues(self, tenant: str) -> list[Queue]: ...
+
+
+class GroupCalls(GroupNames, Protocol):  # decision 218
     """Groups and queues of a port, in plain values: definitions, messages that are taken for a time and settled by
     their receipts, members. Numbers are the port's own; a number of 0 asks for no answer. `groups.calls.Groups` says
     what each call does and raises."""
 
     # ---- from definitions
-
-    def settings(self, name: str, tenant: str) -> GroupSettings | None: ...
-
-    def all(self, tenant: str) -> list[tuple[str, GroupSettings]]: ...
 
     def topics(self, name: str, tenant: str) -> list[Topic]: ...
 
@@ -379,10 +394,6 @@ class GroupCalls(Protocol):  # decision 218
         """An assigned group as people are shown it; None where it has had no members for a while."""
 
     def topics_of(self, partition_ids: list[int]) -> list[tuple[Topic, list[int]]]: ...
-
-    def queue(self, name: str, tenant: str) -> Queue | None: ...
-
-    def queues(self, tenant: str) -> list[Queue]: ...
 
     def bindings(self, queue: Queue) -> list[tuple[bool, str]]: ...
 
@@ -431,7 +442,7 @@ class GroupCalls(Protocol):  # decision 218
         """What a request was given is ready again."""
 
     def end_request(self, request: int) -> None:
-        """Nobody waits for its answer any more, and nothing of it is given back."""
+        """Nobody waits for its answer any more: what is found from now on is ready again."""
 
     def settle(self, name: str, tenant: str, receipts: list[str], settling: Settling, number: int
                ) -> list[KernelError | None]:
@@ -533,12 +544,8 @@ class SharedPort(Protocol):
         """See `MembershipPort.leave`."""
 
 
-class GroupsPort(Protocol):
+class GroupsPort(GroupNames, Protocol):
     """Groups and queues; see `groups.calls.Groups` for what each call does and raises."""
-
-    def settings(self, name: str, tenant: str = "/") -> GroupSettings | None: ...
-
-    def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]: ...
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
               hold: HoldLimit | None = None, taker: Origin = NOBODY) -> SharedPort: ...
@@ -555,10 +562,6 @@ class GroupsPort(Protocol):
     def change_queue(self, queue: Queue, settings: QueueSettings) -> Queue: ...
 
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None: ...
-
-    def queue(self, name: str, tenant: str = "/") -> Queue | None: ...
-
-    def queues(self, tenant: str = "/") -> list[Queue]: ...
 
     def queue_group(self, queue: Queue) -> LeasedGroupPort: ...
 
@@ -646,10 +649,23 @@ class SessionPort(Protocol):
     def subscribe(self, subscribed: Subscribed) -> bool:
         """From here on messages with QoS 1 and 2 that match wait for the session; replaces a subscription with the
         same filter. True where there was none. Messages of QoS 0, and those for filters of QoS 0, do not: a door hears
-        of them as ever. Raises InvalidFilter, TooManySubscriptions, Stopping."""
+        of them as ever. Raises InvalidFilter, InvalidSelector, TooManySubscriptions, Stopping."""
 
     def unsubscribe(self, filter: str) -> bool:
         """What came before is handed out still. False where there was no such subscription. Raises Stopping."""
+
+    def begin_history(self, filter: str, owed: Owed) -> None:
+        """What a filter is owed of before it was subscribed, which it just was: the door reads and sends it. What
+        waits since then is held back until `end_history`. Raises Stopping."""
+
+    def histories(self) -> dict[str, Owed]:
+        """What is owed still, by filter."""
+
+    def move_history(self, filter: str, reached: dict[int, int]) -> None:
+        """The client is done with what is before these offsets, by partition id. Durable soon; nobody waits for it."""
+
+    def end_history(self, filter: str) -> None:
+        """All of it has been sent: what is newer may follow."""
 
     def flush(self, owner: Owner, token: object) -> None:
         """Answer once everything that was told is durable. Raises Stopping."""
@@ -738,24 +754,8 @@ class ReasonsPort(Protocol):
     def ask(self, message_id: int, consumer: str, tenant: str, on_done: OnReason) -> None: ...
 
 
-class HubPort(Ports, Protocol):
+class HubPort(HubFacts, Ports, Protocol):
     """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
-
-    @property
-    def epoch(self) -> int:
-        """Which start of the hub this is."""
-
-    @property
-    def hub(self) -> bytes:
-        """Identity of the hub."""
-
-    @property
-    def settings(self) -> KernelSettings:
-        """Limits and defaults, as they are now."""
-
-    @property
-    def congested(self) -> bool:
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
 
     @property
     def groups(self) -> GroupsPort:
@@ -777,11 +777,8 @@ class HubPort(Ports, Protocol):
     def reasons(self) -> ReasonsPort:
         """Why messages are not with a consumer."""
 
-    def on_relief(self, callback: Callable[[], None]) -> None:
-        """Call once, when no longer congested."""
-
-    def wall_of(self, hub_ms: int) -> int:
-        """A hub time as wall time, for what is shown."""
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without its prefix."""
 
     def slices(self) -> Slices:
         """For work of a door that grows with its clients."""
@@ -792,9 +789,6 @@ class HubPort(Ports, Protocol):
     def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         """See `KernelPort.create_topic`."""
-
-    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
-        """The address of a stored record."""
 
     def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         """Where the hub's own messages go; see `KernelPort.place`."""
@@ -816,15 +810,9 @@ class HubPort(Ports, Protocol):
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """See `KernelPort.delete_topic`."""
 
-    def bounds(self, partition_id: int) -> tuple[int, int]:
-        """(log start offset, high watermark)."""
-
     def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                       ) -> None:
         """As `KernelPort.fetch`, with what doors keep of their own messages in place."""
-
-    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        """See `KernelPort.offset_for_time`."""
 
     def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
                        owner: Owner | None = None, token: object = None) -> None:
@@ -834,15 +822,9 @@ class HubPort(Ports, Protocol):
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
 
 
-class LinkPort(Protocol):
+class LinkPort(HubFacts, Protocol):
     """What links to other hubs ask of the kernel: the log as it is stored, and messages that are stored together with
     how far they have arrived. See `Kernel` for what each call does and raises."""
-
-    @property
-    def hub(self) -> bytes: ...
-
-    @property
-    def settings(self) -> KernelSettings: ...
 
     @property
     def topics_version(self) -> int: ...
@@ -855,10 +837,6 @@ class LinkPort(Protocol):
     def topic(self, name: str, tenant: str = "/") -> Topic | None: ...
 
     def topic_of(self, partition_id: int) -> tuple[Topic, int] | None: ...
-
-    def bounds(self, partition_id: int) -> tuple[int, int]: ...
-
-    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str: ...
 
     def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                      ) -> None: ...

@@ -25,7 +25,7 @@ class PortGroups:
     def __init__(self, kernel: Kernel, owner: Owner) -> None:
         self._kernel = kernel
         self._owner = owner
-        self._requests: dict[int, tuple[LeasedGroup, Pop]] = {}
+        self._requests: dict[int, Request] = {}
         self._members: dict[int, NumberedMember] = {}
         self._last = 0
 
@@ -144,27 +144,37 @@ class PortGroups:
         reader = self._kernel.groups.handles(tenant, source[0])
         address_of = self._kernel.groups.address_of_leased
 
-        def on_popped(leases: list[Leased]) -> None:
-            on_taken([Taken(leased, address_of(leased), reader.encode(leased[:3])) for leased in leases], pop.error)
-
         self._last = request = self._last + 1
-        pop = group.pop(count, invisible_ms or group.settings.invisible_ms, on_popped, taker)
-        self._requests[request] = group, pop
+        asked = self._requests[request] = Request(group)
+
+        def on_popped(leases: list[Leased]) -> None:
+            if request in self._requests:
+                on_taken([Taken(leased, address_of(leased), reader.encode(leased[:3])) for leased in leases],
+                         asked.pop.error if asked.pop is not None else None)
+            else:
+                asked.give_back([leased[:3] for leased in leases])
+
+        try:
+            asked.pop = group.pop(count, invisible_ms or group.settings.invisible_ms, on_popped, taker)
+        except KernelError:
+            del self._requests[request]
+            raise
         return request, group.ready > 0
 
     def time_up(self, request: int) -> None:
-        if request in self._requests:
-            self._requests[request][1].on_time()
+        asked = self._requests.get(request)
+        if asked is not None and asked.pop is not None:
+            asked.pop.on_time()
 
     def give_back(self, request: int, handles: list[Handle]) -> None:
-        if request in self._requests:
-            with suppress(Stopping):             # their time runs out by itself
-                self._requests[request][0].release(handles, 0)
+        asked = self._requests.get(request)
+        if asked is not None:
+            asked.give_back(handles)
 
     def end_request(self, request: int) -> None:
         asked = self._requests.pop(request, None)
-        if asked is not None:
-            asked[1].cancel()
+        if asked is not None and asked.pop is not None:
+            asked.pop.cancel()
 
     # decision 218: a name has a group for each topic, a receipt says which
     def settle(self, name: str, tenant: str, receipts: list[str], settling: Settling, number: int
@@ -214,6 +224,21 @@ class PortGroups:
         left = self._members.pop(member, None)
         if left is not None:
             left.membership.leave()
+
+
+class Request:
+    """One request for messages that its door knows by a number."""
+
+    pop: Pop | None = None
+
+    def __init__(self, group: LeasedGroup) -> None:
+        self._group = group
+
+    def give_back(self, handles: list[Handle]) -> None:
+        """What it was given is ready again."""
+        if handles:
+            with suppress(Stopping):             # their time runs out by itself
+                self._group.release(handles, 0)
 
 
 class AllSettled:

@@ -236,13 +236,14 @@ class GuardedGroups:
     # ---- messages for a time
 
     def require_taker(self, source: Source) -> None:
-        """Denied where the principal may not take from there: with the group, and from its topic or the queue."""
+        """Raises Denied where the principal may not take from there: with the group, and from its topic or the queue;
+        UnknownTopic, UnknownQueue where that is gone."""
         name, topic = source
         if topic:
             self._guard.require_group(Operation.CONSUME, name)
-            self._guard.require_topic(Operation.CONSUME, topic)
+            self._guard.topic(topic, Operation.CONSUME)
         else:
-            self._guard.require(Operation.CONSUME, queue_address(name))
+            self.queue(name, Operation.CONSUME)
 
     def take(self, source: Source, count: int, invisible_ms: int,
              on_taken: Callable[[list[Taken], KernelError | None], None]) -> tuple[int, bool]:

@@ -324,7 +324,7 @@ class Door:
         """
         reply: Reply[None] = Reply()
         wake = partial(reply.set_result, None)
-        watch = guard.watch(positions.keys(), wake)
+        watch = guard.watch(list(positions), wake)
         timer = self.loop.call_later(timeout_s, wake)
         may_read = partial(guard.require_topic, Operation.CONSUME, topic.name)
         try:

@@ -149,16 +149,17 @@ async def taking(door: Door, guard: Guard, source: Source, count: int, invisible
     nothing, nor has who may no longer take: Denied is raised then."""
     groups = guard.groups
     reply: Reply[list[Taken] | None] = Reply()
+    errors: list[KernelError] = []
 
     def give_back(taken: list[Taken]) -> None:
         if taken:
             groups.give_back(request, [each.leased[:3] for each in taken])
 
     def on_taken(taken: list[Taken], error: KernelError | None) -> None:
+        if error is not None:
+            errors.append(error)
         if reply.done():
             give_back(taken)
-        elif error is not None:
-            reply.set_exception(error)
         else:
             reply.set_result(taken)
 
@@ -172,12 +173,14 @@ async def taking(door: Door, guard: Guard, source: Source, count: int, invisible
                 taken = await door.unless_stopping(reply)
             guest.check()
         except BaseException:
-            if reply.done() and reply.exception() is None:
+            if reply.done() and not reply.cancelled():
                 give_back(reply.result() or [])
             reply.cancel()
             raise
         finally:
             timer.cancel()
+        if errors:
+            raise errors[0]
         yield request, taken or []
     finally:
         groups.end_request(request)
