@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
     NOBODY,
+    Chooser,
     Fetched,
     Handle,
     Headers,
@@ -386,6 +387,10 @@ class GroupsPort(Protocol):
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None: ...
+
+    def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None: ...
+
+    def unbind_chooser(self, filter: str, tenant: str = "/") -> None: ...
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None: ...
 

@@ -378,7 +378,7 @@ def filter_of(binding: Binding, exchange_type: str) -> str:
         return address_of_amqp(source, key)
     if exchange_type == "fanout":
         return f"{escape(source, LEVEL_ESCAPES)}/{MANY}"
-    return ""                                  # headers are not looked at
+    return ""                                  # `hearing` leads what passes these
 
 
 def _kernel_settings(queue: AmqpQueue) -> QueueSettings:

@@ -62,7 +62,8 @@ class Accepting:
             return
         self._disk_guard.require()
         pending_frame = self._committer.open_frame()
-        check(messages, self._places.refresh)
+        if check(messages, self._places.refresh):
+            messages = self._places.choose(messages)
         places: RunPlaces = []
         add(pending_frame, messages, places)
         pending_frame.wait(owner, token, places)
