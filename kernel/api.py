@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
+    from gatehouse.kernel.scheduling.queries import Scheduled
     from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
@@ -194,6 +195,14 @@ class KernelPort(Protocol):
         """Append each message when it falls due. Answered with (0, -1, id) of each that waits. Raises InvalidDelay,
         InvalidSchedule, TooManyScheduled and what `append` raises."""
 
+    def recall(self, message_id: int, tenant: str, number: int) -> None:
+        """A message that waits for its time will not be delivered. Answered with UnknownScheduled, AlreadyDelivered,
+        Stopping where that cannot be."""
+
+    def recall_named(self, name: str, tenant: str, number: int) -> None:
+        """All that waits under a name (`When.name`) will not be delivered; a thousand messages at once. Answered with
+        (0, -1, id) of each, or with UnknownScheduled, Stopping."""
+
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
         answers with, what `Kernel.append_batch` says."""
@@ -253,6 +262,9 @@ class KernelPort(Protocol):
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         """The values that addresses matching a filter retain, in order, a page at a time from `start` on. Raises
         InvalidFilter."""
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """What waits for its time, or what became of it within a day."""
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         """Call `wake` once, after a flush that brings records to one of these partitions, unless `unwatch` is told this

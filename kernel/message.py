@@ -74,6 +74,7 @@ class When(NamedTuple):
     due_ms: int = 0              # by the wall clock; 0, or a time that is over: at once
     repeat: str = ""             # see `kernel.scheduling.schedule`; "": once
     delay_ms: int = 0            # without `due_ms`: so long from now, whatever the wall clock is set to
+    name: str = ""               # by which its sender may recall it; "": by its id alone
 
 
 NOW: Final = When()

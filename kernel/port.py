@@ -30,6 +30,7 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 if TYPE_CHECKING:
     from gatehouse.kernel.delivery.deliveries import Watch
     from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.scheduling.queries import Scheduled
 
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
@@ -191,6 +192,12 @@ class Port:
         self._kernel.schedule(self._placed(guard, messages), whens, self if number else None, number,
                               idempotency_key=idempotency_key)
 
+    def recall(self, message_id: int, tenant: str, number: int) -> None:
+        self._kernel.scheduling.recall(message_id, tenant, self, number)
+
+    def recall_named(self, name: str, tenant: str, number: int) -> None:
+        self._kernel.scheduling.recall_named(name, tenant, self, number)
+
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         self._kernel.append_batch(partition_id, batch, self if number else None, number, divert)
 
@@ -254,6 +261,9 @@ class Port:
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         self._kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        self._kernel.scheduling.show(message_id, tenant, on_done)
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         self._last_watch = number = self._last_watch + 1

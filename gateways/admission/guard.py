@@ -11,15 +11,15 @@ from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
-from gatehouse.kernel.errors import UnknownTopic
-from gatehouse.kernel.message import Origin
+from gatehouse.kernel.errors import UnknownScheduled, UnknownTopic
+from gatehouse.kernel.message import Origin, Stored
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
@@ -401,18 +401,18 @@ class Guard:
             raise
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
-               positions: bool = False) -> int:
+               positions: bool = False, idempotency_key: str | None = None) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
-        `size_bytes` is what they took on the
-        wire; under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down.
-        Raises as `KernelPort.append`."""
+        `size_bytes` is what they took on the wire; under a quota no less than they are counts. A repeated
+        `idempotency_key` of this principal gets the first answer and stores nothing. Returns for how many ms the sender
+        is to be slowed down. Raises as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self._tells:
             self._port.speaks(self._origin)
         try:
-            self._port.append(self._places.guard, messages, number, positions, None)
+            self._port.append(self._places.guard, messages, number, positions, self._scoped(idempotency_key))
         except Exception:
             self._switchboard.take_back(number)
             raise
@@ -420,15 +420,50 @@ class Guard:
             size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
+    def _scoped(self, idempotency_key: str | None) -> str | None:
+        """The key as the kernel knows it: principals do not share theirs."""
+        if idempotency_key is None:
+            return None
+        return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
+
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
-                 size_bytes: int) -> int:
-        """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
+                 size_bytes: int, *, idempotency_key: str | None = None) -> int:
+        """Append each message when it falls due; otherwise as `append`. A name to recall it by is this principal's own.
+        Raises as `KernelPort.schedule`."""
         if self._tells:
             self._port.speaks(self._origin)
+        whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
         with self._submission(owner, token) as number:
-            self._port.schedule(self._guard(), messages, whens, number, None)
+            self._port.schedule(self._guard(), messages, whens, number, self._scoped(idempotency_key))
         size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def _own_name(self, name: str) -> str:
+        return f"{self.principal.name}\0{name}"
+
+    def recall_named(self, name: str, owner: Submitter, token: object) -> None:
+        """Take back what this principal has scheduled under a name; see `KernelPort.recall_named`."""
+        with self._submission(owner, token) as number:
+            self._port.recall_named(self._own_name(name), self.tenant, number)
+
+    def recall(self, message_id: int, owner: Submitter, token: object) -> None:
+        """Take back a message that waits, if the principal may publish at its address. Answered with UnknownScheduled,
+        also where he may not know of it, with Denied, and as `KernelPort.recall` says."""
+        def on_shown(message: Any) -> None:
+            error: Exception | None = None
+            address = getattr(message.what, "address", None) if message is not None else ""
+            if message is None or address is not None and not any(
+                    self.may(operation, address) for operation in (Operation.CONSUME, Operation.PUBLISH)):
+                error = UnknownScheduled(f"nothing that waits, or waited within a day, has the id {message_id}")
+            elif address is not None and not self.may(Operation.PUBLISH, address):
+                error = Denied(f"{self.principal.name} may not recall what is published at {address!r}")
+            if error is not None:
+                owner.on_stored([Stored(token, error, 0, [])])
+                return
+            with self._submission(owner, token) as number:
+                self._port.recall(message_id, self.tenant, number)
+
+        self._port.show_scheduled(message_id, self.tenant, on_shown)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
               owner: Submitter, token: object, size_bytes: int | None) -> int:

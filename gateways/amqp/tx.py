@@ -70,6 +70,8 @@ class Tx:
             raise precondition("a half message is a transaction of its own: not within one of the channel")
         if sent.delay_ms:
             raise precondition("a delayed message is not published within a transaction of the channel")
+        if sent.repeat_key is not None:
+            raise precondition("a message that may be repeated is not published within a transaction of the channel")
         size = PUBLISH_BYTES + len(raw) + len(body)
         channels = self._channel.connection.channels
         if channels.tx_bytes + size > TX_BYTES_MAX:

@@ -154,13 +154,13 @@ class Subscriptions:
         partition_ids = tuple(chosen)
         if placement.chosen is None or len(placement.chosen) > CHOSEN_MAX:
             placement.chosen = {}
-        known = placement.chosen.get(partition_ids)
-        if known is None:
-            known = placement.chosen[partition_ids] = placement.with_queues(partition_ids)
-            known.limited = not self.limited.isdisjoint((known.partition_id, *known.also))
-            if known.also and not known.address_header:
-                known.address_header = encode_header(ADDRESS_HEADER, known.address.encode())
-        return known
+        special = placement.chosen.get(partition_ids)
+        if special is None:
+            special = placement.chosen[partition_ids] = placement.with_queues(partition_ids)
+            special.limited = not self.limited.isdisjoint((special.partition_id, *special.also))
+            if special.also and not special.address_header:
+                special.address_header = encode_header(ADDRESS_HEADER, special.address.encode())
+        return special
 
     def bind_chooser(self, filter_text: str, chooser: Chooser, tenant: str) -> None:
         """Ask this chooser about messages to matching addresses; bound once more, it is asked anew. Raises
