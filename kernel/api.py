@@ -347,6 +347,12 @@ class LeasedGroupPort(Protocol):
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters."""
 
+    def read_leased(self, handles: Sequence[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        """Read leased messages; None where one cannot be read."""
+
+    def reject_read(self, handles: Sequence[Handle], messages: list[Leased]) -> None:
+        """Dead letters of what was read, in the frame that is being filled. Raises Stopping."""
+
     def purge(self) -> int:
         """Settle what is ready; how many messages that was. Raises Stopping."""
 
