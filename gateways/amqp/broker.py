@@ -41,6 +41,9 @@ class Broker:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
         self.replies = DirectReplies()
+        self.begun_bytes = 0
+        """Of contents that are not whole yet, on all connections."""
+
         self._kernel = services.kernel
         self._wall_ms = services.wall_ms
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host

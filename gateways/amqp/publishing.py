@@ -117,6 +117,7 @@ class Publishing:
                                   "expected content header for class 60, got non content header frame instead")
         content.parts.append(payload)
         content.got += len(payload)
+        self._channel.connection.channels.note_part(len(payload))
         if content.got > content.size:
             raise SyntaxFault(f"a body of {content.got} bytes whose header says {content.size}")
         if content.got == content.size:
@@ -125,7 +126,7 @@ class Publishing:
     def drop_content(self) -> None:
         """Drop a publish whose content is not whole yet."""
         if self.content is not None and self.content.size > 0:
-            self._channel.connection.channels.release(self.content.size)
+            self._channel.connection.channels.release(self.content.size, self.content.got)
         self.content = None
 
     def _complete(self, content: Content) -> None:
