@@ -53,7 +53,19 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
-from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
+from gatehouse.kernel.message import (
+    Fetched,
+    Headers,
+    Message,
+    OnRetained,
+    Owner,
+    Placement,
+    ReadStamp,
+    Record,
+    Subscriber,
+    When,
+    Written,
+)
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.recorder import Speaker
@@ -204,7 +216,8 @@ class Kernel:  # decision 138
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
-            committer=committer, clock=clock, settings=settings, on_settled=spill.on_settled, on_error=on_error)
+            committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
+            on_settled=spill.on_settled, on_error=on_error)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -434,9 +447,18 @@ class Kernel:  # decision 138
         """A state record of a link, as far as it is durable."""
         return self._state.get(kind, key)
 
-    def retained_record(self, address: str, tenant: str) -> Record | None:
-        """The record that an address retains, as far as that is durable. Raises InvalidAddress."""
-        return self._retained.record_of(address, tenant)
+    # decision 291: of two values that two hubs retain for an address, the same one stays on both
+    def keep_retained_clocks(self, stamp_in: ReadStamp) -> None:
+        """Have retained values say when and where they were written, from now on."""
+        self._retained.keep_clocks(self.hub, stamp_in)
+
+    def has_retained_clocks(self, partition_id: int) -> bool:
+        """Whether a partition may have messages whose values or ends have such a clock."""
+        return self._retained.has_clocks(partition_id)
+
+    def retained_written(self, address: str, tenant: str) -> Written | None:
+        """When and where what an address retains was written, or ended; as far as that is durable."""
+        return self._retained.written(address, tenant)
 
     def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """Every such record whose key begins so; in no order."""
@@ -460,6 +482,11 @@ class Kernel:  # decision 138
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
         return self._reader.start_of(partition_id), self._watermarks.next_offset(partition_id)
+
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
+        return self._watermarks.next_offset(partition_id) + sum(
+            [frame.builder.entering(partition_id) for frame in self._committer.pending()])
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""

@@ -127,7 +127,8 @@ class Channels:
     def finish_turn(self) -> None:
         """Append and settle what the frames so far asked for. Raises AmqpError for what ends the connection."""
         while self._unfinished:
-            channel, _ = self._unfinished.popitem()
+            channel = next(iter(self._unfinished))         # in the order they began: Spring publishes by many channels
+            del self._unfinished[channel]
             try:
                 channel.finish_turn()
             except ChannelFault as error:

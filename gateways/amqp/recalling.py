@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.telling import Listener, tell
-from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.errors import KernelError, UnknownScheduled
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.tables import Table
     from gatehouse.kernel.message import Stored
+    from gatehouse.kernel.scheduling.queries import Scheduled
 
 TOLD: Final = "$delay.told"
 RECALL: Final = "$delay.recall"
@@ -85,8 +87,16 @@ def recall(channel: Channel, tag: int, body: bytes) -> None:
             if "key" in asked:
                 connection.guard.recall_named(asked["key"], waiting, None)
             else:
-                connection.guard.recall(int(asked["id"]), waiting, None)
+                connection.guard.show_scheduled(int(asked["id"]), recall_shown)
         except KernelError as error:
+            waiting.end(error, [])
+
+    def recall_shown(message: Scheduled | None) -> None:
+        try:
+            if message is None:
+                raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {asked['id']}")
+            connection.guard.recall(message, waiting, None)
+        except (KernelError, Denied) as error:
             waiting.end(error, [])
 
     connection.broker.queues.when_flushed(ask)
