@@ -39,7 +39,7 @@ from gatehouse.kernel.groups.sharing import SHARE
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.session import AmqpSession
     from gatehouse.gateways.amqp.tables import Table
-    from gatehouse.gateways.amqp.telling import Listener
+    from gatehouse.gateways.amqp.telling import NoticeConsumer
     from gatehouse.gateways.amqp.vhost import AmqpQueue
     from gatehouse.kernel.message import Handle, Leased
 
@@ -57,7 +57,7 @@ class Channel:
         self.publishing = Publishing(self, confirms=False)
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
-        self.listeners: dict[str, Listener] = {}           # consumers of what is told, of transactions and delays
+        self.listeners: dict[str, NoticeConsumer] = {}           # consumers of what is told, of transactions and delays
         self.reply_consumer: ReplyConsumer | None = None        # who gets answers that pass no queue
         self.tx: Tx | None = None              # from tx.select on
         self.unacked: Unacked[Origin] = Unacked()

@@ -18,7 +18,7 @@ import orjson
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp.errors import precondition
-from gatehouse.gateways.amqp.telling import Listener, tell
+from gatehouse.gateways.amqp.telling import NoticeConsumer, tell
 from gatehouse.kernel.errors import KernelError, UnknownScheduled
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class InvalidRecall(ValueError):
     code = "invalid_recall"
 
 
-class DelayListener(Listener):
+class DelayListener(NoticeConsumer):
     """A consumer of `$delay.told`. Everybody may be told of what is his own."""
 
     def allowed(self) -> bool:

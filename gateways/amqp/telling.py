@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 JSON_PROPERTIES: Final = b"\x80\0\x10application/json"          # flags: a content type alone
 
 
-class Listener(Origin):
+class NoticeConsumer(Origin):
     """A consumer of such a name."""
 
     def __init__(self, channel: Channel, name: str, tag: str, *, no_ack: bool) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp.errors import ChannelFault, ConnectionFault, not_placed, precondition, refused
-from gatehouse.gateways.amqp.telling import Listener, tell
+from gatehouse.gateways.amqp.telling import NoticeConsumer, tell
 from gatehouse.gateways.half_messages import CHECKS_AHEAD, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import (
@@ -89,7 +89,7 @@ def decide(channel: Channel, tag: int, body: bytes) -> None:
     client_of(channel).decide(body, on_result)
 
 
-class CheckListener(Listener):
+class CheckListener(NoticeConsumer):
     """A consumer of one of the names above."""
 
     def __init__(self, channel: Channel, name: str, tag: str, *, no_ack: bool, limit: int) -> None:

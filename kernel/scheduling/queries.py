@@ -170,14 +170,11 @@ class Queries:
     def _ids_of(self, name: bytes, changed: Changed) -> list[int]:
         """On the reading thread: what waits under a name, as many as one recall takes."""
         stored = self._index.state_range(Kind.NAMED, name, name + BEYOND_IDS)
-        found = {key: None for key, value in stored if value is not None}
+        waiting = {key for key, value in stored if value is not None}
         for key in changed.keys():
             if key.startswith(name):
-                if changed.has(key):
-                    found[key] = None
-                else:
-                    found.pop(key, None)
-        return sorted([number_of(key[NAME_BYTES:]) for key in found])[:RECALLED_AT_ONCE]
+                (waiting.add if changed.has(key) else waiting.discard)(key)
+        return sorted([number_of(key[NAME_BYTES:]) for key in waiting])[:RECALLED_AT_ONCE]
 
     def _found_ids(self, name: str, tenant: str, owner: Owner, token: object, ids: list[int] | None,
                    error: BaseException | None) -> None:
