@@ -36,6 +36,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
     "gatehouse.gateways.mqtt.window",
+    "gatehouse.gateways.gathering",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",

@@ -120,6 +120,12 @@ class KernelPort(Protocol):
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 
+    def unfollowed(self) -> int:
+        """How many messages pass before one that may be followed: `speak_in_turn` is to be told then."""
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        """Of the messages that are appended next, those before each of these indices come from there."""
+
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
 
@@ -187,6 +193,10 @@ class KernelPort(Protocol):
         """Store messages, in order, in one frame. A repeated `idempotency_key` gets the first answer and stores
         nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        """Call it once, before the next frame is sealed: what it appends is in that frame. It must not raise. Raises
+        Stopping."""
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -88,6 +88,12 @@ class Port:
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
 
+    def unfollowed(self) -> int:
+        return self._kernel.unfollowed()
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        self._kernel.speaker.speak_in_turn(stops, origins)
+
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)
 
@@ -185,6 +191,9 @@ class Port:
                                 idempotency_key=idempotency_key)
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard])
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        self._kernel.gather(enter)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
