@@ -1,7 +1,7 @@
 """The modules that run once per message: what setup.py compiles into wheels, in these two lists.
 
 Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython, where Python has no words for what
-is to be done, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so the
+is to be done, or C, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so the
 lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
 """
 from __future__ import annotations
@@ -78,8 +78,10 @@ HOT_MODULES: Final = (
 )
 
 # decision 220: native where Python has no words for it, with plain Python beside it that does the same
-NATIVE_MODULES: Final[tuple[str, ...]] = ()
-"""Each is a file `NAME.pyx`, with its types in `NAME.pyi`."""
+NATIVE_MODULES: Final = (
+    "gatehouse.gateways.connections.native_sockets",
+)
+"""Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
 
 
 def source_of(module: str, root: Path) -> Path | None:
@@ -92,9 +94,9 @@ def source_of(module: str, root: Path) -> Path | None:
 
 
 def native_source_of(module: str, root: Path) -> Path | None:
-    """The Cython file of a native module, if there is such a module."""
-    file = root.joinpath(*module.split(".")).with_suffix(".pyx")
-    return file if file.is_file() else None
+    """The Cython or C file of a native module, if there is such a module."""
+    stem = root.joinpath(*module.split("."))
+    return next((file for file in (stem.with_suffix(".pyx"), stem.with_suffix(".c")) if file.is_file()), None)
 
 
 def imported_modules(file: Path) -> set[str]:
