@@ -1,8 +1,8 @@
 """The modules that run once per message: what setup.py compiles into wheels, in these two lists.
 
-Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython, where Python has no words for what
-is to be done, or C, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so the
-lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
+Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython or C, where Python has no words for
+what is to be done, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so
+the lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
 """
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Gatherer(Protocol):
         session ends. True: its guard is to forget its places afterwards."""
 
 
-class Part:
+class OneRead:
     """What one read of one session brought."""
 
     __slots__ = ("gatherer", "guard", "size_bytes", "stop", "token")
@@ -65,7 +65,7 @@ class Gathered:
     def __init__(self, places: GivenPlaces) -> None:
         self.places: GivenPlaces = places      # while somebody holds them the numbers of them are known
         self.messages: list[Message] = []
-        self.parts: list[Part] = []
+        self.parts: list[OneRead] = []
         self.size_bytes: int = 0
         self.is_answered: bool = False
 
@@ -125,7 +125,7 @@ class Gathering:
             into.append(messages[0])
         else:
             into.extend(messages)
-        gathered.parts.append(Part(guard, gatherer, token, len(into), size_bytes))
+        gathered.parts.append(OneRead(guard, gatherer, token, len(into), size_bytes))
         gathered.size_bytes += size_bytes
         if token is not None:
             gathered.is_answered = True

@@ -86,10 +86,10 @@ async def accept(host: str, port: int, make: Make) -> Server:  # decision 222
 
 async def _bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
     """A socket for each address that a host stands for."""
-    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     wires: list[socket.socket] = []
     try:
-        for family, type_, protocol, _, address in dict.fromkeys(found):
+        for family, type_, protocol, _, address in dict.fromkeys(addresses):
             wire = _socket_of(family, type_, protocol)
             if wire is not None:
                 wires.append(wire)
