@@ -9,7 +9,7 @@ is sealed next; nothing is answered earlier or later for it. The rules:
 
 - What is told of this door otherwise (`Guard.append`, a subscription, a departure) comes after what was gathered before
   it: whoever tells it calls `settle` first.
-- One append is of places of one guard: sessions of one principal share them.
+- Each message keeps the places of its own guard: what one was given is unknown in the name of another.
 - Where the kernel refuses an append, nothing of it was taken: each session appends its own part again by itself, in
   order, and finds out what is wrong with it.
 """
@@ -49,25 +49,32 @@ class Gatherer(Protocol):
 class OneRead:
     """What one read of one session brought."""
 
-    __slots__ = ("gatherer", "guard", "size_bytes", "stop", "token")
+    __slots__ = ("gatherer", "guard", "places", "size_bytes", "stop", "token")
 
-    def __init__(self, guard: Guard, gatherer: Gatherer, token: object, stop: int, size_bytes: int) -> None:
+    def __init__(self, guard: Guard, places: GivenPlaces, gatherer: Gatherer, token: object, stop: int,
+                 size_bytes: int) -> None:
         self.guard = guard
+        self.places = places           # while somebody holds them the numbers of them are known
         self.gatherer = gatherer
         self.token = token             # None: nobody wants an answer
         self.stop = stop               # index behind its last message
         self.size_bytes = size_bytes
 
+    def fail(self, fault: Exception) -> None:
+        """Nothing of it was taken, by a mistake of the hub."""
+        if self.token is not None:
+            self.gatherer.on_gathered(self.token, fault)
+
 
 class Gathered:
-    """Messages with places of one guard, and whose they are. The switchboard's `Submitter`."""
+    """Messages that enter as one append, and whose they are. The switchboard's `Submitter`."""
 
-    def __init__(self, places: GivenPlaces) -> None:
-        self.places: GivenPlaces = places      # while somebody holds them the numbers of them are known
+    def __init__(self) -> None:
         self.messages: list[Message] = []
         self.parts: list[OneRead] = []
         self.size_bytes: int = 0
         self.is_answered: bool = False
+        self.is_mixed: bool = False            # places of several guards
 
     def on_stored(self, stored: list[Stored]) -> None:
         """See `Submitter`: all at once. The switchboard takes the steps of `answer`."""
@@ -97,9 +104,7 @@ class Gathering:
 
     def __init__(self, switchboard: Switchboard) -> None:
         self._switchboard: Switchboard = switchboard
-        self._gathered: dict[int, Gathered] = {}       # by the number of the guard
-        self._messages: int = 0
-        self._size_bytes: int = 0
+        self._gathered: Gathered = Gathered()
         self._is_announced: bool = False               # to the kernel, for the next frame
         self.waits: bool = False
         """Whether something waits for the next frame."""
@@ -110,8 +115,9 @@ class Gathering:
         count = len(messages)
         if count > PART_MESSAGES or size_bytes > PART_BYTES:
             return False
-        gathered = self._gathered.get(places.guard)
-        if gathered is None:
+        gathered = self._gathered
+        parts = gathered.parts
+        if not parts:
             if not self._is_announced:
                 try:
                     self._switchboard.port.gather(self._enter)
@@ -119,19 +125,18 @@ class Gathering:
                     return False
                 self._is_announced = True
             self.waits = True
-            gathered = self._gathered[places.guard] = Gathered(places)
+        elif parts[0].places is not places:
+            gathered.is_mixed = True
         into = gathered.messages
         if count == 1:
             into.append(messages[0])
         else:
             into.extend(messages)
-        gathered.parts.append(OneRead(guard, gatherer, token, len(into), size_bytes))
+        parts.append(OneRead(guard, places, gatherer, token, len(into), size_bytes))
         gathered.size_bytes += size_bytes
         if token is not None:
             gathered.is_answered = True
-        self._messages += count
-        self._size_bytes += size_bytes
-        if self._size_bytes >= GATHERED_BYTES or self._messages >= GATHERED_MESSAGES:
+        if gathered.size_bytes >= GATHERED_BYTES or len(into) >= GATHERED_MESSAGES:
             self.settle()
         return True
 
@@ -147,13 +152,8 @@ class Gathering:
         """Append what was gathered, now."""
         if not self.waits:
             return
-        entering, self._gathered = self._gathered, {}
+        gathered, self._gathered = self._gathered, Gathered()
         self.waits = False
-        self._messages = self._size_bytes = 0
-        for gathered in entering.values():
-            self._append(gathered)
-
-    def _append(self, gathered: Gathered) -> None:
         switchboard, messages, parts = self._switchboard, gathered.messages, gathered.parts
         port = switchboard.port
         number = switchboard.submit(gathered, None) if gathered.is_answered else 0
@@ -162,7 +162,11 @@ class Gathering:
         if in_turn:
             port.speak_in_turn([part.stop for part in parts], [part.guard.origin for part in parts])
         try:
-            port.append(gathered.places.guard, messages, number, False, None)
+            if gathered.is_mixed:
+                port.append_gathered([part.places.guard for part in parts], [part.stop for part in parts], messages,
+                                     number)
+            else:
+                port.append(parts[0].places.guard, messages, number, False, None)
         except KernelError:
             switchboard.take_back(number)
             port.speaks(first.origin)
@@ -172,23 +176,23 @@ class Gathering:
             switchboard.take_back(number)
             port.note_fault(fault)
             for part in parts:
-                part.gatherer.on_gathered(part.token, fault)
+                part.fail(fault)
             return
         if in_turn:
             port.speaks(first.origin)
         first.charge_gathered(len(messages), gathered.size_bytes)
 
     def _append_each(self, gathered: Gathered) -> None:
-        forgetting: Guard | None = None
+        forgetting: list[Guard] = []
         start = 0
         for part in gathered.parts:
             messages = gathered.messages[start:part.stop]
             start = part.stop
             try:
                 if part.gatherer.enter_alone(messages, part.token, part.size_bytes):
-                    forgetting = part.guard
+                    forgetting.append(part.guard)
             except Exception as fault:
                 self._switchboard.port.note_fault(fault)
-                part.gatherer.on_gathered(part.token, fault)
-        if forgetting is not None:
-            forgetting.forget_places()
+                part.fail(fault)
+        for guard in forgetting:
+            guard.forget_places()

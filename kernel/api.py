@@ -196,6 +196,10 @@ class KernelPort(Protocol):
         nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
 
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+        """As `append`, of messages that were gathered of several guards: those before each of these indices have
+        places that were given to one. Raises as `append`, with nothing taken of any."""
+
     def gather(self, enter: Callable[[], None]) -> None:
         """Call it once, before the next frame is sealed: what it appends is in that frame. It must not raise. Raises
         Stopping."""

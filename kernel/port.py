@@ -192,6 +192,20 @@ class Port:
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard])
 
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+        placements: dict[int, Placement] = {}
+        start = 0
+        for guard, stop in zip(guards, stops, strict=True):
+            given = self._guards[guard]
+            for message in messages[start:stop]:
+                place = message[0]
+                placement = given.get(place)
+                if placement is None:
+                    raise UnknownPlace(UNKNOWN)
+                placements[place] = placement
+            start = stop
+        self._append(messages, self if number else None, number, False, placements)
+
     def gather(self, enter: Callable[[], None]) -> None:
         self._kernel.gather(enter)
 

@@ -88,6 +88,30 @@ def test_they_are_one_append() -> None:
     assert board.submit(fleet.clients[0][0], None) == before + 2
 
 
+def test_those_of_several_users_are_one_append_and_each_has_its_own_places() -> None:
+    """As many as there are: a fleet has a user for each device."""
+    fleet = Fleet(1)
+    fleet.hub.admission.on_rule_changed(None, read_rule(
+        {"who": "everyone", "operations": ["publish", "create"], "pattern": "of/{client_id}"}, "1"))
+    clients = [fleet.hub.open(GATEWAY, MqttConfig()) for _ in range(20)]
+    for n, (session, _) in enumerate(clients):
+        session.handle_data(connect(b"d%d" % n) + publish(b"of/d%d" % n, b"first", 9))
+    fleet.hub.kernel.flush()
+    board = fleet.hub.services.door("mqtt")
+    before = board.submit(clients[0][0], None)
+    for n, (session, link) in enumerate(clients):
+        link.take()
+        session.handle_data(publish(b"of/d%d" % n, b"%d" % n, 1))
+    fleet.hub.kernel.flush()
+    assert board.submit(clients[0][0], None) == before + 2
+    assert [link.take() for _, link in clients] == [acks(1)] * 20
+    assert fleet.values() == [b"%d" % n for n in range(20)]
+    for n, (session, _) in enumerate(clients):
+        session.handle_data(publish(b"of/d%d" % (n + 1), b"another's", 2))
+    fleet.hub.kernel.flush()
+    assert len(fleet.values()) == 20
+
+
 @pytest.mark.parametrize("burst", [1, PART_MESSAGES, PART_MESSAGES + 1])
 def test_the_order_of_each_client_holds_whether_it_is_gathered_or_not(burst: int) -> None:
     fleet = Fleet(3)
