@@ -1,7 +1,8 @@
-"""The modules that run once per message: what setup.py compiles into wheels, in this one list.
+"""The modules that run once per message: what setup.py compiles into wheels, in these two lists.
 
-They are ordinary Python that mypyc takes as it is. setup.py refuses a name that does not exist, so the list stays
-true. The digest tells whether what was compiled, or tested, is still what the sources say.
+Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython, where Python has no words for what
+is to be done, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so the
+lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
 """
 from __future__ import annotations
 
@@ -75,6 +76,10 @@ HOT_MODULES: Final = (
     "gatehouse.transactions.undecided",
 )
 
+# decision 220: native where Python has no words for it, with plain Python beside it that does the same
+NATIVE_MODULES: Final[tuple[str, ...]] = ()
+"""Each is a file `NAME.pyx`, with its types in `NAME.pyi`."""
+
 
 def source_of(module: str, root: Path) -> Path | None:
     """The file of one of our modules, if there is such a module."""
@@ -83,6 +88,12 @@ def source_of(module: str, root: Path) -> Path | None:
         if file.is_file():
             return file
     return None
+
+
+def native_source_of(module: str, root: Path) -> Path | None:
+    """The Cython file of a native module, if there is such a module."""
+    file = root.joinpath(*module.split(".")).with_suffix(".pyx")
+    return file if file.is_file() else None
 
 
 def imported_modules(file: Path) -> set[str]:
@@ -120,5 +131,6 @@ def digest_of(files: Iterable[Path], root: Path) -> str:
 
 
 def hot_digest(root: Path) -> str:
-    """Of the hot modules, all that they import, and this list, whatever they are compiled for."""
-    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root)], root)
+    """Of the hot modules, all that they import, the native ones, and these lists, whatever they are compiled for."""
+    native = [file for module in NATIVE_MODULES if (file := native_source_of(module, root)) is not None]
+    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root), *native], root)
