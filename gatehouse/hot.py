@@ -1,8 +1,8 @@
 """The modules that run once per message: what setup.py compiles into wheels, in these two lists.
 
-Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython, where Python has no words for what
-is to be done, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so the
-lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
+Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython or C, where Python has no words for
+what is to be done, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so
+the lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
 """
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ HOT_MODULES: Final = (
 )
 
 # decision 220: native where Python has no words for it, with plain Python beside it that does the same
-NATIVE_MODULES: Final[tuple[str, ...]] = ()
-"""Each is a file `NAME.pyx`, with its types in `NAME.pyi`."""
+NATIVE_MODULES: Final[tuple[str, ...]] = (
+    "gatehouse.kernel.log.native_writer",
+)
+"""Each is a file `NAME.pyx` or `NAME.c`, with its types in `NAME.pyi`."""
 
 
 def source_of(module: str, root: Path) -> Path | None:
@@ -91,9 +93,12 @@ def source_of(module: str, root: Path) -> Path | None:
 
 
 def native_source_of(module: str, root: Path) -> Path | None:
-    """The Cython file of a native module, if there is such a module."""
-    file = root.joinpath(*module.split(".")).with_suffix(".pyx")
-    return file if file.is_file() else None
+    """The Cython or C file of a native module, if there is such a module."""
+    stem = root.joinpath(*module.split("."))
+    for file in (stem.with_suffix(".pyx"), stem.with_suffix(".c")):
+        if file.is_file():
+            return file
+    return None
 
 
 def imported_modules(file: Path) -> set[str]:

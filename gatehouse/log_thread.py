@@ -1,20 +1,20 @@
 """The thread that writes the log: natively where the compiled wheel runs, else as any other worker.
 
-`LogThread` is `kernel.ports.Worker`, and the thread that `NativeWriter` hands frames to. Jobs of Python and frames are one
-line of jobs, done one after the other; what they are told comes back to the loop in the same order, by one wake-up of
-the loop for a burst of them.
+`LogThread` is `kernel.ports.Worker`, and the thread that `NativeWriter` hands frames to. Jobs of Python and frames are
+one line of jobs, done one after the other; whoever handed them in is told in the same order, by one wake-up of the loop
+for a burst of them.
 """
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.clocks import HubLoop
 from gatehouse.kernel.log.frame_writer import FrameWriter, NativeWriter, WorkerWriter
 from gatehouse.kernel.log.segments import SegmentLog
-from gatehouse.runtime import Completions, Done, T, ThreadWorker
+from gatehouse.runtime import Completions, T, ThreadWorker
 
 if TYPE_CHECKING:
     from gatehouse.kernel.log.native_writer import Jobs

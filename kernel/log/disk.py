@@ -23,8 +23,8 @@ class AppendFile(Protocol):
         """
 
     def descriptor_for(self, size: int) -> int | None:
-        """Where somebody else may write so many bytes at the end, and then call `grown`, or `truncate` where that failed.
-        None where only `append` can: there is no room allocated for them, or no descriptor."""
+        """Where somebody else may write so many bytes at the end, and then call `grown`, or `truncate` where that
+        failed. None where only `append` can: there is no room allocated for them, or no descriptor."""
 
     def grown(self, size: int) -> None:
         """So many bytes were written there."""

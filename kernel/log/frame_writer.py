@@ -50,8 +50,8 @@ class WorkerWriter:
 class NativeWriter:  # decision 230
     """`jobs` are those of `worker`, the log's thread.
 
-    The end of the log is the log's thread's to know, but while that has no job of Python; so it is asked here only then,
-    and `Jobs.write` takes no frame while one waits or runs.
+    Where the log ends is for the log's thread to know, as its jobs of Python move it. While none of them waits or runs,
+    it may be asked here.
     """
 
     def __init__(self, jobs: Jobs, worker: Worker, log: SegmentLog) -> None:

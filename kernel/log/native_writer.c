@@ -11,7 +11,7 @@
 
    A frame's result is 0, or the errno of what failed: above zero for the write, below zero for the sync. What follows
    from it is Python's to say (kernel/log/frame_writer.py), and so is where a frame goes. The layout of an envelope is
-   that of kernel/log/segments.py. Linux only: eventfd. decision 230 */
+   that of kernel/log/segments.py. Linux only: eventfd. */
 
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE

@@ -110,8 +110,8 @@ class Committer:
 
     def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
                  disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
-                 state: StateTable, answering: Answering, deliver: Callable[[Heard], None], policy: str, pending_bytes: int,
-                 fatal: Callable[[str], None]) -> None:
+                 state: StateTable, answering: Answering, deliver: Callable[[Heard], None], policy: str,
+                 pending_bytes: int, fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._worker = worker
         self._log = log
