@@ -96,7 +96,8 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
         rows.append((cpu / flushes * 1e6, bare, statistics.median(load.took_s) * 1e6, bare_took, options.n / took))
     cpu_us, bare, took_us, bare_took, rate = [statistics.median(column) for column in zip(*rows, strict=True)]
     print(f"{options.in_flight} in flight: {cpu_us:.0f} µs of processor a frame, {bare:.0f} of them the bare "
-          f"write and sync; answered in {took_us:.0f} µs, bare {bare_took:.0f}; {rate:,.0f} messages/s; load {os.getloadavg()[0]:.1f}")
+          f"write and sync; answered in {took_us:.0f} µs, bare {bare_took:.0f}; {rate:,.0f} messages/s; "
+          f"load average {os.getloadavg()[0]:.1f}")
 
 
 def main() -> None:
