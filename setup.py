@@ -35,14 +35,14 @@ DIRECTIVES: Final = {"language_level": 3, "boundscheck": True, "wraparound": Fal
 
 
 def native_extensions() -> list[Extension]:
-    """The native modules, translated into C."""
-    if not NATIVE_MODULES:
-        return []
+    """The native modules; those in Cython are translated into C."""
     from Cython.Build import cythonize
 
     extensions = [Extension(module, [str(native_source_of(module, ROOT).relative_to(ROOT))],
                             extra_compile_args=["-O2", "-Wno-unused-function"]) for module in NATIVE_MODULES]
-    return list(cythonize(extensions, build_dir="build/c", compiler_directives=DIRECTIVES, quiet=True))
+    in_c = [extension for extension in extensions if extension.sources[0].endswith(".c")]
+    in_cython = [extension for extension in extensions if extension not in in_c]
+    return in_c + cythonize(in_cython, build_dir="build/c", compiler_directives=DIRECTIVES, quiet=True)
 
 
 class CompiledDistribution(Distribution):

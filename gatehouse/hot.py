@@ -79,10 +79,10 @@ HOT_MODULES: Final = (
 )
 
 # decision 220: native where Python has no words for it, with plain Python beside it that does the same
-NATIVE_MODULES: Final[tuple[str, ...]] = (
+NATIVE_MODULES: Final = (
     "gatehouse.kernel.log.native_writer",
 )
-"""Each is a file `NAME.pyx` or `NAME.c`, with its types in `NAME.pyi`."""
+"""Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
 
 
 def source_of(module: str, root: Path) -> Path | None:
@@ -97,10 +97,7 @@ def source_of(module: str, root: Path) -> Path | None:
 def native_source_of(module: str, root: Path) -> Path | None:
     """The Cython or C file of a native module, if there is such a module."""
     stem = root.joinpath(*module.split("."))
-    for file in (stem.with_suffix(".pyx"), stem.with_suffix(".c")):
-        if file.is_file():
-            return file
-    return None
+    return next((file for file in (stem.with_suffix(".pyx"), stem.with_suffix(".c")) if file.is_file()), None)
 
 
 def imported_modules(file: Path) -> set[str]:
