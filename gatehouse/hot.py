@@ -82,6 +82,7 @@ HOT_MODULES: Final = (
 # decision 220: native where Python has no words for it, with plain Python beside it that does the same
 NATIVE_MODULES: Final = (
     "gatehouse.gateways.connections.native_sockets",
+    "gatehouse.kernel.log.native_writer",
 )
 """Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
 

@@ -24,6 +24,7 @@ from gatehouse.kernel.ids import NUMBER_BITS
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord, encode_head
+from gatehouse.kernel.log.frame_writer import FrameWriter
 from gatehouse.kernel.log.log import Log, LogFull
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Worker
@@ -107,13 +108,14 @@ class Answering:  # decision 122
 class Committer:
     """Owns the pending frame and the flight; see above. `deliver` hands to live subscribers what they hear of."""
 
-    def __init__(self, *, loop: Loop, worker: Worker, log: Log, clock: Clock, disk_guard: DiskGuard,
-                 backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables, state: StateTable,
-                 answering: Answering, deliver: Callable[[Heard], None], policy: str, pending_bytes: int,
-                 fatal: Callable[[str], None]) -> None:
+    def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
+                 disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
+                 state: StateTable, answering: Answering, deliver: Callable[[Heard], None], policy: str,
+                 pending_bytes: int, fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._worker = worker
         self._log = log
+        self._writer = writer
         self._clock = clock
         self._disk_guard = disk_guard
         self._backpressure = backpressure
@@ -306,15 +308,8 @@ class Committer:
         return sealed
 
     def _submit(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool) -> None:
-        self._worker.submit(partial(self._write, head, sealed.body),
-                            partial(self._written, pending_frame, sealed, head, again))
-
-    def _write(self, head: bytes, body: bytes) -> tuple[int, int]:
-        """On the log's thread."""
-        position = self._log.append(head, body)
-        if self._policy == "commit":
-            self._log.sync()
-        return position, self._log.end()
+        self._writer.write(head, sealed.body, self._policy == "commit",
+                           partial(self._written, pending_frame, sealed, head, again))
 
     def _written(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool,
                  place: tuple[int, int] | None,
