@@ -34,7 +34,6 @@ class GuardedGroups:
     def __init__(self, guard: Guard, admission: Admission, switchboard: Switchboard) -> None:
         self._guard = guard
         self._admission = admission
-        self._switchboard = switchboard
         self._port = switchboard.port
         self._calls = switchboard.port.groups
 
@@ -101,20 +100,20 @@ class GuardedGroups:
     def define(self, name: str, settings: GroupSettings, owner: Submitter, token: object) -> None:
         """Raises Denied, InvalidGroup, AssignedGroup, Stopping."""
         self._guard.require_group(Operation.ALTER, name)
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             self._calls.define(name, settings, self._guard.tenant, number)
 
     def delete(self, name: str, owner: Submitter, token: object) -> None:
         """Raises Denied, UnknownGroup, GroupHasMembers, Stopping."""
         self._guard.require_group(Operation.ALTER, name)
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             self._calls.delete(name, self._guard.tenant, number)
 
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], owner: Submitter, token: object) -> None:
         """Raises Denied, UnknownPartition, OffsetOutOfRange, GroupHasMembers, Stopping."""
         self._guard.require_group(Operation.ALTER, name)
         self._guard.require_topic(Operation.CONSUME, topic.name)
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             self._calls.rewind(name, topic, offsets, number)
 
     # ---- queues
@@ -154,19 +153,19 @@ class GuardedGroups:
     def declare_queue(self, name: str, settings: QueueSettings, owner: Submitter, token: object) -> Queue:
         """Raises Denied, QueueExists, InvalidQueue, Stopping."""
         self._guard.require(Operation.CREATE, queue_address(name))
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             return self._calls.declare_queue(name, settings, self._guard.tenant, number)
 
     def delete_queue(self, queue: Queue, owner: Submitter, token: object) -> None:
         """Raises Denied, Stopping."""
         self._guard.require(Operation.ALTER, queue_address(queue.name))
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             self._calls.delete_queue(queue, number)
 
     def purge(self, queue: Queue, owner: Submitter, token: object) -> int:
         """How many messages that was. Raises Denied, Stopping."""
         self._guard.require(Operation.CONSUME, queue_address(queue.name))
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             return self._calls.purge(queue, number)
 
     def bindings(self, queue: Queue) -> list[tuple[bool, str]]:
@@ -178,13 +177,13 @@ class GuardedGroups:
         InvalidFilter, Stopping."""
         self._guard.require(Operation.PUBLISH, queue_address(queue.name))
         self._guard.require(Operation.CONSUME, filter_text)
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             self._calls.bind(filter_text, queue, number)
 
     def unbind(self, filter_text: str, queue: Queue, owner: Submitter, token: object) -> None:
         """Raises Denied, InvalidFilter, Stopping."""
         self._guard.require(Operation.PUBLISH, queue_address(queue.name))
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             self._calls.unbind(filter_text, queue, number)
 
     def move(self, queue: Queue, leases: list[Leased], to: str, owner: Submitter, token: object
@@ -193,7 +192,7 @@ class GuardedGroups:
         self._guard.require(Operation.CONSUME, queue_address(queue.name))
         self._guard.require(Operation.PUBLISH, to)
         principal = self._guard.principal
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             return self._calls.move(queue, leases, to, self._admission.may_create(principal, to), principal.name,
                                     number)
 
@@ -203,7 +202,7 @@ class GuardedGroups:
         self._guard.require_group(Operation.ALTER, group)
         if queue.name != PREFIX + group:
             raise Denied(f"{queue.name!r} is not of the dead letters of {group!r}")
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             return self._calls.redrive(queue, letters, gaps, number)
 
     # ---- what lies in a queue
@@ -275,5 +274,5 @@ class GuardedGroups:
         """See `GroupCalls.settle`. Raises Denied, InvalidGroup."""
         self.require_settler(name, of_queue)
         check_name(name, "group")
-        with self._switchboard.submission(owner, token) as number:
+        with self._guard.submission(owner, token) as number:
             return self._calls.settle(name, self._guard.tenant, receipts, settling, number)

@@ -49,7 +49,7 @@ _SESSION: Final = {
                                                 "`max_session_messages`), `expired`, `denied`, `lost`."}}
 FILTER: Final = object_of({
     "filter": TEXT, "qos": WHOLE, "no_local": FLAG, "retain_as_published": FLAG, "retain_handling": WHOLE,
-    "identifier": nullable(WHOLE)})
+    "identifier": nullable(WHOLE), "selector": nullable(TEXT)})
 SESSION: Final = Named("Session", object_of(_SESSION))
 CLIENT: Final = Parameter("client", "The client id.", example="meter-17")
 MAX: Final = Whole("max", "Sessions in the page.", default=100, lowest=1, highest=1000)
@@ -121,7 +121,8 @@ def _document(session: SessionDescription) -> dict[str, Any]:
 
 
 def _filter(subscribed: Subscribed) -> dict[str, Any]:
-    return {**subscribed._asdict(), "identifier": subscribed.identifier or None}
+    return {**subscribed._asdict(), "identifier": subscribed.identifier or None,
+            "selector": subscribed.selector or None}
 
 
 ROUTES: Routes = (("GET", "/v1/sessions", list_sessions), ("GET", "/v1/sessions/{client}", get_session),
