@@ -12,8 +12,7 @@ from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.errors import UnknownGroup, UnknownQueue
-from gatehouse.kernel.groups.dead_lettering import PREFIX
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.groups.settings import DEAD_LETTER_PREFIX, check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -138,7 +137,7 @@ class GuardedGroups:
     def dead_letters(self, group: str, operation: Operation) -> Queue | None:
         """The queue of a group's dead letters; None while nothing has died. Raises Denied, UnknownGroup."""
         settings = self.find(group, operation)
-        queue = self._calls.queue(PREFIX + group, self._guard.tenant)
+        queue = self._calls.queue(DEAD_LETTER_PREFIX + group, self._guard.tenant)
         if queue is None and settings is None:
             raise UnknownGroup(f"there is no group {group!r}")
         return queue
@@ -200,7 +199,7 @@ class GuardedGroups:
                 token: object) -> list[KernelError | None]:
         """Send a group's dead letters back. Raises Denied, Stopping."""
         self._guard.require_group(Operation.ALTER, group)
-        if queue.name != PREFIX + group:
+        if queue.name != DEAD_LETTER_PREFIX + group:
             raise Denied(f"{queue.name!r} is not of the dead letters of {group!r}")
         with self._guard.submission(owner, token) as number:
             return self._calls.redrive(queue, letters, gaps, number)
@@ -223,8 +222,8 @@ class GuardedGroups:
               on_done: Callable[[list[Fetched]], None]) -> None:
         """Read a partition of a queue from an offset on, taking nothing. Raises Denied where the principal may not
         take from the queue, nor consume with or alter the group whose dead letters it has."""
-        dead = queue.name.startswith(PREFIX) and any(
-            self._guard.may_group(operation, queue.name.removeprefix(PREFIX))
+        dead = queue.name.startswith(DEAD_LETTER_PREFIX) and any(
+            self._guard.may_group(operation, queue.name.removeprefix(DEAD_LETTER_PREFIX))
             for operation in (Operation.CONSUME, Operation.ALTER))
         if not dead:
             self._guard.require(Operation.CONSUME, queue_address(queue.name))

@@ -20,7 +20,7 @@ VALUES = {
 NAMES = {
     "slices": {"Slices"},
     "groups.cursor": {"MAX_ATTEMPT"},
-    "groups.dead_lettering": {"HEADER", "PREFIX", "SEAL", "read_deaths"},
+    "groups.dead_lettering": {"HEADER", "SEAL", "read_deaths"},
     "groups.group": {"Budget", "Counts", "HoldLimit"},
     "groups.policy": {"ATTEMPTS", "EXPIRED", "OVERFLOW", "REJECTED"},
     "groups.sharing": {"SHARE", "parse_share"},
