@@ -28,7 +28,7 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.delivery.deliveries import Watch
+    from gatehouse.kernel.delivery.watches import Watch
     from gatehouse.kernel.kernel import Kernel
 
 

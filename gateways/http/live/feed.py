@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gatehouse.gateways.http.live.feeds import Feeds
     from gatehouse.gateways.http.live.scope import Scope
-    from gatehouse.kernel.delivery.deliveries import Watch
+    from gatehouse.kernel.delivery.watches import Watch
     from gatehouse.kernel.message import Delivery, Fetched
 
 PACE_S: Final = 0.00002  # decision 68
