@@ -27,8 +27,8 @@ from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied
 from gatehouse.kernel.backup.cut import Cutting
 from gatehouse.kernel.delivery.deliveries import Deliveries
-from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.delivery.retained import RetainedValues
+from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
