@@ -12,6 +12,7 @@ from gatehouse.kernel.message import (
     Delivery,
     Fetched,
     Headers,
+    KnownProducer,
     OnRetained,
     Origin,
     Owner,
@@ -281,6 +282,9 @@ class Port:
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         self._kernel.sizes(partition_ids, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        self._kernel.producers_of(partition_id, on_done)
 
     # ---- what the kernel calls
 

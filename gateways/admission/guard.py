@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message
-    from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+    from gatehouse.kernel.message import Fetched, KnownProducer, OnRetained, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.state.topics import Topic, TopicSettings
     from gatehouse.transactions.coordinator import Decision, Member, Membership
@@ -381,6 +381,11 @@ class Guard:
         """See `KernelPort.end_of_epoch`. Raises Denied."""
         self._readable.require((partition_id,))
         self._port.end_of_epoch(partition_id, epoch, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """See `KernelPort.producers_of`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.producers_of(partition_id, on_done)
 
     def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
         """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where

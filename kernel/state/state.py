@@ -66,7 +66,7 @@ class Kind(IntEnum):
     BEGUN = 38            # where in the log an epoch began, by its number
 
 
-RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))
+RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT, Kind.PRODUCER))
 """Kinds that are read by ranges of their keys: what changed of them since a checkpoint is listed by kind."""
 
 

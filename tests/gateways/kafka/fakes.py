@@ -28,7 +28,7 @@ from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
+from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
@@ -303,6 +303,19 @@ class FakeKernel:
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         on_done([sum(len(piece.data) for piece in self.partitions.get(partition_id, []))
                  for partition_id in partition_ids])
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """Those of what is stored, in the order of their first batches."""
+        found: dict[int, KnownProducer] = {}
+        for piece in self.partitions.get(partition_id, []):
+            header = check_batch(piece.data)
+            if header.producer_id >= 0:
+                found[header.producer_id] = KnownProducer(
+                    header.producer_id, header.producer_epoch, header.base_sequence + header.record_count - 1, NOW_MS)
+        on_done(list(found.values()))
+
+    def wall_of(self, hub_ms: int) -> int:
+        return hub_ms
 
     # ---- groups
 
