@@ -72,6 +72,8 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.delivery.watches",
     "gatehouse.kernel.index.memtable",
     "gatehouse.kernel.index.reader",
+    "gatehouse.relay.incoming",
+    "gatehouse.relay.origins",
     "gatehouse.transactions.book",
     "gatehouse.transactions.coordinator",
     "gatehouse.transactions.deciding",
