@@ -314,12 +314,12 @@ class FetchRows:
             count = len(listed) if block is None else len(block)
             if isinstance(partition_ids, range) and count >= MANY and count * 2 >= len(partition_ids):
                 return partition_ids
-        found: set[int] = set()
+        ids: set[int] = set()
         for partition_ids, listed, block in self._listed:
             if block is not None:
                 listed = block["index"].tolist()
-            found.update([partition_ids[index] for index in listed if 0 <= index < len(partition_ids)])
-        return found
+            ids.update([partition_ids[index] for index in listed if 0 <= index < len(partition_ids)])
+        return ids
 
     def _add(self, index: int, error: int, high_watermark: int, log_start: int) -> None:
         self.rows.append(encode_row(self.version, index, error, high_watermark, log_start, self.read_committed))

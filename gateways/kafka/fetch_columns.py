@@ -24,7 +24,7 @@ class Looked(NamedTuple):
     missing: list[int]               # partitions that the topic has not
     wants: list[tuple[int, int, int, int, int]]    # (place, partition, offset, most bytes, when it was served last)
     errors: int
-    told: tuple[Column, Column, Column]            # places of `rows`, the high watermark and log start that they say
+    told_ends: tuple[Column, Column, Column]       # places of `rows`, the high watermark and log start that they say
 
 
 class Columns:
@@ -49,12 +49,12 @@ class Columns:
         wanted = wanted[np.argsort(wanted[:, 0], kind="stable")]
         wanted = wanted[np.append(wanted[1:, 0] != wanted[:-1, 0], True)]
         places = np.searchsorted(self.index, wanted[:, 0])
-        known = places < len(self.index)
-        known[known] = self.index[places[known]] == wanted[known, 0]
-        changed, rows = places[known], wanted[known]
+        followed = places < len(self.index)
+        followed[followed] = self.index[places[followed]] == wanted[followed, 0]
+        changed, rows = places[followed], wanted[followed]
         self.epoch[changed], self.offset[changed], self.most[changed] = rows[:, 1], rows[:, 2], rows[:, 3]
-        if not known.all():
-            before, rows = places[~known], wanted[~known]
+        if not followed.all():
+            before, rows = places[~followed], wanted[~followed]
             self.index = np.insert(self.index, before, rows[:, 0])
             self.epoch = np.insert(self.epoch, before, rows[:, 1])
             self.offset = np.insert(self.offset, before, rows[:, 2])
@@ -79,19 +79,19 @@ class Columns:
         error = errors_of(offset, epoch, start, high, leader_epoch)
         readable = (offset < high) & (error == 0)
         new = (high != self.high[first:stop]) | (start != self.log_start[first:stop]) | (error != 0)
-        told = np.flatnonzero(~readable & (new | whole))
+        shown = np.flatnonzero(~readable & (new | whole))
         read = np.flatnonzero(readable)
         wants = list(zip((read + first).tolist(), index[read].tolist(), offset[read].tolist(),
                          self.most[first:stop][read].tolist(), self.served[first:stop][read].tolist(), strict=True))
-        high_told = np.where(error[told] == 0, high[told], NOT_TOLD)
-        rows = encode_rows(version, index[told], error[told], start[told], high[told], read_committed)
-        return Looked(rows.tobytes(), len(told), stop - first,
+        high_shown = np.where(error[shown] == 0, high[shown], NOT_TOLD)
+        rows = encode_rows(version, index[shown], error[shown], start[shown], high[shown], read_committed)
+        return Looked(rows.tobytes(), len(shown), stop - first,
                       self.index[:first].tolist() + self.index[stop:].tolist(), wants, int(np.count_nonzero(error)),
-                      (told + first, high_told, start[told]))
+                      (shown + first, high_shown, start[shown]))
 
-    def tell(self, told: tuple[Column, Column, Column]) -> None:
-        """The client hears of these: see `Looked.told`."""
-        places, high, log_start = told
+    def tell(self, told_ends: tuple[Column, Column, Column]) -> None:
+        """The client hears of these: see `Looked.told_ends`."""
+        places, high, log_start = told_ends
         self.high[places] = high
         self.log_start[places] = log_start
 

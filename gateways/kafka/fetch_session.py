@@ -81,10 +81,10 @@ class FollowedTopic:
         many = Columns()
         if few:
             ordered = [few[index] for index in sorted(few)]
-            many.follow(np.array([(one.index, one.epoch, one.offset, one.most) for one in ordered], np.int64))
-            many.high[:] = [one.high for one in ordered]
-            many.log_start[:] = [one.log_start for one in ordered]
-            many.served[:] = [one.served for one in ordered]
+            many.follow(np.array([(each.index, each.epoch, each.offset, each.most) for each in ordered], np.int64))
+            many.high[:] = [each.high for each in ordered]
+            many.log_start[:] = [each.log_start for each in ordered]
+            many.served[:] = [each.served for each in ordered]
         return many
 
     def forget(self, partitions: list[int]) -> None:
@@ -99,8 +99,8 @@ class FollowedTopic:
         """The partitions' numbers."""
         if self.many is None:
             return list(self.few)
-        found: list[int] = self.many.index.tolist()
-        return found
+        indexes: list[int] = self.many.index.tolist()
+        return indexes
 
 
 class FetchSession:
@@ -173,7 +173,7 @@ class Wish:
         self.want = want
         self.high: int = NOT_TOLD
         self.log_start: int = NOT_TOLD
-        self.told = False
+        self.is_told = False
         self.has_records = False
 
 
@@ -251,7 +251,7 @@ class SessionRows(FetchRows):
         of.count += looked.row_count + len(looked.missing)
         if looked.row_count:
             self.rows.append(looked.rows)
-            self._told_many.append((many, looked.told))
+            self._told_many.append((many, looked.told_ends))
         self._there += looked.there
         self.errors += looked.errors
         for place, index, offset, most, served in looked.wants:
@@ -282,11 +282,11 @@ class SessionRows(FetchRows):
             size = topic.size()
             if isinstance(partition_ids, range) and size >= MANY and size * 2 >= len(partition_ids):
                 return partition_ids
-        found: set[int] = set()
+        ids: set[int] = set()
         for topic, partition_ids in self._watched:
             count = len(partition_ids)
-            found.update([partition_ids[index] for index in topic.indexes() if 0 <= index < count])
-        return found
+            ids.update([partition_ids[index] for index in topic.indexes() if 0 <= index < count])
+        return ids
 
     def fill(self, place: tuple[int, int], error: int, high_watermark: int, log_start: int,
              batches: list[bytes]) -> None:
@@ -305,7 +305,7 @@ class SessionRows(FetchRows):
             self.rows[at] = encode_row(self.version, index, error, high_watermark, log_start, self.read_committed)
         else:
             return
-        wish.told = True
+        wish.is_told = True
         wish.of.count += 1
 
     @staticmethod
@@ -334,18 +334,18 @@ class SessionRows(FetchRows):
     def _tell_all(self) -> None:
         session = self.session
         session.answers += 1
-        for followed, high, log_start in self._told_few:
-            followed.high, followed.log_start = high, log_start
-        for columns, told in self._told_many:
-            columns.tell(told)
+        for one_of_few, high, log_start in self._told_few:
+            one_of_few.high, one_of_few.log_start = high, log_start
+        for columns, ends in self._told_many:
+            columns.tell(ends)
         for wish in self._wishes:
-            if not wish.told:
+            if not wish.is_told:
                 continue
-            one, many = wish.followed, wish.of.topic.many
-            if one is not None:
-                one.high, one.log_start = wish.high, wish.log_start
+            followed, many = wish.followed, wish.of.topic.many
+            if followed is not None:
+                followed.high, followed.log_start = wish.high, wish.log_start
                 if wish.has_records:
-                    one.served = session.answers
+                    followed.served = session.answers
             elif many is not None:
                 many.serve(wish.place, wish.high, wish.log_start, session.answers if wish.has_records else 0)
 

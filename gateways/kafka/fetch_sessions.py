@@ -79,7 +79,7 @@ class FetchSessions:  # decision 240
         return True
 
     def close(self, number: int, owner: object) -> None:
-        """End the session of this connection with that id, where there is one."""
+        """End the session of this connection with that id, where there is each."""
         session = self.find(number, owner)
         if session is not None:
             self._drop(session)
@@ -115,9 +115,9 @@ class FetchSessions:  # decision 240
 
     def _smallest(self, session: FetchSession, now_ms: int) -> FetchSession | None:
         """The smallest of those that are smaller and have been there for a while."""
-        smaller = [one for one in self._by_id.values()
-                   if one.size < session.size and now_ms - one.opened_ms > SAFE_MS]
-        return min(smaller, key=lambda one: (one.size, one.id), default=None)
+        smaller = [each for each in self._by_id.values()
+                   if each.size < session.size and now_ms - each.opened_ms > SAFE_MS]
+        return min(smaller, key=lambda each: (each.size, each.id), default=None)
 
     def _next_id(self) -> int:
         while True:

@@ -51,6 +51,6 @@ def _known(key: bytes, value: bytes) -> KnownProducer:
     return KnownProducer(decode_key(key)[1], state.epoch, last_sequence, state.append_ms)
 
 
-def _found(on_done: Callable[[list[KnownProducer]], None], known: list[KnownProducer] | None,
+def _found(on_done: Callable[[list[KnownProducer]], None], producers: list[KnownProducer] | None,
            error: BaseException | None) -> None:
-    on_done(known or [])
+    on_done(producers or [])

@@ -29,9 +29,9 @@ class ProducerLookup(PartitionLookup):
     def on_found(self, row: Row, producers: list[KnownProducer]) -> None:
         services = self.request.session.services
         row.active_producers = [
-            Row(producer_id=one.producer_id, producer_epoch=one.epoch, last_sequence=one.last_sequence,
-                last_timestamp=services.wall_of(one.append_ms), coordinator_epoch=NO_EPOCH,
-                current_txn_start_offset=NO_OFFSET) for one in producers[:self.left]]
+            Row(producer_id=producer.producer_id, producer_epoch=producer.epoch, last_sequence=producer.last_sequence,
+                last_timestamp=services.wall_of(producer.append_ms), coordinator_epoch=NO_EPOCH,
+                current_txn_start_offset=NO_OFFSET) for producer in producers[:self.left]]
         self.left -= len(row.active_producers)
         self.settle()
 
