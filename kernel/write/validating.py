@@ -69,19 +69,15 @@ Entering = Iterator[None]
 """Steps of a batch that is sound: it has entered when they end, and nothing of it before that."""
 
 
-class Waiting:
+class Waiting(NamedTuple):
     """Batches that enter together, on their way through the worker."""
 
-    __slots__ = ("arrived", "owner", "token", "enter", "size_bytes", "most_bytes")
-
-    def __init__(self, arrived: list[Arrived], owner: Owner | None, token: object,
-                 enter: Callable[[list[Validated]], Entering], size_bytes: int, most_bytes: int) -> None:
-        self.arrived = arrived
-        self.owner = owner
-        self.token = token
-        self.enter = enter
-        self.size_bytes = size_bytes           # as sent
-        self.most_bytes = most_bytes           # opened
+    arrived: list[Arrived]
+    owner: Owner | None
+    token: object
+    enter: Callable[[list[Validated]], Entering]
+    size_bytes: int                        # as sent
+    most_bytes: int                        # opened
 
 
 class Validating:  # decision 114
