@@ -21,6 +21,7 @@ from gatehouse.kernel.message import (
     Fetched,
     Handle,
     Headers,
+    KnownProducer,
     Leased,
     NumberedMessage,
     OnRetained,
@@ -336,6 +337,9 @@ class KernelPort(Protocol):
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about."""
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
 
 
 class Ports(Protocol):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
-    from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
+    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -475,6 +475,11 @@ class Guard:
         """See `KernelPort.end_of_epoch`. Raises Denied."""
         self._readable.require((partition_id,))
         self._port.end_of_epoch(partition_id, epoch, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """See `KernelPort.producers_of`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.producers_of(partition_id, on_done)
 
     def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
         """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where
