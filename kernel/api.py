@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
     NOBODY,
+    Chooser,
     Fetched,
     Handle,
     Headers,
@@ -52,12 +53,13 @@ if TYPE_CHECKING:
         Joined,
         Joining,
     )
-    from gatehouse.kernel.errors import KernelError
+    from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
-    from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
+    from gatehouse.kernel.scheduling.queries import Page, Scheduled
+    from gatehouse.kernel.sessions.values import Owed, SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -68,6 +70,10 @@ them, attribute bits, timestamp in ms or 0 for append time). What is delivered h
 Heard = tuple[Place, "list[Message]", int]
 """Consecutive messages to one address that are durable now: (place, messages, offset of the first)."""
 
+
+
+ReceiptsByGroup = Sequence[tuple[str, Sequence[str]]]
+"""Receipts of leased messages: (name of their group, texts)."""
 
 
 class HalfMessage(NamedTuple):
@@ -137,6 +143,21 @@ class KernelPort(Protocol):
     def topics(self, tenant: str) -> list[Topic]:
         """Every topic of a tenant, sorted by name."""
 
+    @property
+    def topics_version(self) -> int:
+        """Counts the changes of topics: while it stays the same, so do they."""
+
+    def topics_for(self, filter: str, tenant: str) -> list[Topic]:
+        """The topics that can hold messages whose address matches. Raises InvalidFilter."""
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        """The routes as configured: with them a reader of stored records finds their addresses itself."""
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the doors have been told of everything that is durable."""
+
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
 
@@ -175,6 +196,9 @@ class KernelPort(Protocol):
     def max_bytes(self, guard: int, place: int) -> int:
         """The largest message that is taken there. Raises UnknownPlace."""
 
+    def look(self, guard: int, place: int) -> Place:
+        """Where messages to this place are stored, as it is now. Raises UnknownPlace."""
+
     def can_be_stored(self, guard: int, place: int) -> bool:
         """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
 
@@ -195,13 +219,28 @@ class KernelPort(Protocol):
         """Append each message when it falls due. Answered with (0, -1, id) of each that waits. Raises InvalidDelay,
         InvalidSchedule, TooManyScheduled and what `append` raises."""
 
+    def recall_named(self, name: str, tenant: str, number: int) -> None:
+        """All that waits under a name (`When.name`) will not be delivered; a thousand messages at once. Answered with
+        (0, -1, id) of each, or with UnknownScheduled, Stopping."""
+
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
         answers with, what `Kernel.append_batch` says."""
 
+    def append_batches(self, batches: list[tuple[int, bytes]], number: int, idempotency_key: str | None) -> None:
+        """Store record batches v2 as they are, (partition id, batch) each, in order, all or none of them. Answered as
+        `Kernel.append_batches` says, which also says what it raises."""
+
+    def recall(self, message_id: int, tenant: str, number: int) -> None:
+        """A message that waits for its time will not be delivered. Raises UnknownScheduled, AlreadyDelivered,
+        Stopping."""
+
     def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
               name: str | None) -> None:
         """Hold half messages as one transaction; see `Transactions.begin`. Raises UnknownPlace besides."""
+
+    def add(self, guard: int, transaction_id: int, halves: list[HalfMessage], tenant: str, number: int) -> None:
+        """Hold more half messages of an open transaction; see `Transactions.add`. Raises UnknownPlace besides."""
 
     def flush(self, number: int) -> None:
         """Answer once everything that was told before is durable. Raises Stopping."""
@@ -243,6 +282,9 @@ class KernelPort(Protocol):
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
 
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
+
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
 
@@ -254,6 +296,12 @@ class KernelPort(Protocol):
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         """The values that addresses matching a filter retain, in order, a page at a time from `start` on. Raises
         InvalidFilter."""
+
+    def scheduled(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits for its time, what falls due next first, a page at a time from `start` on."""
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """One that waits for its time, or what became of it; None where nothing is known."""
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         """Call `wake` once, after a flush that brings records to one of these partitions, unless `unwatch` is told this
@@ -336,6 +384,12 @@ class LeasedGroupPort(Protocol):
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters."""
 
+    def read_leased(self, handles: Sequence[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        """Read leased messages; None where one cannot be read."""
+
+    def reject_read(self, handles: Sequence[Handle], messages: list[Leased]) -> None:
+        """Dead letters of what was read, in the frame that is being filled. Raises Stopping."""
+
     def purge(self) -> int:
         """Settle what is ready; how many messages that was. Raises Stopping."""
 
@@ -388,6 +442,10 @@ class GroupsPort(Protocol):
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None: ...
+
+    def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None: ...
+
+    def unbind_chooser(self, filter: str, tenant: str = "/") -> None: ...
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None: ...
 
@@ -467,10 +525,23 @@ class SessionPort(Protocol):
     def subscribe(self, subscribed: Subscribed) -> bool:
         """From here on messages with QoS 1 and 2 that match wait for the session; replaces a subscription with the
         same filter. True where there was none. Messages of QoS 0, and those for filters of QoS 0, do not: a door hears
-        of them as ever. Raises InvalidFilter, TooManySubscriptions, Stopping."""
+        of them as ever. Raises InvalidFilter, InvalidSelector, TooManySubscriptions, Stopping."""
 
     def unsubscribe(self, filter: str) -> bool:
         """What came before is handed out still. False where there was no such subscription. Raises Stopping."""
+
+    def begin_history(self, filter: str, owed: Owed) -> None:
+        """What a filter is owed of before it was subscribed, which it just was: the door reads and sends it. What
+        waits since then is held back until `end_history`. Raises Stopping."""
+
+    def histories(self) -> dict[str, Owed]:
+        """What is owed still, by filter."""
+
+    def move_history(self, filter: str, reached: dict[int, int]) -> None:
+        """The client is done with what is before these offsets, by partition id. Durable soon; nobody waits for it."""
+
+    def end_history(self, filter: str) -> None:
+        """All of it has been sent: what is newer may follow."""
 
     def flush(self, owner: Owner, token: object) -> None:
         """Answer once everything that was told is durable. Raises Stopping."""
@@ -573,6 +644,9 @@ class HubPort(Ports, Protocol):
     @property
     def sessions(self) -> SessionsPort:
         """What clients are owed while they are away."""
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without its prefix."""
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""

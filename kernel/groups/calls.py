@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
@@ -12,7 +12,14 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownReceipt
+from gatehouse.kernel.errors import (
+    ExpiredReceipt,
+    KernelError,
+    OffsetOutOfRange,
+    UnknownGroup,
+    UnknownPartition,
+    UnknownReceipt,
+)
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
@@ -20,7 +27,7 @@ from gatehouse.kernel.groups.moving import Moving
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Record
+from gatehouse.kernel.message import NOBODY, Chooser, Handle, Leased, Origin, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics
@@ -192,6 +199,32 @@ class Groups:
                 return group, (prefetcher.cursor.key, offset, attempt)
         return None
 
+    def held_in(self, tenant: str, name: str, texts: Sequence[str]) -> list[tuple[LeasedGroup, Handle] | KernelError]:
+        """For each receipt of a group or queue what it holds, or why nothing."""
+        reader = self.handles(tenant, name)
+        held: list[tuple[LeasedGroup, Handle] | KernelError] = []
+        for text in texts:
+            try:
+                held.append(self.find(tenant, name, *reader.decode(text)) or ExpiredReceipt("the lease has ended"))
+            except UnknownReceipt as error:
+                held.append(error)
+        return held
+
+    def held(self, tenant: str, receipts: Sequence[tuple[str, Sequence[str]]]
+             ) -> tuple[list[tuple[LeasedGroup, list[Handle]]], bool]:
+        """What receipts hold, (name of a group, texts) each, and whether none has ended. Raises UnknownReceipt."""
+        by_group: dict[LeasedGroup, list[Handle]] = {}
+        all_held = True
+        for name, texts in receipts:
+            for held in self.held_in(tenant, name, texts):
+                if isinstance(held, UnknownReceipt):
+                    raise held
+                if isinstance(held, KernelError):
+                    all_held = False
+                else:
+                    by_group.setdefault(held[0], []).append(held[1])
+        return list(by_group.items()), all_held
+
     # ---- what metrics show
 
     def in_memory(self) -> list[LeasedGroup]:
@@ -272,6 +305,15 @@ class Groups:
         self._subscriptions.unbind(filter, queue.first_partition_id, chosen)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
         self._core.put_state([record], owner, token)
+
+    def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None:
+        """Ask a door's chooser which queues messages to matching addresses enter, but for those whose door chose them;
+        bound once more, it is asked anew. Kept in memory alone: a door binds it at each start. Raises InvalidFilter."""
+        self._subscriptions.bind_chooser(filter, chooser, tenant)
+
+    def unbind_chooser(self, filter: str, tenant: str = "/") -> None:
+        """Undo `bind_chooser`."""
+        self._subscriptions.unbind_chooser(filter, tenant)
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None:
         """Tell `listener` of every queue that is not there any more, whoever deleted it."""

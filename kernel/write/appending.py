@@ -57,6 +57,9 @@ class Appending:
         if limited or self._disk_guard.kept_full:
             placed: list[Message] = messages if placements is None else [
                 (placements[message[0]], *message[1:]) for message in messages]
+            if limited:
+                placed = self._places.choose(placed)
+                messages, placements = placed, None
             if self._disk_guard.kept_full:
                 self.refuse_owed(placed)
             if limited:
@@ -81,6 +84,8 @@ class Appending:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         limited = check(messages, self._places.refresh)
+        if limited:
+            messages = self._places.choose(messages)
         if self._disk_guard.kept_full:
             self.refuse_owed(messages)
         if limited and add is None:
