@@ -52,6 +52,14 @@ class CompiledDistribution(Distribution):
         return True
 
 
+class BuildNative(build_ext):
+    """Compiles the native modules alone: for tests under a sanitizer (scripts/sanitize.py)."""
+
+    def finalize_options(self) -> None:
+        self.distribution.ext_modules = native_extensions()
+        super().finalize_options()
+
+
 class BuildHot(build_ext):
     """Compiles the hot modules, or takes what was compiled from the same sources before."""
 
@@ -85,7 +93,8 @@ class BuildHot(build_ext):
 
 
 if __name__ == "__main__":
-    if os.environ.get("GATEHOUSE_COMPILE") == "1":
-        setup(distclass=CompiledDistribution, cmdclass={"build_ext": BuildHot})
+    compiled = {"1": BuildHot, "native": BuildNative}.get(os.environ.get("GATEHOUSE_COMPILE", ""))
+    if compiled is not None:
+        setup(distclass=CompiledDistribution, cmdclass={"build_ext": compiled})
     else:
         setup()

@@ -36,6 +36,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
     "gatehouse.gateways.mqtt.window",
+    "gatehouse.gateways.gathering",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
@@ -80,6 +81,7 @@ HOT_MODULES: Final = (
 
 # decision 220: native where Python has no words for it, with plain Python beside it that does the same
 NATIVE_MODULES: Final = (
+    "gatehouse.gateways.connections.native_sockets",
     "gatehouse.kernel.log.native_writer",
 )
 """Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""

@@ -693,6 +693,14 @@ class Kernel:  # decision 138
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
 
+    def gather(self, enter: Callable[[], None]) -> None:
+        """See `Committer.gather`."""
+        self._committer.gather(enter)
+
+    def unfollowed(self) -> int:
+        """How many messages pass before one that may be followed."""
+        return self._appending.unfollowed
+
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""
         return Port(self, self._appending.append, door, transactions)
