@@ -78,7 +78,8 @@ class KafkaPeer:
         _, error, base_offset, _, _ = struct.unpack_from(">ihqqq", answer, at)
         if error == NONE:
             self._ledger.acknowledge(attempt, [(partition_id, base_offset, -1)], 0)
-        elif error in (KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC) or error == OUT_OF_ORDER and self._follows_on_refused(attempt):
+        elif error in (KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC) \
+                or error == OUT_OF_ORDER and self._follows_on_refused(attempt):
             self._ledger.acknowledge(attempt, None, 0)
         else:
             raise Broken(f"a Kafka producer was refused with {error}")
