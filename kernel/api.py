@@ -20,6 +20,7 @@ from gatehouse.kernel.message import (
     Fetched,
     Handle,
     Headers,
+    Judge,
     Leased,
     NumberedMessage,
     OnRetained,
@@ -140,8 +141,8 @@ class KernelPort(Protocol):
 
     # ---- places
 
-    def open_guard(self) -> int:
-        """A number in whose name places are given."""
+    def open_guard(self, judge: Judge) -> int:
+        """A number in whose name places are given. `judge`: where it may have receipts sent."""
 
     def close_guard(self, guard: int) -> None:
         """It is used no more, and neither are its places."""
@@ -185,7 +186,7 @@ class KernelPort(Protocol):
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
                ) -> None:
         """Store messages, in order, in one frame. A repeated `idempotency_key` gets the first answer and stores
-        nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
+        nothing. Raises UnknownPlace, MessageTooLarge, ReceiptDenied, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
@@ -193,7 +194,7 @@ class KernelPort(Protocol):
         """Append each message when it falls due. Answered with (0, -1, id) of each that waits. Raises InvalidDelay,
         InvalidSchedule, TooManyScheduled and what `append` raises."""
 
-    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
+    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None, guard: int) -> None:
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
         answers with, what `Kernel.append_batch` says."""
 

@@ -12,6 +12,7 @@ from gatehouse.kernel.message import (
     Delivery,
     Fetched,
     Headers,
+    Judge,
     OnRetained,
     Origin,
     Owner,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
 
-Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]"], None]
+Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]",
+                   "Judge | None"], None]
 """`write.appending.Appending.append`."""
 
 
@@ -58,6 +60,7 @@ class Port:
         self._transactions = transactions
         self._door = door
         self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
+        self._judges: dict[int, Judge] = {}                      # of receipts that are asked for in its name
         self._last_guard = 0
         self._last_place = 0
         self._watches: dict[int, Watch] = {}
@@ -108,13 +111,15 @@ class Port:
 
     # ---- places
 
-    def open_guard(self) -> int:
+    def open_guard(self, judge: Judge) -> int:
         self._last_guard += 1
         self._guards[self._last_guard] = {}
+        self._judges[self._last_guard] = judge
         return self._last_guard
 
     def close_guard(self, guard: int) -> None:
         self._guards.pop(guard, None)
+        self._judges.pop(guard, None)
 
     def forget_places(self, guard: int, places: list[int] | None) -> None:
         given = self._guards[guard]
@@ -182,22 +187,24 @@ class Port:
                ) -> None:
         if idempotency_key is not None:
             self._kernel.append(self._placed(guard, messages), self if number else None, number,
-                                idempotency_key=idempotency_key)
+                                idempotency_key=idempotency_key, judge=self._judges[guard])
             return
-        self._append(messages, self if number else None, number, positions, self._guards[guard])
+        self._append(messages, self if number else None, number, positions, self._guards[guard], self._judges[guard])
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
-        self._kernel.schedule(self._placed(guard, messages), whens, self if number else None, number,
-                              idempotency_key=idempotency_key)
+        placed = self._placed(guard, messages)
+        self._kernel.receipts.require(placed, self._judges[guard])
+        self._kernel.schedule(placed, whens, self if number else None, number, idempotency_key=idempotency_key)
 
-    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
-        self._kernel.append_batch(partition_id, batch, self if number else None, number, divert)
+    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None, guard: int) -> None:
+        self._kernel.append_batch(partition_id, batch, self if number else None, number, divert, self._judges[guard])
 
     def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
               name: str | None) -> None:
         assert self._transactions is not None, "a port of the hub has transactions"
         placed = self._placed(guard, [half.message for half in halves])
+        self._kernel.receipts.require(placed, self._judges[guard])
         self._transactions.begin([Half(message, half.when, half.delay_ms)
                                   for message, half in zip(placed, halves, strict=True)],
                                  group=group, tenant=tenant, by=by, settings=checks,

@@ -18,7 +18,8 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
-from gatehouse.kernel.errors import UnknownTopic
+from gatehouse.kernel.addresses.address import check_address
+from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
 
@@ -92,7 +93,8 @@ class Guard:
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
-        self._own_places = GivenPlaces(self._port) if own_places else None
+        self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
+            if own_places else None
         if session is not None:
             self._registration = admission.register(principal, door, session, self.look_again)
         self._renew()
@@ -334,7 +336,7 @@ class Guard:
         if self._tells:
             self._port.speaks(self._origin)
         try:
-            self._port.append_batch(partition_id, batch, number, divert)
+            self._port.append_batch(partition_id, batch, number, divert, self._guard())
         except Exception:
             self._switchboard.take_back(number)
             raise
@@ -419,6 +421,16 @@ class Guard:
         if self._admission.quotas:
             size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def require_receipt(self, address: str) -> None:
+        """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
+        refuses one publish of a burst by itself asks before."""
+        try:
+            check_address(address)
+        except KernelError as error:
+            raise ReceiptDenied(f"no receipt can be sent to {address[:100]!r}: {error}") from None
+        if not self.may(Operation.PUBLISH, address):
+            raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
                  size_bytes: int) -> int:

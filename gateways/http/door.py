@@ -227,8 +227,10 @@ class Door:
         if self._tells:
             self.kernel.speaker.speaks(Origin(NAME, principal.name))
         if whens is None:
-            self.kernel.append(messages, owner, token, positions=True, idempotency_key=key)
+            self.kernel.append(messages, owner, token, positions=True, idempotency_key=key,
+                               judge=self.admission.judge_of_receipts(principal))
         else:
+            self.kernel.receipts.require(messages, self.admission.judge_of_receipts(principal))
             self.kernel.schedule(messages, whens, owner, token, idempotency_key=key)
         self.charge(principal, messages)
 
@@ -253,8 +255,10 @@ class Door:
         if self._tells:
             self.kernel.speaker.speaks(Origin(NAME, principal.name))
         if whens is None:
-            self.kernel.append(messages, None, None, idempotency_key=key)
+            self.kernel.append(messages, None, None, idempotency_key=key,
+                               judge=self.admission.judge_of_receipts(principal))
         else:
+            self.kernel.receipts.require(messages, self.admission.judge_of_receipts(principal))
             self.kernel.schedule(messages, whens, None, None, idempotency_key=key)
         self.charge(principal, messages)
 

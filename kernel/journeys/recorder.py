@@ -248,7 +248,7 @@ class Journeys:  # decision 198
                 continue
             self._tell(followed, Event(
                 Kind.HANDED_OUT, partition_id=partition_id, offset=offset, attempt=attempt, until_ms=until_ms,
-                group=name_of(group), door=taker.door, user=taker.user, client=taker.client, peer=taker.peer))
+                group=group.shown_name, door=taker.door, user=taker.user, client=taker.client, peer=taker.peer))
 
     def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
         """See `Recorder`."""
@@ -263,7 +263,7 @@ class Journeys:  # decision 198
             followed = self.following.at(cursor.partition_id, offset)
             assert followed is not None, "what is among them is followed"
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset,
-                                       attempt=cursor.attempt_of(offset), until_ms=until_ms, group=name_of(group)))
+                                       attempt=cursor.attempt_of(offset), until_ms=until_ms, group=group.shown_name))
 
     def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 200
                        offsets: Sequence[int], until_ms: int, is_over: bool
@@ -287,7 +287,7 @@ class Journeys:  # decision 198
             followed.fail()
             kind = Kind.LEASE_OVER if is_over else Kind.RELEASED
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset, until_ms=until_ms,
-                                       attempt=cursor.attempt_of(offset), group=name_of(group)), is_first)
+                                       attempt=cursor.attempt_of(offset), group=group.shown_name), is_first)
 
     def _follow_late(self, partition_id: int, offset: int, topic_id: int) -> Followed | None:
         """From here on; None where its id cannot be found."""
@@ -311,7 +311,7 @@ class Journeys:  # decision 198
                     continue
                 followed = self._follow_id(message[3], cursor.partition_id, message[1], group.topic_id)
             self._tell(followed, Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1],
-                                       attempt=message[2], group=name_of(group), reason=reason), is_first)
+                                       attempt=message[2], group=group.shown_name, reason=reason), is_first)
 
     def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
         """See `Recorder`."""
@@ -519,11 +519,3 @@ class Journeys:  # decision 198
 
 FINAL: Final = frozenset((Kind.REDRIVEN, Kind.REFUSED))
 """Events that say nothing of where a message lies."""
-
-
-def name_of(group: LeasedGroup) -> str:
-    """What a group is called in an event: a queue by its address."""
-    if group.shared:
-        return group.shared
-    return group.name if group.queue is None else QUEUE_PREFIX + group.queue.name
-

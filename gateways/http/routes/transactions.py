@@ -152,6 +152,7 @@ async def hold_document(door: Door, principal: Principal, document: dict[str, An
 async def _hold(door: Door, principal: Principal, group: str, halves: list[Half], check_back: object,
                 idempotency_key: str | None) -> dict[str, Any]:
     """Durable when it returns. Raises what `Transactions.begin` raises."""
+    door.kernel.receipts.require([half.message for half in halves], door.admission.judge_of_receipts(principal))
     transactions = door.services.transactions
     settings = read_check_back(check_back, transactions.checks_for(halves, group))
     stored = await door.stored(lambda owner, token: transactions.begin(
@@ -184,6 +185,7 @@ async def add(door: Door, call: Call) -> Answered:
     else:
         placement = _placement(door, principal, query, publication)
         halves = [await _half_of_body(door, call, placement, publication)]
+    door.kernel.receipts.require([half.message for half in halves], door.admission.judge_of_receipts(principal))
     transactions = door.services.transactions
     stored = await door.stored(lambda owner, token: transactions.add(
         transaction_id, halves, tenant=principal.tenant, owner=owner, token=token))
