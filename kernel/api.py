@@ -118,6 +118,12 @@ class KernelPort(Protocol):
     def records_journeys(self) -> bool:
         """Whether `speaks` is to be told."""
 
+    def told(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
+        """For journeys, of a client: see `tracing.events.OF_CLIENTS`."""
+
+    def address_of_place(self, guard: int, place: int) -> str:
+        """The address that was placed; "" where the place is unknown."""
+
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 

@@ -88,6 +88,14 @@ class Port:
     def records_journeys(self) -> bool:
         return self._kernel.records_journeys
 
+    def told(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
+        if self._kernel.journeys is not None:
+            self._kernel.journeys.on_client(kind, origin, tenant, address, reason)
+
+    def address_of_place(self, guard: int, place: int) -> str:
+        placement = self._guards[guard].get(place)
+        return "" if placement is None else placement.address
+
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
 

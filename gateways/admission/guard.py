@@ -19,9 +19,10 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.addresses.address import check_address
-from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownTopic
+from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
+from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -93,11 +94,36 @@ class Guard:
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
+        self._has_left = False
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
         if session is not None:
             self._registration = admission.register(principal, door, session, self.look_again)
         self._renew()
+        self._is_session: Final = session is not None
+        if self._is_session:
+            self._tell(Kind.CONNECTED)
+
+    def _tell(self, kind: Kind, address: str = "", reason: str = "") -> None:
+        """For journeys."""
+        if self._tells:
+            self._port.told(kind, self._origin, self.logged_in.tenant, address, reason)
+
+    def _require_publish(self, principal: Principal, address: str) -> None:
+        """Raises Denied, of which journeys know."""
+        try:
+            self._admission.require(principal, Operation.PUBLISH, address)
+        except Denied as refusal:
+            self._tell(Kind.REFUSED, address, refusal.code)
+            raise
+
+    def _tell_refused(self, messages: list[Message], refusal: Exception) -> None:
+        """For journeys: these were refused, as the first of them was or the one that the refusal names. A place that
+        is unknown is asked for anew."""
+        if self._tells and messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
+            at = getattr(refusal, "index", 0)
+            place = messages[at if 0 <= at < len(messages) else 0][0]
+            self._tell(Kind.REFUSED, self._port.address_of_place(self._places.guard, place), refusal.code)
 
     def _renew(self) -> None:
         admission = self._admission
@@ -113,8 +139,12 @@ class Guard:
         """The session is over: nothing is delivered to it any more."""
         if self._registration is not None:
             self._registration.leave()
-        for filter_text, listener in list(self._filters):
-            self.unsubscribe(filter_text, listener)
+        for filter_text, listener in self._filters:
+            self._switchboard.unsubscribe(filter_text, listener, self.tenant)
+        self._filters.clear()
+        if self._is_session and not self._has_left:
+            self._has_left = True
+            self._tell(Kind.ENDED)
 
     def look_again(self) -> None:
         """Rights have changed: end the subscriptions that are no longer allowed."""
@@ -182,7 +212,7 @@ class Guard:
 
     def _judge(self, principal: Principal, address: str) -> int:
         admission = self._admission
-        admission.require(principal, Operation.PUBLISH, address)
+        self._require_publish(principal, address)
         return self._port.place(self._places.guard, address, principal.tenant,
                                 admission.may_create(principal, address), principal.name)
 
@@ -201,14 +231,14 @@ class Guard:
 
     def place_queue(self, name: str, priority: int) -> int:
         """The place of a queue alone. Raises Denied, UnknownQueue."""
-        self._admission.require(self.principal, Operation.PUBLISH, queue_address(name))
+        self._require_publish(self.principal, queue_address(name))
         return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
 
     def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
         Denied and what `KernelPort.place` raises."""
         principal = self.principal
-        self._admission.require(principal, Operation.PUBLISH, address)
+        self._require_publish(principal, address)
         return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
@@ -226,7 +256,7 @@ class Guard:
         principal = self.principal
         place = self._places.by_name.get(name)
         if place is None:
-            self._admission.require(principal, Operation.PUBLISH, self._port.address_of(topic, key, ()))
+            self._require_publish(principal, self._port.address_of(topic, key, ()))
             place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
             self._places.remember(name, place)
         return place
@@ -244,7 +274,12 @@ class Guard:
     def topic(self, name: str, operation: Operation) -> Topic:
         """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
         with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
-        self._admission.require_topic(self.principal, operation, name)
+        try:
+            self._admission.require_topic(self.principal, operation, name)
+        except Denied as refusal:
+            if operation is Operation.PUBLISH:
+                self._tell(Kind.REFUSED, name, refusal.code)
+            raise
         topic = self._port.topic(name, self.tenant)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}")
@@ -415,8 +450,9 @@ class Guard:
             self._port.speaks(self._origin)
         try:
             self._port.append(self._places.guard, messages, number, positions, None)
-        except Exception:
+        except Exception as refusal:
             self._switchboard.take_back(number)
+            self._tell_refused(messages, refusal)
             raise
         if self._admission.quotas:
             size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
@@ -481,12 +517,15 @@ class Guard:
         """Tell `listener` of new messages whose address matches. Raises InvalidFilter, Denied."""
         self._admission.require(self.principal, Operation.CONSUME, filter_text)
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
+        if (filter_text, listener) not in self._filters:
+            self._tell(Kind.SUBSCRIBED, filter_text)
         self._filters[filter_text, listener] = None
 
     def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
         """Undo `subscribe`, where it was done."""
         if (filter_text, listener) in self._filters:
             del self._filters[filter_text, listener]
+            self._tell(Kind.UNSUBSCRIBED, filter_text)
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
 
     # ---- asked

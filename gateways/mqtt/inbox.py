@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import InvalidHalfName
 from gatehouse.gateways.mqtt import mapping, reasons
 from gatehouse.gateways.mqtt.codec import (
@@ -349,6 +350,8 @@ class Inbox:
                 self.guard.require_receipt(publish.receipt)
             place = self.guard.places.get(publish.raw)
             if place is None:
+                if not self.guard.may(Operation.PUBLISH, address):
+                    return False                               # `take_alone` hears why, once
                 place = self.guard.place_raw(publish.raw, address)
         except (Denied, KernelError):
             return False

@@ -1,4 +1,4 @@
-"""A sender is told at an address of his, on his own door, what became of his message: paho, pika, confluent-kafka, HTTP."""
+"""A sender is told at an address of his, on his own door, what became of his message: paho, pika, librdkafka, HTTP."""
 from __future__ import annotations
 
 import json
@@ -128,7 +128,8 @@ def test_over_kafka_of_an_offset_that_a_group_commits(hub: RunningHub) -> None:
     servers = {"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}"}
     producer = Producer({**servers, "compression.type": "gzip", "linger.ms": 50})
     for number in range(3):
-        producer.produce("sales", b"%d" % number, headers=[("receipt", b"told/kafka")] if number == 1 else [("a", b"b")])
+        headers = [("receipt", b"told/kafka")] if number == 1 else [("a", b"b")]
+        producer.produce("sales", b"%d" % number, headers=headers)
     assert producer.flush(DEADLINE_S) == 0
     reader = Consumer({**servers, "group.id": "readers", "auto.offset.reset": "earliest", "enable.auto.commit": False})
     reader.subscribe(["sales"])
@@ -185,8 +186,9 @@ def test_a_receipt_at_an_address_of_others_is_refused_by_name(tmp_path: Path) ->
             channel.basic_publish("", "bills", b"x", pika.BasicProperties(headers={"receipt": "shut/1"}))
         assert closed.value.reply_code == 403
         connection.close()
-        producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.ports('kafka')[0]}", "security.protocol": "SASL_PLAINTEXT",
-                             "sasl.mechanism": "PLAIN", "sasl.username": "ada", "sasl.password": PASSWORD})
+        producer = Producer({
+            "bootstrap.servers": f"127.0.0.1:{hub.ports('kafka')[0]}", "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN", "sasl.username": "ada", "sasl.password": PASSWORD})
         errors: list[Any] = []
         producer.produce("open", b"x", headers=[("receipt", b"shut/1")],
                          on_delivery=lambda error, message: errors.append(error))

@@ -97,7 +97,7 @@ class FakeKernel:
             callback()
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
-               idempotency_key: str | None = None) -> None:
+               idempotency_key: str | None = None, judge: Any = None) -> None:
         if self.stopping:
             raise Stopping("the hub is stopping")
         for placement, value, headers, _, _ in messages:
