@@ -61,17 +61,11 @@ from gatehouse.kernel.message import (
     OnRetained,
     Owner,
     Placement,
-<<<<<<< HEAD
-    Record,
-    Subscriber,
-    When,
-=======
     ReadStamp,
     Record,
     Subscriber,
     When,
     Written,
->>>>>>> main
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
