@@ -300,7 +300,7 @@ class Guard:
             if topic == UNROUTED:                # what is there has other addresses than what leads there
                 admission.require_topic(principal, Operation.PUBLISH, topic)
             address = self._port.address_of(topic, key, ())
-            admission.require(principal, Operation.PUBLISH, address)
+            self._require_publish(principal, address)
             place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
                                         admission.may_create(principal, address), principal.name)
             self._places.remember(name, place)

@@ -120,6 +120,9 @@ class Journeys:  # decision 198
         self.events = 0
         """Events that were written, since the start."""
 
+        self.on_event: Callable[[Event], None] | None = None
+        """Is told of each event once it is durable; must return at once."""
+
         self._lost = 0
 
     @property
@@ -515,6 +518,9 @@ class Journeys:  # decision 198
         self.events += len(mine.written)
         for (run, at), event in zip(mine.places, mine.written, strict=True):
             self._trail.note(run.first_offset + at, event)
+        if self.on_event is not None:
+            for event in mine.written:
+                self.on_event(event)
 
     def failed(self, frames: list[PendingFrame]) -> None:
         """Its events are lost with it."""
