@@ -1,4 +1,4 @@
-"""Spans of followed messages: what they are called, that a receiver gets them, and that one that is gone costs nothing."""
+"""Spans of followed messages: what they are called, that a receiver gets them, that one that is gone costs nothing."""
 from __future__ import annotations
 
 import gzip
@@ -49,7 +49,7 @@ def test_a_message_is_sent_and_processed_by_the_words_of_the_conventions() -> No
     spans.of(handed._replace(at_ms=3_000, attempt=2))
     acked = spans.of(Event(Kind.ACKED, 7, 3_100, 4, 2, attempt=2, group="billing"))
     assert acked is not None and (acked.start_ms, acked.error, acked.attributes["gatehouse.attempt"]) == (3_000, "", 2)
-    assert spans.of(Event(Kind.ACKED, 8, 3_100, 4, 2, group="billing")) is None           # nothing is known of its trace
+    assert spans.of(Event(Kind.ACKED, 8, 3_100, 4, 2, group="billing")) is None
 
 
 def test_a_receiver_that_does_not_answer_costs_the_kernel_nothing_and_what_is_lost_is_counted() -> None:
