@@ -9,6 +9,7 @@ from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import (
+    Allowed,
     Delivery,
     Fetched,
     Headers,
@@ -55,6 +56,12 @@ class HalfHolder(Protocol):
 
     def add(self, transaction_id: int, halves: list[Half], *, tenant: str, owner: Owner | None, token: object) -> None:
         """Hold more of them in an open one."""
+
+
+def ask_again(_: str) -> Allowed | None:
+    """Of a receipt that is asked for among messages of several guards: nobody judges it, and each guard's own are
+    appended by themselves then."""
+    return None
 
 
 class Port:
@@ -104,6 +111,12 @@ class Port:
 
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
+
+    def unfollowed(self) -> int:
+        return self._kernel.unfollowed()
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        self._kernel.speaker.speak_in_turn(stops, origins)
 
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)
@@ -226,11 +239,32 @@ class Port:
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard], self._judges[guard])
 
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+        placements: dict[int, Placement] = {}
+        start = 0
+        for guard, stop in zip(guards, stops, strict=True):
+            given = self._guards[guard]
+            for message in messages[start:stop]:
+                place = message[0]
+                placement = given.get(place)
+                if placement is None:
+                    raise UnknownPlace(UNKNOWN)
+                placements[place] = placement
+            start = stop
+        judge = self._judges[guards[0]] if len(set(guards)) == 1 else ask_again
+        self._append(messages, self if number else None, number, False, placements, judge)
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        self._kernel.gather(enter)
+
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
         placed = self._placed(guard, messages)
         self._kernel.receipts.require(placed, self._judges[guard])
         self._kernel.schedule(placed, whens, self if number else None, number, idempotency_key=idempotency_key)
+
+    def recall_named(self, name: str, tenant: str, number: int) -> None:
+        self._kernel.scheduling.recall_named(name, tenant, self, number)
 
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None, guard: int) -> None:
         self._kernel.append_batch(partition_id, batch, self if number else None, number, divert, self._judges[guard])
