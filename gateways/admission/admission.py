@@ -325,10 +325,10 @@ class Admission:
         return partial(self._of_receipt, principal, client_id)
 
     def _of_receipt(self, principal: Principal, client_id: str, address: str) -> Allowed | None:
-        known = self.known_by_client(principal, client_id)
-        if not self.may(known, Operation.PUBLISH, address):
+        sender = self.known_by_client(principal, client_id)
+        if not self.may(sender, Operation.PUBLISH, address):
             return None
-        return Allowed(self.may_create(known, address), known.name)
+        return Allowed(self.may_create(sender, address), sender.name)
 
     def settle_before_forgetting(self, settle: Callable[[], None]) -> None:
         """Call this whenever places are about to be forgotten: what was judged already is appended."""

@@ -13,7 +13,7 @@ a death is told of each time, as what is redriven may be acknowledged later. A r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -22,10 +22,11 @@ from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Allowed, Judge, Message, Placement
-from gatehouse.kernel.receipts.waiting import AllWaiting, Waiting, decode, key_of
+from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_of
 from gatehouse.kernel.records.asked import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.write.appending import QueueLimits
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 
@@ -40,13 +41,6 @@ CONTENT_TYPE: Final = b"content-type"
 
 BEFORE: Final = Allowed(False, "")
 """Of a message that was judged before."""
-
-
-class QueueLimits(Protocol):
-    """What queues that are full refuse."""
-
-    def refuse_full(self, messages: list[Message]) -> None:
-        """Raises QueueFull for messages that have no room in a queue that they would enter."""
 
 
 class Asking(NamedTuple):
@@ -74,8 +68,8 @@ class _OfFrame:
 
     def __init__(self) -> None:
         self.entering: list[_Entering] = []
-        self.told: list[tuple[Waiting, str]] = []         # and the group that has acknowledged it
-        self.ended: list[Waiting] = []
+        self.told: list[tuple[Awaited, str]] = []         # and the group that has acknowledged it
+        self.ended: list[Awaited] = []
 
 
 class Receipts:
@@ -88,7 +82,7 @@ class Receipts:
         self._places = places
         self._queue_limits: QueueLimits | None = None
         self._wall_ms = wall_ms
-        self._all = AllWaiting()
+        self._all = AllAwaited()
         self._frames: dict[PendingFrame, _OfFrame] = {}
         self._passed: dict[tuple[str, int], int] = {}     # up to where a group's commits of a partition were looked at
         self.told = 0
@@ -103,8 +97,8 @@ class Receipts:
 
     def open(self) -> None:
         """Those of before the start wait still."""
-        found = [decode(key, value) for key, value in self._state.scan(Kind.RECEIPT)]
-        for waiting in sorted(found, key=lambda one: one.message_id):
+        stored = [decode(key, value) for key, value in self._state.scan(Kind.RECEIPT)]
+        for waiting in sorted(stored, key=lambda awaited: awaited.message_id):
             self._all.add(waiting)
 
     @property
@@ -201,7 +195,7 @@ class Receipts:
             self._passed.clear()
         self._passed[name, partition_id] = offset
 
-    def _acknowledge(self, waiting: Waiting, name: str, attempts: int) -> None:
+    def _acknowledge(self, waiting: Awaited, name: str, attempts: int) -> None:
         mine = self._of(self._committer.open_frame())
         self._send(waiting, ACKED, name, attempts, "")
         waiting.told.append(name)
@@ -220,7 +214,7 @@ class Receipts:
                 self._of(self._committer.open_frame())
                 self._send(waiting, WORDS.get(reason, DEAD), name, message[2], reason)
 
-    def _send(self, waiting: Waiting, what: str, name: str, attempts: int, reason: str) -> None:
+    def _send(self, waiting: Awaited, what: str, name: str, attempts: int, reason: str) -> None:
         frame = self._committer.open_frame()
         asked = waiting.asked
         said = {"receipt": what, "id": str(waiting.message_id), "group": name,
@@ -270,15 +264,15 @@ class Receipts:
         frame.state += [StateRecord(Kind.RECEIPT, key_of(message_id), None) for message_id in gone]
         return 0
 
-    def _entered(self, entering: _Entering) -> Waiting:
+    def _entered(self, entering: _Entering) -> Awaited:
         run, at, asking = entering
-        waiting = Waiting(run.first_id + at, asking.tenant, asking.asked, self._wall_ms(), asking.address,
+        waiting = Awaited(run.first_id + at, asking.tenant, asking.asked, self._wall_ms(), asking.address,
                           asking.allowed.may_create, asking.allowed.maker)
         waiting.places.append((run.partition_id, run.first_offset + at))
         return waiting
 
     @staticmethod
-    def _refer(frame: PendingFrame, entered: Sequence[tuple[_Entering, Waiting]]) -> None:
+    def _refer(frame: PendingFrame, entered: Sequence[tuple[_Entering, Awaited]]) -> None:
         """They are in the queues, too, that they entered by reference."""
         for entering, waiting in entered:
             for reference in frame.builder.references:
@@ -286,9 +280,9 @@ class Receipts:
                     waiting.places.append((reference.partition_id,
                                            reference.first_offset + entering.at - reference.start))
 
-    def _copied(self, frame: PendingFrame) -> dict[int, Waiting]:
+    def _copied(self, frame: PendingFrame) -> dict[int, Awaited]:
         """Those of which this frame has a copy: a dead letter, or what is redriven."""
-        copied: dict[int, Waiting] = {}
+        copied: dict[int, Awaited] = {}
         for run in frame.builder.runs:
             if run.own_id < 0 or run.beside:
                 continue

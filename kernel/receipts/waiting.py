@@ -36,7 +36,7 @@ def key_of(message_id: int) -> bytes:
     return _ID.pack(message_id)
 
 
-class Waiting:
+class Awaited:
     """One message. `group`: "" for whoever acknowledges it."""
 
     __slots__ = ("message_id", "tenant", "asked", "asked_ms", "places", "told", "address", "may_create", "maker")
@@ -65,31 +65,31 @@ class Waiting:
             asked.traceparent.decode("latin-1"), self.places, self.told, self.address, self.may_create, self.maker])
 
 
-def decode(key: bytes, value: bytes) -> Waiting:
+def decode(key: bytes, value: bytes) -> Awaited:
     """From a state record."""
-    tenant, to, group, asked_ms, correlation, traceparent, places, told, address, may_create, maker = (
+    tenant, to, group, asked_ms, correlation, traceparent, places, groups, address, may_create, maker = (
         orjson.loads(value))
-    waiting = Waiting(_ID.unpack(key)[0], tenant, Asked(
+    waiting = Awaited(_ID.unpack(key)[0], tenant, Asked(
         to, group, correlation.encode("latin-1"), traceparent.encode("latin-1")), asked_ms, address, may_create, maker)
     waiting.places = [(partition_id, offset) for partition_id, offset in places]
-    waiting.told = told
+    waiting.told = groups
     return waiting
 
 
-class AllWaiting:
+class AllAwaited:
     """All of them."""
 
     def __init__(self, most: int = MAX_WAITING) -> None:
         self._most = most
-        self._by_id: dict[int, Waiting] = {}                       # the oldest first
+        self._by_id: dict[int, Awaited] = {}                       # the oldest first
         self._ids: list[int] = []                                  # sorted
-        self._of: dict[int, dict[int, Waiting]] = {}               # by partition id, then by offset
+        self._of: dict[int, dict[int, Awaited]] = {}               # by partition id, then by offset
         self._offsets: dict[int, list[int]] = {}                   # by partition id, sorted
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[Awaited]:
         """The oldest first."""
         return iter(self._by_id.values())
 
@@ -98,11 +98,11 @@ class AllWaiting:
         """Whether one more may wait without another being let go of."""
         return len(self._by_id) < self._most
 
-    def by_id(self, message_id: int) -> Waiting | None:
+    def by_id(self, message_id: int) -> Awaited | None:
         """The one with this id."""
         return self._by_id.get(message_id)
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: Awaited) -> None:
         """It waits; its places are in it."""
         if waiting.message_id in self._by_id:
             self.remove(waiting)
@@ -111,19 +111,19 @@ class AllWaiting:
         for partition_id, offset in waiting.places:
             self._note(waiting, partition_id, offset)
 
-    def place(self, waiting: Waiting, partition_id: int, offset: int) -> None:
+    def place(self, waiting: Awaited, partition_id: int, offset: int) -> None:
         """It lies there, too."""
         if len(waiting.places) < MAX_PLACES and (partition_id, offset) not in waiting.places:
             waiting.places.append((partition_id, offset))
             self._note(waiting, partition_id, offset)
 
-    def _note(self, waiting: Waiting, partition_id: int, offset: int) -> None:
+    def _note(self, waiting: Awaited, partition_id: int, offset: int) -> None:
         of = self._of.setdefault(partition_id, {})
         if offset not in of:
             insort(self._offsets.setdefault(partition_id, []), offset)
         of[offset] = waiting
 
-    def remove(self, waiting: Waiting) -> None:
+    def remove(self, waiting: Awaited) -> None:
         """Nobody is told of it any more."""
         if self._by_id.pop(waiting.message_id, None) is None:
             return
@@ -137,7 +137,7 @@ class AllWaiting:
                 if not of:
                     del self._of[partition_id], self._offsets[partition_id]
 
-    def at(self, partition_id: int, offset: int) -> Waiting | None:
+    def at(self, partition_id: int, offset: int) -> Awaited | None:
         """The one at this offset."""
         of = self._of.get(partition_id)
         return None if of is None else of.get(offset)
@@ -146,7 +146,7 @@ class AllWaiting:
         """Whether one lies in this partition."""
         return partition_id in self._of
 
-    def within(self, partition_id: int, start: int, stop: int) -> list[Waiting]:
+    def within(self, partition_id: int, start: int, stop: int) -> list[Awaited]:
         """Those that lie from one offset to before another."""
         offsets = self._offsets.get(partition_id)
         if offsets is None:

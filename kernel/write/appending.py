@@ -33,7 +33,7 @@ class QueueLimits(Protocol):
         """Raises QueueFull for messages that will enter a queue later, and have no room there now."""
 
 
-class Receipts(Protocol):
+class ReceiptKeeper(Protocol):
     """Who tells senders what became of their messages: see `kernel.receipts`. `judge` says of an address what the
     sender may there."""
 
@@ -52,7 +52,7 @@ class Appending:
     """What `check` finds is refused before anything of a call is taken."""
 
     def __init__(self, *, committer: Committer, places: Places, disk_guard: DiskGuard, idempotency: Idempotency,
-                 queue_limits: QueueLimits, receipts: Receipts, recorder: Recorder | None = None) -> None:
+                 queue_limits: QueueLimits, receipts: ReceiptKeeper, recorder: Recorder | None = None) -> None:
         self._committer = committer
         self._places = places
         self._disk_guard = disk_guard

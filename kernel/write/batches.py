@@ -28,7 +28,7 @@ from gatehouse.kernel.records.batch import (
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.appending import UNFOLLOWED, Appending, Receipts
+from gatehouse.kernel.write.appending import UNFOLLOWED, Appending, ReceiptKeeper
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
@@ -60,7 +60,7 @@ class Batches:
 
     def __init__(self, *, appending: Appending, committer: Committer, validating: Validating, topics: Topics,
                  places: Places, subscriptions: Subscriptions, producers: Producers, idempotency: Idempotency,
-                 disk_guard: DiskGuard, listens: Callable[[Topic], bool], receipts: Receipts,
+                 disk_guard: DiskGuard, listens: Callable[[Topic], bool], receipts: ReceiptKeeper,
                  recorder: Recorder | None = None) -> None:
         """`listens`: whether a live subscriber may hear of what enters a topic."""
         self._appending = appending

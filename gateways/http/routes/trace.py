@@ -215,16 +215,16 @@ async def find_events(door: Door, call: Call) -> Answered:
     first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
     sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
     way, value = given[0], query[given[0]]
-    told: list[dict[str, Any]] = []
+    shown: list[dict[str, Any]] = []
     for event in reversed(await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode())):
         if getattr(event, TOLD_WAYS[way]) == value and first_ms <= event.at_ms <= last_ms \
                 and (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name):
-            told.append({"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {name: said for name, said in (
+            shown.append({"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {name: said for name, said in (
                 ("address", event.address), ("reason", event.reason), ("door", event.door), ("user", event.user),
                 ("client_id", event.client), ("peer", event.peer)) if said})
-            if len(told) >= most:
+            if len(shown) >= most:
                 break
-    return json_answer({"events": told})
+    return json_answer({"events": shown})
 
 
 @declare("trace", query=(CONSUMER, USER), needs=SEEING, problems=("unknown_message", "storage_failed"),

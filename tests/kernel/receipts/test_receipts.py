@@ -9,7 +9,7 @@ import pytest
 from gatehouse.kernel.errors import ReceiptDenied
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import Allowed, Leased, When
-from gatehouse.kernel.receipts.waiting import AllWaiting, Waiting, decode, key_of
+from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_of
 from gatehouse.kernel.records.asked import MAX_BYTES, Asked, asked_in
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
@@ -191,12 +191,12 @@ def test_headers_that_are_endless_repeat_or_are_empty():
 
 
 def test_those_who_wait_are_found_by_place_and_id_and_come_back_from_their_records():
-    one = Waiting(7, "/", Asked("told/me", "", b"\xff", b"t"), 5, "orders/1", True, "ada")
+    one = Awaited(7, "/", Asked("told/me", "", b"\xff", b"t"), 5, "orders/1", True, "ada")
     one.places = [(3, 10), (4, 0)]
     one.told = ["work"]
     again = decode(key_of(7), one.encode())
-    assert [getattr(again, name) for name in Waiting.__slots__] == [getattr(one, name) for name in Waiting.__slots__]
-    every = AllWaiting(most=1)
+    assert [getattr(again, name) for name in Awaited.__slots__] == [getattr(one, name) for name in Awaited.__slots__]
+    every = AllAwaited(most=1)
     every.add(one)
     assert every.at(3, 10) is one and every.within(3, 0, 11) == [one] and every.ids_within(5, 3) == [7]
     assert not every.has_room
