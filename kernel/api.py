@@ -173,6 +173,9 @@ class KernelPort(Protocol):
     def max_bytes(self, guard: int, place: int) -> int:
         """The largest message that is taken there. Raises UnknownPlace."""
 
+    def look(self, guard: int, place: int) -> Place:
+        """Where messages to this place are stored, as it is now. Raises UnknownPlace."""
+
     def can_be_stored(self, guard: int, place: int) -> bool:
         """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
 

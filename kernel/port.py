@@ -151,6 +151,9 @@ class Port:
     def max_bytes(self, guard: int, place: int) -> int:
         return self._placement(guard, place).max_message_bytes
 
+    def look(self, guard: int, place: int) -> Place:
+        return _shown(self._placement(guard, place))
+
     def can_be_stored(self, guard: int, place: int) -> bool:
         placement = self._placement(guard, place)
         return (placement.may_create or placement.queue is not None
@@ -292,14 +295,14 @@ class Port:
         """What of a flush the door has a filter for."""
         heard: list[Heard] = []
         for placement, messages, first_offset, _ in deliveries:
-            place = placement.shown
-            if place is None or place.partition_id != placement.partition_id:
-                place = placement.shown = _place_of(placement)
-            heard.append((place, messages, first_offset))
+            heard.append((_shown(placement), messages, first_offset))
         return self._door.on_delivery(heard)
 
 
-def _place_of(placement: Placement) -> Place:
+def _shown(placement: Placement) -> Place:
     """The placement as doors see it."""
-    return Place(placement.tenant, placement.address, placement.topic, placement.partition, placement.partition_id,
-                 placement.key)
+    place = placement.shown
+    if place is None or place.partition_id != placement.partition_id:
+        place = placement.shown = Place(placement.tenant, placement.address, placement.topic, placement.partition,
+                                        placement.partition_id, placement.key)
+    return place

@@ -21,6 +21,7 @@ from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.state.topics import FAIL
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message
-    from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+    from gatehouse.kernel.message import Fetched, OnRetained, Place, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.state.topics import Topic, TopicSettings
     from gatehouse.transactions.coordinator import Decision, Member, Membership
@@ -93,6 +94,7 @@ class Guard:
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
         self._own_places = GivenPlaces(self._port) if own_places else None
+        self._charging = admission.charging(door, self._look, self._fails)
         if session is not None:
             self._registration = admission.register(principal, door, session, self.look_again)
         self._renew()
@@ -106,6 +108,7 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
+        self._charging.renew(self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._client_id)
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
@@ -330,6 +333,7 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
+        shares = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
         number = self._switchboard.submit(owner, token)
         if self._tells:
             self._port.speaks(self._origin)
@@ -338,7 +342,8 @@ class Guard:
         except Exception:
             self._switchboard.take_back(number)
             raise
-        return self._admission.charge(self._door, self._principal, count, len(batch))
+        self._admission.count_in(self._door, count, len(batch))
+        return self._charging.charge(shares) if shares is not None else 0
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -400,14 +405,37 @@ class Guard:
             self._switchboard.take_back(number)
             raise
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
-               positions: bool = False) -> int:
-        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
-        `size_bytes` is what they took on the
-        wire; under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down.
-        Raises as `KernelPort.append`."""
+    # ---- how much
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything that is sent by this guard may be limited."""
         if self._version is not self._admission.version:
             self._renew()
+        return self._charging.limited
+
+    def room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
+        peer wait less for more exact limits. At least one; more is taken too."""
+        return self._charging.room()
+
+    def _look(self, place: int) -> Place:
+        return self._port.look(self._places.guard, place)
+
+    def _fails(self, name: str) -> bool:
+        """Whether a topic wants what is too much to be refused."""
+        topic = self._port.topic(name, self.tenant)
+        return topic is not None and topic.settings.at_limit == FAIL
+
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
+               positions: bool = False, refuses: bool = False) -> int:
+        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
+        `size_bytes` is what they took on the wire; under a limit no less than they are counts. `refuses`: the door has
+        a word for what is too much, and its peers repeat it then. Returns for how many ms the sender is to be slowed
+        down. Raises OverQuota, with nothing stored, and as `KernelPort.append`."""
+        if self._version is not self._admission.version:
+            self._renew()
+        shares = self._charging.weigh(messages, size_bytes, refuses) if self._admission.limits.limits_in else None
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self._tells:
             self._port.speaks(self._origin)
@@ -416,30 +444,34 @@ class Guard:
         except Exception:
             self._switchboard.take_back(number)
             raise
-        if self._admission.quotas:
-            size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
-        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+        self._admission.count_in(self._door, len(messages), size_bytes)
+        return self._charging.charge(shares) if shares is not None else 0
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
-                 size_bytes: int) -> int:
+                 size_bytes: int, *, refuses: bool = False) -> int:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
+        guard = self._guard()
+        shares = self._charging.weigh(messages, size_bytes, refuses) if self._admission.limits.limits_in else None
         if self._tells:
             self._port.speaks(self._origin)
         with self._submission(owner, token) as number:
-            self._port.schedule(self._guard(), messages, whens, number, None)
-        size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
-        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+            self._port.schedule(guard, messages, whens, number, None)
+        self._admission.count_in(self._door, len(messages),
+                                 max(size_bytes, sum([len(message[1] or b"") for message in messages])))
+        return self._charging.charge(shares) if shares is not None else 0
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
-              owner: Submitter, token: object, size_bytes: int | None) -> int:
+              owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
+        shares = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
+            [half.message for half in halves], size_bytes, refuses)
         with self._submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
-        if size_bytes is None:
-            return 0
-        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+        if size_bytes is not None:
+            self._admission.count_in(self._door, len(halves), size_bytes)
+        return self._charging.charge(shares) if shares is not None else 0
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:
         """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`."""

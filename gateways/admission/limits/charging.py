@@ -1,0 +1,187 @@
+"""What one guard's messages are charged to: resolved once, and again when a limit has come or gone. Pure.
+
+All limits that apply are asked before any is charged, and a message is charged once, when it was taken. What is refused
+is an operation and nothing else. What happens where something is used up is the topic's choice: `slow` takes the
+messages and says for how long their sender is to be slowed down, `fail` refuses them, where the door has a word for
+that. A limit of 0 refuses in any case, since waiting would not help.
+"""
+# decision 280: one place where a burst is weighed and charged
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.admission.errors import OverQuota
+from gatehouse.gateways.admission.limits.book import LimitBook
+from gatehouse.gateways.admission.limits.limit import IN
+from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.message import Place
+
+PLACES_MAX: Final = 4096
+"""Places whose meters a guard remembers; forgotten all at once beyond that."""
+
+MET_MAX: Final = 64
+"""Meters of places that were charged lately, of which `room` is asked."""
+
+WHOLE: Final = -1
+"""What stands for a producer's batch, which has a topic and no place."""
+
+
+class Share(NamedTuple):
+    """What of a burst is charged to these meters."""
+
+    meters: Sequence[Meter]
+    messages: int
+    size_bytes: int
+
+
+class Charging:
+    """See the module's text. `look` gives a place by its number, `fails` says whether its topic fails at a limit."""
+
+    def __init__(self, book: LimitBook, now_ms: Callable[[], int], door: str, look: Callable[[int], Place],
+                 fails: Callable[[str], bool]) -> None:
+        self._book = book
+        self._now_ms = now_ms
+        self._door = door
+        self._look = look
+        self._fails = fails
+        self._user = self._tenant = self._client_id = ""
+        self._groups: Iterable[str] = ()
+        self._version = -1
+        self._meters: tuple[Meter, ...] = ()
+        self._of_place: dict[int, tuple[Meter, ...]] = {}
+        self._of_topic: dict[str, tuple[Meter, ...]] = {}
+        self._met: dict[Meter, None] = {}
+        self._is_closed = False
+
+    def renew(self, user: str, groups: Iterable[str], tenant: str, client_id: str) -> None:
+        """Who sends; places that were given before are unknown."""
+        self._user, self._groups, self._tenant, self._client_id = user, groups, tenant, client_id
+        self._version = -1
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything that is sent here may be limited."""
+        book = self._book
+        if not book.limits_in:
+            return False
+        if self._version != book.version:
+            self._resolve()
+        return bool(self._meters) or book.places_in > 0
+
+    def room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be taken at once, as far as is known before they are read; at least
+        one. What is taken beyond that is taken too, and has a longer wait behind it."""
+        if self._version != self._book.version:
+            self._resolve()
+        now_ms = self._now_ms()
+        messages = size_bytes = NO_BOUND
+        for meter in (*self._meters, *self._met):
+            room = meter.room(now_ms)
+            messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
+        return messages, size_bytes
+
+    # ---- weighing: before anything is stored
+
+    def weigh(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int, refuses: bool
+              ) -> list[Share]:
+        """What a burst will be charged to. `refuses`: whether its door has a word for refusal here. Raises OverQuota,
+        UnknownPlace."""
+        book = self._book
+        if self._version != book.version:
+            self._resolve()
+        values_bytes = sum([len(message[1] or b"") for message in messages])
+        shares = [Share(self._meters, len(messages), max(size_bytes, values_bytes))]
+        if book.places_in:
+            shares += self._shares_of_places(messages)
+        if refuses or self._is_closed:
+            self._require(shares, {message[0] for message in messages}, refuses)
+        return shares
+
+    def _shares_of_places(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]]) -> list[Share]:
+        counts: dict[int, int] = {}
+        sizes: dict[int, int] = {}
+        for message in messages:
+            place = message[0]
+            counts[place] = counts.get(place, 0) + 1
+            sizes[place] = sizes.get(place, 0) + len(message[1] or b"")
+        return [Share(meters, count, sizes[place]) for place, count in counts.items()
+                if (meters := self._meters_of_place(place))]
+
+    def weigh_batch(self, topic: str, count: int, size_bytes: int) -> list[Share]:
+        """The same of a producer's batch: its records are not looked at, so filters that some of them could match count
+        all of them. Raises OverQuota."""
+        if self._version != self._book.version:
+            self._resolve()
+        shares = [Share(self._meters, count, size_bytes)]
+        if self._book.places_in:
+            meters = self._of_topic.get(topic)
+            if meters is None:
+                meters = self._of_topic[topic] = self._note(
+                    self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
+            shares.append(Share(meters, count, size_bytes))
+        if self._is_closed:
+            self._require(shares, {WHOLE}, False)
+        return shares
+
+    def _require(self, shares: Sequence[Share], places: Iterable[int], refuses: bool) -> None:
+        """Raises OverQuota for the places whose messages are refused: nothing is charged but an operation."""
+        now_ms = self._now_ms()
+        common = [meter for meter in self._meters if meter.wait_ms(now_ms)]
+        refused: dict[int, list[Meter]] = {}
+        for place in places:
+            own = shares[-1].meters if place == WHOLE and len(shares) > 1 else self._of_place.get(place, ())
+            over = [*common, *[meter for meter in own if meter.wait_ms(now_ms)]]
+            if over and (any(meter.is_closed for meter in over) or refuses and self._fails(self._topic(place))):
+                refused[place] = over
+        if not refused:
+            return
+        over = list(dict.fromkeys(meter for meters in refused.values() for meter in meters))
+        for meter in dict.fromkeys(meter for share in shares for meter in share.meters):
+            meter.refuse(shares[0].messages if meter in over else 0, now_ms)
+        slowest = max(over, key=lambda meter: meter.wait_ms(now_ms))
+        raise OverQuota(slowest.limit.id, slowest.limit.of, slowest.wait_ms(now_ms), frozenset(refused))
+
+    def _topic(self, place: int) -> str:
+        return "" if place == WHOLE else self._look(place).topic
+
+    # ---- charging: once it was taken
+
+    def charge(self, shares: Sequence[Share]) -> int:
+        """A burst was taken. Returns for how many ms its sender is to be slowed down."""
+        now_ms = self._now_ms()
+        wait_ms, operations = 0, 1
+        for meters, messages, size_bytes in shares:
+            wait_ms = max(wait_ms, charge_all(meters, messages, size_bytes, operations, now_ms))
+        return wait_ms
+
+    # ---- which apply
+
+    def _resolve(self) -> None:
+        book = self._book
+        self._version = book.version
+        self._meters = book.of_connection(IN, self._door, self._user, self._groups, self._tenant, self._client_id,
+                                          self._now_ms())
+        self._of_place.clear()
+        self._of_topic.clear()
+        self._met.clear()
+        self._is_closed = any(meter.is_closed for meter in self._meters)
+
+    def _meters_of_place(self, number: int) -> tuple[Meter, ...]:
+        meters = self._of_place.get(number)
+        if meters is None:
+            if len(self._of_place) >= PLACES_MAX:
+                self._of_place.clear()
+            place = self._look(number)
+            meters = self._of_place[number] = self._note(
+                self._book.of_place(IN, self._tenant, place.topic, place.address, self._now_ms()))
+        return meters
+
+    def _note(self, meters: tuple[Meter, ...]) -> tuple[Meter, ...]:
+        for meter in meters:
+            self._is_closed = self._is_closed or meter.is_closed
+            if len(self._met) < MET_MAX:
+                self._met[meter] = None
+        return meters
