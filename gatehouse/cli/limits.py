@@ -38,13 +38,13 @@ def limits() -> None:
 def list_limits(config_file: Path, data: Path | None, url: str | None, json_wanted: bool) -> None:
     """List limits, those of the configuration first."""
     with accounts_of(config_file, data, url) as access:
-        found = access.limits()
+        listed = access.limits()
     if json_wanted:
-        for limit in found:
+        for limit in listed:
             click.echo(as_json(limit))
     else:
         click.echo(table([name.replace("_", " ") for name in COLUMNS],
-                         [[_cell(limit.get(name)) for name in COLUMNS] for limit in found]))
+                         [[_cell(limit.get(name)) for name in COLUMNS] for limit in listed]))
 
 
 @limits.command("show")
@@ -56,10 +56,10 @@ def show_limit(id: str, config_file: Path, data: Path | None, url: str | None, j
         limit = access.limit(id)
     used = limit.get("used", [])
     lines = [f"{name.replace('_', ' ')}: {_cell(value)}" for name, value in limit.items() if name != "used"]
-    for one in used:
-        left = ", ".join(f"{count} {what}" for what, count in one["left"].items())
-        lines.append(f"{one['name'] or limit['of']}: {one['messages']} messages, {one['bytes']} bytes; left: {left}; "
-                     f"refused {one['refused']}, observed {one['observed']}")
+    for meter in used:
+        left = ", ".join(f"{count} {what}" for what, count in meter["left"].items())
+        lines.append(f"{meter['name'] or limit['of']}: {meter['messages']} messages, {meter['bytes']} bytes; "
+                     f"left: {left}; refused {meter['refused']}, observed {meter['observed']}")
     show(limit, "\n".join(lines), json_wanted)
 
 

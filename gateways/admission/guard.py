@@ -333,7 +333,7 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        shares = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
+        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
         number = self._switchboard.submit(owner, token)
         if self._tells:
             self._port.speaks(self._origin)
@@ -343,7 +343,7 @@ class Guard:
             self._switchboard.take_back(number)
             raise
         self._admission.count_in(self._door, count, len(batch))
-        return self._charging.charge(shares) if shares is not None else 0
+        return self._charging.charge(charges) if charges is not None else 0
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -414,6 +414,11 @@ class Guard:
             self._renew()
         return self._charging.limited
 
+    @property
+    def limits_version(self) -> int:
+        """Another number once a limit has come, changed or gone."""
+        return self._admission.limits.version
+
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
         peer wait less for more exact limits. At least one; more is taken too."""
@@ -435,7 +440,7 @@ class Guard:
         down. Raises OverQuota, with nothing stored, and as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
-        shares = self._charging.weigh(messages, size_bytes, refuses) if self._admission.limits.limits_in else None
+        charges = self._charging.weigh(messages, size_bytes, refuses) if self._admission.limits.limits_in else None
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self._tells:
             self._port.speaks(self._origin)
@@ -445,33 +450,33 @@ class Guard:
             self._switchboard.take_back(number)
             raise
         self._admission.count_in(self._door, len(messages), size_bytes)
-        return self._charging.charge(shares) if shares is not None else 0
+        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
                  size_bytes: int, *, refuses: bool = False) -> int:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
         guard = self._guard()
-        shares = self._charging.weigh(messages, size_bytes, refuses) if self._admission.limits.limits_in else None
+        charges = self._charging.weigh(messages, size_bytes, refuses) if self._admission.limits.limits_in else None
         if self._tells:
             self._port.speaks(self._origin)
         with self._submission(owner, token) as number:
             self._port.schedule(guard, messages, whens, number, None)
         self._admission.count_in(self._door, len(messages),
                                  max(size_bytes, sum([len(message[1] or b"") for message in messages])))
-        return self._charging.charge(shares) if shares is not None else 0
+        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
               owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
-        shares = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
+        charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
             [half.message for half in halves], size_bytes, refuses)
         with self._submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
         if size_bytes is not None:
             self._admission.count_in(self._door, len(halves), size_bytes)
-        return self._charging.charge(shares) if shares is not None else 0
+        return self._charging.charge(charges) if charges is not None else 0
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:
         """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
@@ -215,6 +216,8 @@ class Publishing:
             connection = self._channel.connection
             connection.broker.bury_refused(connection.vhost, full.queue, [message])
             self._refuse([self._tag])
+        except OverQuota:
+            self._refuse([self._tag])
 
     def _let_wait(self, messages: list[Message], delay_ms: int) -> None:  # decision 196
         """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
@@ -223,10 +226,13 @@ class Publishing:
         connection = self._channel.connection
         try:
             connection.slow_down(connection.guard.schedule(messages, [When(delay_ms=delay_ms)] * len(messages),
-                                                           self if self.confirms else None, self._tag, 0))
+                                                           self if self.confirms else None, self._tag, 0,
+                                                           refuses=self.confirms))
         except InvalidDelay as error:
             raise _of_publish(precondition(str(error))) from None
-        except (TooManyScheduled, StorageFull, KeptFull):
+        except (TooManyScheduled, StorageFull, KeptFull, OverQuota) as refusal:
+            if isinstance(refusal, OverQuota) and not self.confirms:
+                raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(refusal))) from None
             self._refuse([self._tag])
             return
         except KernelError as error:
@@ -268,16 +274,22 @@ class Publishing:
                 refused = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
                 connection = self._channel.connection
                 connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in refused])
+            except OverQuota as over:
+                refused = [at for at, message in enumerate(messages) if message[0] in over.places]
             self._refuse([tags[at] for at in refused])
             kept = sorted({*range(len(messages))}.difference(refused))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
 
     def _append(self, messages: list[Message], tag: int) -> None:
-        """`tag`: of the last. Raises QueueFull, AmqpError."""
+        """`tag`: of the last. Raises QueueFull, OverQuota where the publisher wants confirms, AmqpError."""
         try:
-            self._channel.connection.append(messages, self if self.confirms else None, tag)
+            self._channel.connection.append(messages, self if self.confirms else None, tag, refuses=self.confirms)
         except QueueFull:
             raise
+        except OverQuota as over:
+            if self.confirms:
+                raise
+            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(over))) from None
         except MessageTooLarge as error:
             raise _of_publish(precondition(str(error))) from None
         except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed

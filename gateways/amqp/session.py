@@ -7,6 +7,7 @@ never in an exception; after connection.close nothing counts but its answer.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
@@ -20,8 +21,10 @@ from gatehouse.gateways.amqp.identity import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.sending import AmqpSender
+from gatehouse.gateways.amqp.sorting import sort_frame
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
+from gatehouse.gateways.slowing import Slowing
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -86,6 +89,7 @@ class AmqpSession:
         self._opening = self._timers.add(self._on_late)    # and once it is closing: when it must be closed
         self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
         self._blocking = self._timers.add(self._tell_blocked)          # when a client is told that it is not read
+        self._slowing: Slowing | None = None               # once it is known who publishes
         self._heard_ms = services.now_ms()
         self._congested = False                            # publishes are not read
         self._blocked = False                              # and the client knows
@@ -104,11 +108,40 @@ class AmqpSession:
         data = self._received.take(data)
         if not data:
             return
+        slowing = self._slowing
+        if slowing is not None and self._state is State.OPEN and not self._pacer.is_held \
+                and slowing.is_needed(len(data)):
+            rest, needed = slowing.feed(data)
+            self._received.keep(rest, 0, needed)
+            return
         try:
             self._take_frames(data)
             self.channels.finish_turn()
         except AmqpError as error:
             self.fail(error)
+
+    def _take_sorted(self, data: bytes) -> bytes:
+        """Take whole frames, one by one: a publish may be in part here, and the rest of it on its way. Returns those that
+        have to wait for something else than a limit."""
+        pos = steps = 0
+        while pos < len(data) and self._state is State.OPEN and not self._pacer.is_held and steps < SLOW_STEPS_PER_TURN:
+            size = len(data) - pos
+            steps += 1
+            try:
+                size = codec.frame_size(data, pos, self._frame_max)
+                self._take_frame(data, pos, size)
+            except AmqpError as error:
+                self.fail(error)
+            pos += size
+        if self._state is State.OPEN:
+            try:
+                self.channels.finish_turn()
+            except AmqpError as error:
+                self.fail(error)
+            return data[pos:]
+        if self._closing is not None:
+            self._take_goodbye(self._closing, data[pos:])
+        return b""
 
     def _take_frames(self, data: bytes) -> None:
         pos = needed = 0
@@ -259,6 +292,11 @@ class AmqpSession:
                                          peer=self._link.peer)
         self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.guard,
                                  self.note_not_honoured)
+        if self._slowing is None:
+            sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
+            self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
+                                    self._take_sorted)
+        self._slowing.guard = self.guard
 
     def _update_secret(self, secret: bytes) -> None:
         """What comes behind it is taken once it is answered. Who needed no secret needs none now."""
@@ -312,15 +350,15 @@ class AmqpSession:
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object) -> None:
-        """Append messages. Raises KernelError."""
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, *, refuses: bool = False) -> None:
+        """Append messages. `refuses`: the client is told of each that is too much for a limit. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        self.slow_down(self.guard.append(messages, owner, token, size_bytes))
+        self.slow_down(self.guard.append(messages, owner, token, size_bytes, refuses=refuses))
 
     def slow_down(self, wait_ms: int) -> None:
-        """Something was taken: read the client again after `wait_ms`, and say so where publishes have to wait."""
-        if wait_ms:
-            self._pacer.pause_until(self._heard_ms + wait_ms)
+        """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
+        if wait_ms and self._slowing is not None:
+            self._slowing.wait(wait_ms)
         if self._kernel.congested and not self._congested:
             self._congested = True
             self._kernel.on_relief(self._on_relief)
@@ -403,7 +441,8 @@ class AmqpSession:
 
     def _is_not_read(self) -> bool:
         """Whether the hub itself may be the reason that nothing was heard."""
-        return bool(self._pacer.waits or self._kernel.congested or self._link.unsent_bytes)
+        return bool(self._pacer.waits or self._kernel.congested or self._link.unsent_bytes
+                    or self._slowing is not None and self._slowing.is_full)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -480,6 +519,8 @@ class AmqpSession:
 
     def _release(self) -> None:
         """End all channels and drop the connection's exclusive queues. Idempotent."""
+        if self._slowing is not None:
+            self._slowing.on_closed()
         self.identity.leave()
         self.channels.end()
         if self._state is State.OPEN:

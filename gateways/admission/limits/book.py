@@ -173,12 +173,10 @@ class LimitBook:
         return tuple(self._meters_named(OUT, CONSUMERS, group, tenant, now_ms))
 
     def _meters_named(self, direction: str, kind: str, name: str, tenant: str, now_ms: int) -> list[Meter]:
-        found: list[Meter] = []
-        for of_tenant in (tenant, EACH) if kind in OF_A_TENANT else ("",):
-            for of_name in (name, EACH) if kind != HUB else ("",):
-                found += [self._meter(limit, name, tenant, now_ms)
-                          for limit in self._named.get((direction, of_tenant, kind, of_name), ())]
-        return found
+        tenants = (tenant, EACH) if kind in OF_A_TENANT else ("",)
+        names = (name, EACH) if kind != HUB else ("",)
+        return [self._meter(limit, name, tenant, now_ms) for of_tenant in tenants for of_name in names
+                for limit in self._named.get((direction, of_tenant, kind, of_name), ())]
 
     def _meter(self, limit: Limit, name: str, tenant: str, now_ms: int) -> Meter:
         key = (limit.id, tenant, name)

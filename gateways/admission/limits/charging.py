@@ -29,7 +29,7 @@ WHOLE: Final = -1
 """What stands for a producer's batch, which has a topic and no place."""
 
 
-class Share(NamedTuple):
+class Charge(NamedTuple):
     """What of a burst is charged to these meters."""
 
     meters: Sequence[Meter]
@@ -78,6 +78,8 @@ class Charging:
             self._resolve()
         now_ms = self._now_ms()
         messages = size_bytes = NO_BOUND
+        if self._book.places_in and not self._of_place and not self._of_topic:
+            messages = 1                     # nothing is known yet of where messages go
         for meter in (*self._meters, *self._met):
             room = meter.room(now_ms)
             messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
@@ -86,61 +88,61 @@ class Charging:
     # ---- weighing: before anything is stored
 
     def weigh(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int, refuses: bool
-              ) -> list[Share]:
+              ) -> list[Charge]:
         """What a burst will be charged to. `refuses`: whether its door has a word for refusal here. Raises OverQuota,
         UnknownPlace."""
         book = self._book
         if self._version != book.version:
             self._resolve()
         values_bytes = sum([len(message[1] or b"") for message in messages])
-        shares = [Share(self._meters, len(messages), max(size_bytes, values_bytes))]
+        charges = [Charge(self._meters, len(messages), max(size_bytes, values_bytes))]
         if book.places_in:
-            shares += self._shares_of_places(messages)
+            charges += self._charges_of_places(messages)
         if refuses or self._is_closed:
-            self._require(shares, {message[0] for message in messages}, refuses)
-        return shares
+            self._require(charges, {message[0] for message in messages}, refuses)
+        return charges
 
-    def _shares_of_places(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]]) -> list[Share]:
+    def _charges_of_places(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]]) -> list[Charge]:
         counts: dict[int, int] = {}
         sizes: dict[int, int] = {}
         for message in messages:
             place = message[0]
             counts[place] = counts.get(place, 0) + 1
             sizes[place] = sizes.get(place, 0) + len(message[1] or b"")
-        return [Share(meters, count, sizes[place]) for place, count in counts.items()
+        return [Charge(meters, count, sizes[place]) for place, count in counts.items()
                 if (meters := self._meters_of_place(place))]
 
-    def weigh_batch(self, topic: str, count: int, size_bytes: int) -> list[Share]:
+    def weigh_batch(self, topic: str, count: int, size_bytes: int) -> list[Charge]:
         """The same of a producer's batch: its records are not looked at, so filters that some of them could match count
         all of them. Raises OverQuota."""
         if self._version != self._book.version:
             self._resolve()
-        shares = [Share(self._meters, count, size_bytes)]
+        charges = [Charge(self._meters, count, size_bytes)]
         if self._book.places_in:
             meters = self._of_topic.get(topic)
             if meters is None:
                 meters = self._of_topic[topic] = self._note(
                     self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
-            shares.append(Share(meters, count, size_bytes))
+            charges.append(Charge(meters, count, size_bytes))
         if self._is_closed:
-            self._require(shares, {WHOLE}, False)
-        return shares
+            self._require(charges, {WHOLE}, False)
+        return charges
 
-    def _require(self, shares: Sequence[Share], places: Iterable[int], refuses: bool) -> None:
+    def _require(self, charges: Sequence[Charge], places: Iterable[int], refuses: bool) -> None:
         """Raises OverQuota for the places whose messages are refused: nothing is charged but an operation."""
         now_ms = self._now_ms()
         common = [meter for meter in self._meters if meter.wait_ms(now_ms)]
         refused: dict[int, list[Meter]] = {}
         for place in places:
-            own = shares[-1].meters if place == WHOLE and len(shares) > 1 else self._of_place.get(place, ())
+            own = charges[-1].meters if place == WHOLE and len(charges) > 1 else self._of_place.get(place, ())
             over = [*common, *[meter for meter in own if meter.wait_ms(now_ms)]]
             if over and (any(meter.is_closed for meter in over) or refuses and self._fails(self._topic(place))):
                 refused[place] = over
         if not refused:
             return
         over = list(dict.fromkeys(meter for meters in refused.values() for meter in meters))
-        for meter in dict.fromkeys(meter for share in shares for meter in share.meters):
-            meter.refuse(shares[0].messages if meter in over else 0, now_ms)
+        for meter in dict.fromkeys(meter for charge in charges for meter in charge.meters):
+            meter.refuse(charges[0].messages if meter in over else 0, now_ms)
         slowest = max(over, key=lambda meter: meter.wait_ms(now_ms))
         raise OverQuota(slowest.limit.id, slowest.limit.of, slowest.wait_ms(now_ms), frozenset(refused))
 
@@ -149,12 +151,17 @@ class Charging:
 
     # ---- charging: once it was taken
 
-    def charge(self, shares: Sequence[Share]) -> int:
-        """A burst was taken. Returns for how many ms its sender is to be slowed down."""
+    def charge(self, charges: Sequence[Charge], refusable: Sequence[tuple[int, bytes | None, bytes, int, int]] = ()
+               ) -> int:
+        """A burst was taken. Returns for how many ms its sender is to be slowed down: not at all where all of it was
+        `refusable`, and its topics fail; then the next burst is refused."""
         now_ms = self._now_ms()
         wait_ms, operations = 0, 1
-        for meters, messages, size_bytes in shares:
+        for meters, messages, size_bytes in charges:
             wait_ms = max(wait_ms, charge_all(meters, messages, size_bytes, operations, now_ms))
+        if wait_ms and refusable and all(self._fails(self._topic(place)) for place in {
+                message[0] for message in refusable}):
+            return 0
         return wait_ms
 
     # ---- which apply

@@ -66,7 +66,7 @@ def test_fail_refuses_what_is_too_much_and_a_refusal_is_an_operation() -> None:
     assert hub.meter("0").levels(hub.now_ms()) == {"messages": -10, "operations": 98}
     assert guard.append([message(place)], None, None, 0) == 1100, "a door without a word for it is slowed"
     hub.rig.world.loop.advance(1100)
-    assert guard.append([message(place)], None, None, 0, refuses=True) == 100
+    assert guard.append([message(place)], None, None, 0, refuses=True) == 0, "the next is refused"
     hub.rig.run()
     assert not client.stored
 
