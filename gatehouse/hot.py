@@ -61,6 +61,8 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.selectors.numerals",
     "gatehouse.kernel.selectors.selector",
     "gatehouse.kernel.index.memtable",
+    "gatehouse.relay.incoming",
+    "gatehouse.relay.origins",
     "gatehouse.transactions.book",
     "gatehouse.transactions.coordinator",
     "gatehouse.transactions.deciding",

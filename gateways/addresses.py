@@ -17,9 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from gatehouse.kernel.addresses.address import KEY_ESCAPES, escape
+from gatehouse.kernel.addresses.address import KEY_ESCAPES, escape, is_address
 
 QUEUE_LEVEL: Final = "$queue"
+REPLY_NAME: Final = "amq.reply-to."
+"""The beginning of the name of no queue, which AMQP's workers answer to as if it were one: the rest is the address that
+wants the answer. No client can declare a queue whose name begins with `amq.`. decision 290"""
 
 
 class Place(NamedTuple):
@@ -61,6 +64,12 @@ class Spelling:
 def describe_record(topic: str, key: bytes | None) -> str:
     """Topic and key for people."""
     return f"topic {topic}, no key" if key is None else f"topic {topic}, key '{key.decode(errors='replace')}'"
+
+
+def reply_address(name: str) -> str | None:
+    """The address in a name that AMQP's workers answer to; None for the name of a queue."""
+    address = name.removeprefix(REPLY_NAME)
+    return address if address != name and is_address(address) and not address.startswith("$") else None
 
 
 def queue_address(name: str) -> str:

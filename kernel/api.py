@@ -27,9 +27,11 @@ from gatehouse.kernel.message import (
     Owner,
     Place,
     Placement,
+    ReadStamp,
     Record,
     Stored,
     When,
+    Written,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
 from gatehouse.kernel.records.validation import Divert
@@ -673,7 +675,11 @@ class LinkPort(Protocol):
 
     def link_state(self, kind: int, key: bytes) -> bytes | None: ...
 
-    def retained_record(self, address: str, tenant: str) -> Record | None: ...
+    def keep_retained_clocks(self, stamp_in: ReadStamp) -> None: ...
+
+    def has_retained_clocks(self, partition_id: int) -> bool: ...
+
+    def retained_written(self, address: str, tenant: str) -> Written | None: ...
 
     def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]: ...
 

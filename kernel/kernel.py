@@ -53,7 +53,19 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
-from gatehouse.kernel.message import Fetched, Headers, Message, OnRetained, Owner, Placement, Record, Subscriber, When
+from gatehouse.kernel.message import (
+    Fetched,
+    Headers,
+    Message,
+    OnRetained,
+    Owner,
+    Placement,
+    ReadStamp,
+    Record,
+    Subscriber,
+    When,
+    Written,
+)
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.recorder import Speaker
@@ -434,9 +446,18 @@ class Kernel:  # decision 138
         """A state record of a link, as far as it is durable."""
         return self._state.get(kind, key)
 
-    def retained_record(self, address: str, tenant: str) -> Record | None:
-        """The record that an address retains, as far as that is durable. Raises InvalidAddress."""
-        return self._retained.record_of(address, tenant)
+    # decision 291: of two values that two hubs retain for an address, the same one stays on both
+    def keep_retained_clocks(self, stamp_in: ReadStamp) -> None:
+        """Have retained values say when and where they were written, from now on."""
+        self._retained.keep_clocks(self.hub, stamp_in)
+
+    def has_retained_clocks(self, partition_id: int) -> bool:
+        """Whether a partition may have messages whose values or ends have such a clock."""
+        return self._retained.has_clocks(partition_id)
+
+    def retained_written(self, address: str, tenant: str) -> Written | None:
+        """When and where what an address retains was written, or ended; as far as that is durable."""
+        return self._retained.written(address, tenant)
 
     def link_states(self, kind: int, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """Every such record whose key begins so; in no order."""

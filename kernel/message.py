@@ -52,6 +52,25 @@ class Retained(NamedTuple):
     record: Record
 
 
+class Stamp(NamedTuple):
+    """When and on which hub a retained value was written, by the hybrid clock; the higher one stays."""
+
+    clock_ms: int
+    hub: bytes
+
+
+class Written(NamedTuple):
+    """The newest retained value of an address, or its end, and the record that it came with."""
+
+    stamp: Stamp
+    partition_id: int
+    offset: int
+
+
+ReadStamp = Callable[[bytes], Stamp | None]
+"""The stamp in the encoded headers of a message of another hub; None: it was written on this hub."""
+
+
 OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 """Who asked for retained values is told: values, where to go on (None: there are no more), and what went wrong."""
 

@@ -102,7 +102,10 @@ class HubLinks:
         self._held_from: dict[int, int] = {}
         self.arrivals = Arrivals(kernel)
         shared: dict[str, object] = self.settings                          # type: ignore[assignment]
-        self._around = Around(kernel, self.identity, self.arrivals, Marks(secret), shared, chance, now_ms, wall_ms,
+        marks = Marks(secret)
+        if self.settings:
+            kernel.keep_retained_clocks(marks.stamp_in)
+        self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
                               self._carry, allowed, rights, told, lambda: self._max_frame_bytes - 1024)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:

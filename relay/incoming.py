@@ -24,7 +24,7 @@ from gatehouse.kernel.errors import (
     StorageFull,
 )
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Headers, Message, Placement, Record, Stored
+from gatehouse.kernel.message import RETAIN, Headers, Message, Placement, Record, Stamp, Stored
 from gatehouse.kernel.records.batch import leased_of
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.private import has_private
@@ -32,7 +32,7 @@ from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_heade
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, hub_shown, without_origin
+from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.settings import LinkSettings, renames_of
@@ -45,6 +45,8 @@ WINDOW_BYTES: Final = 4 << 20
 
 MAX_PLACES: Final = 65_536
 CLOCKS_APART_MS: Final = 1_000          # less is the way between the hubs
+CLOCK_AHEAD_MS: Final = 24 * 3_600_000
+"""So far ahead at most is the clock of another hub's retained value believed: what replaces it counts on from there."""
 PARKED_TOPIC: Final = "relay-parked"
 WAITING: Final = (KeptFull, QueueFull, Stopping, StorageFull)
 """What may be over by itself: the message is no worse for it."""
@@ -223,7 +225,7 @@ class Incoming:
             return
         at = arrived.next
         places = self._plain.setdefault(letter.topic, {})
-        encoded_origin, shown_hub = origin.encoded(), origin.hub.hex().encode() + b"/"
+        marks = self._marks.of(origin)
         apart = not -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS
         for piece in section.pieces:
             for _, offset, _, message_id, time_ms, key, value, headers, attributes in leased_of(piece, None):
@@ -233,7 +235,7 @@ class Incoming:
                 at = offset + 1
                 placement = places.get(key)
                 if placement is not None and not attributes & RETAIN and time_ms > 0 and _is_plain(headers, apart):
-                    headers = add_header(headers, self._marks.encoded(encoded_origin, shown_hub, offset, message_id), 2)
+                    headers = add_header(headers, marks.encoded(offset, message_id), 2)
                     if len(headers) + (0 if value is None else len(value)) <= placement.max_message_bytes:
                         messages.append((placement, value, headers, attributes, time_ms))
                         self.counts.messages += 1
@@ -243,15 +245,15 @@ class Incoming:
                 except CorruptBatch:
                     continue                 # no reader is given such a record
                 self._message(letter.topic, origin, (offset, time_ms, key, value, decoded, attributes, message_id),
-                              piece.whole, shift_ms, messages, advanced)
+                              piece.whole, piece.append_ms, shift_ms, messages, advanced)
         self.counts.lost_messages += section.lost
         advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1), letter.topic,
                                    self._settings.name)
 
     # ---- one message
 
-    def _message(self, topic: str, sender: Origin, record: Record, whole: bool, shift_ms: int, messages: list[Message],
-                 advanced: dict[Origin, Arrived]) -> None:
+    def _message(self, topic: str, sender: Origin, record: Record, whole: bool, append_ms: int, shift_ms: int,
+                 messages: list[Message], advanced: dict[Origin, Arrived]) -> None:
         offset, time_ms, key, value, headers, attributes, message_id = record
         came = None if whole else came_by(headers)
         if whole:
@@ -267,7 +269,10 @@ class Incoming:
         if address is None or not self._receive.match(address):
             self.counts.not_allowed += 1
             return
+        stamp = self._stamp(came, headers, append_ms) if attributes & RETAIN else None
         headers = (*_moved_expiry(without_origin(headers), shift_ms), *self._marks.headers(came))
+        if stamp is not None:
+            headers = (*headers, self._marks.clock(stamp))
         try:
             placement = self._place(topic, key, address, said)
             encoded = encode_headers(headers if said is None else _without_address(headers))
@@ -280,8 +285,6 @@ class Incoming:
         except (KernelError, Denied) as error:
             self._refuse(address, error, record, came, messages)
             return
-        if attributes & RETAIN and self._is_older(placement, time_ms, came):
-            attributes &= ~RETAIN
         messages.append((placement, value, encoded, attributes, max(time_ms, 0)))
         self.counts.messages += 1
         if said is None:
@@ -344,14 +347,12 @@ class Incoming:
         messages.append((parked, value, encoded, record[5] & ~RETAIN, max(record[1], 0)))
         self.counts.parked += 1
 
-    def _is_older(self, placement: Placement, time_ms: int, came: Came) -> bool:
-        """Whether the value that is retained here was written later than this one, or at the same time by a hub that
-        goes before."""
-        try:
-            record = self._kernel.retained_record(placement.address, placement.tenant)
-        except KernelError:
-            return False                     # too long to retain a value: said when it is appended
-        return record is not None and (record[1], hub_shown(record[4]) or self._kernel.hub) > (time_ms, came.origin.hub)
+    def _stamp(self, came: Came, headers: Headers, append_ms: int) -> Stamp:
+        """When a retained value was written. Where that hub does not say, when it was stored there."""
+        said = clock_said(headers)
+        if said is None:
+            said = Stamp(append_ms, came.origin.hub)
+        return said._replace(clock_ms=max(0, min(said.clock_ms, self._wall_ms() + CLOCK_AHEAD_MS)))
 
 
 def _is_plain(headers: bytes, apart: bool) -> bool:

@@ -2,10 +2,12 @@
 
     private header   MARK "origin" → hub 16 | topic uuid 16 | partition u32 | offset u64 | id i64 | hub 16 * | tag 8
     public header    relay-origin  → HUB/ID, for whoever reads the message
+    private header   MARK "clock" → clock u64 | hub 16 | tag 8     of a retained value, see `kernel.delivery.retained`
 
 The private one is the relay's own. Its tag is made with a secret of the hub that stored it, so a client that writes
-such a header is seen: loops are recognised by what hubs say alone. The hubs in it are those that passed the message on,
-the last of them last.
+such a header is seen: loops are recognised by what hubs say alone. It is made of hubs, topic and partition, once for
+many messages: no door shows a private header, so no client has a tag to write again. The hubs behind the id are those
+that passed the message on, the last of them last.
 """
 # decision 205: loops are recognised by a header that no client can make
 from __future__ import annotations
@@ -15,13 +17,14 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.message import Headers
+from gatehouse.kernel.message import Headers, Stamp
 from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import SMALL, varint
+from gatehouse.kernel.records.record import SMALL, read_headers, varint
 from gatehouse.relay.positions import HUB_BYTES, Origin
 
 ORIGIN_HEADER: Final = MARK + b"origin"
 SHOWN_HEADER: Final = b"relay-origin"
+CLOCK_HEADER: Final = MARK + b"clock"
 MAX_HUBS: Final = 16
 """That may pass a message on; it goes no further then."""
 
@@ -29,6 +32,8 @@ TAG_BYTES: Final = 8
 
 _FRONT = struct.Struct(">16s16sIQq")
 _PLACE = struct.Struct(">Qq")
+_CLOCK = struct.Struct(">Q16s")
+_ORIGIN_BYTES: Final = _FRONT.size - _PLACE.size
 _SHOWN_START: Final = varint(len(SHOWN_HEADER)) + SHOWN_HEADER
 _SAID_START: Final = varint(len(ORIGIN_HEADER)) + ORIGIN_HEADER + varint(_FRONT.size + TAG_BYTES)
 
@@ -50,6 +55,14 @@ def came_by(headers: Headers) -> Came | None:
     """What another hub says of a message, which it has checked; None where it came to that hub by a door."""
     value = _said(headers)
     return None if value is None else _decode(value)
+
+
+def clock_said(headers: Headers) -> Stamp | None:
+    """The stamp that another hub says of a retained value."""
+    for name, value in headers:
+        if name == CLOCK_HEADER and value is not None and len(value) == _CLOCK.size + TAG_BYTES:
+            return Stamp(*_CLOCK.unpack_from(value))
+    return None
 
 
 def _said(headers: Headers) -> bytes | None:
@@ -79,14 +92,31 @@ class Marks:
         shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
         return (SHOWN_HEADER, shown), (ORIGIN_HEADER, said + self._tag(said))
 
-    def encoded(self, origin: bytes, shown_hub: bytes, offset: int, message_id: int) -> bytes:
-        """Both headers of a message that comes from its origin itself, as they stand in a record: `origin` and the hub
-        are encoded, once for many."""
-        shown = shown_hub + b"%d" % message_id
-        said = origin + _PLACE.pack(offset, message_id)
+    def of(self, origin: Origin) -> OriginMarks:
+        """For what comes from there itself."""
+        said = origin.encoded()
+        return OriginMarks(origin.hub.hex().encode() + b"/", said, self._tag(said))
+
+    def clock(self, stamp: Stamp) -> tuple[bytes, bytes]:
+        """The header of a retained value."""
+        said = _CLOCK.pack(*stamp)
+        return CLOCK_HEADER, said + self._clock_tag(stamp.hub)
+
+    def stamp_in(self, headers: bytes) -> Stamp | None:
+        """The stamp in encoded headers that are stored here; None where the value was written here."""
+        if headers.find(CLOCK_HEADER) < 0:
+            return None
+        for name, value in read_headers(headers, 0)[0]:
+            if name == CLOCK_HEADER and value is not None and len(value) == _CLOCK.size + TAG_BYTES:
+                stamp = Stamp(*_CLOCK.unpack_from(value))
+                if compare_digest(self._clock_tag(stamp.hub), value[_CLOCK.size:]):
+                    return stamp
+        return None
+
+    def _clock_tag(self, hub: bytes) -> bytes:
         tag = self._keyed.copy()
-        tag.update(said)
-        return b"".join((_SHOWN_START, SMALL[len(shown)], shown, _SAID_START, said, tag.digest()))
+        tag.update(CLOCK_HEADER + hub)
+        return tag.digest()
 
     def came_by(self, headers: Headers) -> Came | None:
         """What the headers of a message say that is stored here; None where it came by a door, whatever it says."""
@@ -96,23 +126,28 @@ class Marks:
         return _decode(value)
 
     def _tag(self, said: bytes) -> bytes:
+        """Of the private header's value, without offset and id; those may be left out."""
         tag = self._keyed.copy()
-        tag.update(said)
+        tag.update(said[:_ORIGIN_BYTES] + said[_FRONT.size:])
         return tag.digest()
+
+
+class OriginMarks:
+    """The headers of messages of one partition of another hub, as they stand in a record."""
+
+    def __init__(self, shown_hub: bytes, said: bytes, tag: bytes) -> None:
+        self._shown_hub = shown_hub
+        self._said = _SAID_START + said
+        self._tag = tag
+
+    def encoded(self, offset: int, message_id: int) -> bytes:
+        """Both headers of one."""
+        shown = self._shown_hub + b"%d" % message_id
+        said = _PLACE.pack(offset, message_id)
+        return b"".join((_SHOWN_START, SMALL[len(shown)], shown, self._said, said, self._tag))
 
 
 def without_origin(headers: Headers) -> Headers:
     """The headers without these two, and without what is private to a door of the other hub."""
     return tuple([header for header in headers
                   if header[0] != SHOWN_HEADER and not header[0].startswith(MARK)])
-
-
-def hub_shown(headers: Headers) -> bytes | None:
-    """The hub that the public header names."""
-    for name, value in headers:
-        if name == SHOWN_HEADER and value is not None:
-            try:
-                return bytes.fromhex(value.partition(b"/")[0].decode())
-            except ValueError:
-                return None
-    return None

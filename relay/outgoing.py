@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.own_topics import AUDIT_TOPIC, CHECKS, HELD
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, join_address
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Fetched, Piece, Record
+from gatehouse.kernel.message import RETAIN, Fetched, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryLost, LinkRefused, OutOfTurn, PositionAhead, RelayError
 from gatehouse.relay.letters import PIECE_BYTES, Batches, Position, Ready, Section
-from gatehouse.relay.origins import ORIGIN_HEADER, Came, Marks
+from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Origin, decode_sent, sent_record
 from gatehouse.relay.rate import Rate
@@ -479,7 +479,8 @@ class Outgoing:
     def _passing(self, stream: Stream, reading: Reading, piece: Piece) -> list[Piece]:
         """What of a piece goes to the other hub: itself, where all of it does."""
         came_over_a_link = not piece.whole and piece.data.find(ORIGIN_HEADER) >= 0
-        if stream.passes_whole and not came_over_a_link and piece.first_offset >= reading.told:
+        has_clocks = not piece.whole and self._kernel.has_retained_clocks(reading.partition_id)
+        if stream.passes_whole and not came_over_a_link and not has_clocks and piece.first_offset >= reading.told:
             return [piece]
         parts: list[Piece] = []
         records: list[Record] = []
@@ -493,6 +494,8 @@ class Outgoing:
                 records = []
             if came_over_a_link and came is None:
                 changed, record = True, _without_forged(record)
+            if has_clocks and record[5] & RETAIN:
+                changed, record = True, self._with_clock(stream.topic, reading.partition_id, record)
             records.append(self._with_address(stream.topic, record))
         if len(records) == piece.count and not parts and not changed and not self._adds_addresses:
             return [piece]
@@ -507,6 +510,16 @@ class Outgoing:
             self.counts.not_forwarded += 1
             return False
         return True
+
+    def _with_clock(self, topic: Topic, partition_id: int, record: Record) -> Record:
+        """A retained value, or its end, that says when it was written, if it is the newest of its address. Of another
+        one the reader takes the time at which it was stored: the newest follows."""
+        offset, time_ms, key, value, headers, attributes, message_id = record
+        written = self._kernel.retained_written(self._kernel.address_of(topic.name, key, headers), topic.tenant)
+        headers = tuple([header for header in headers if header[0] != CLOCK_HEADER])
+        if written is not None and written[1:] == (partition_id, offset):
+            headers = (*headers, self._marks.clock(written.stamp))
+        return offset, time_ms, key, value, headers, attributes, message_id
 
     @property
     def _adds_addresses(self) -> bool:

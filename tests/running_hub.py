@@ -19,7 +19,7 @@ from tests.faults.nursery import ForkedProcess, shared_nursery, whole_lines
 ROOT: Final = Path(__file__).parents[1]
 DEADLINE_S: Final = 60
 CLOCKS_APART_MS: Final = 3
-"""The hub's clock and the test's may be apart by this: each is cut to whole milliseconds, and only one follows NTP's slewing."""
+"""The hub's clock and the test's may be apart by this: each is cut to whole milliseconds, and only one follows NTP."""
 DOORS: Final = ("mqtt", "http", "amqp", "kafka")
 COMMAND_LINE: Final = "from gatehouse.cli.main import main; main()"
 FIRST_PORT: Final = 10_100                # above 10,080, to which browsers do not connect

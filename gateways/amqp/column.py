@@ -52,7 +52,7 @@ AMQP: Final = Column("amqp", "AMQP", {
         property_cell("correlation_id", max_bytes=MAX_SHORTSTR_BYTES),
         header_cell("x-correlation-id", Shape.BYTES),
     ),
-    "reply-to": (property_cell("reply_to", Shape.QUEUE, MAX_SHORTSTR_BYTES), header_cell("x-reply-to-topic")),
+    "reply-to": (property_cell("reply_to", Shape.REPLY, MAX_SHORTSTR_BYTES), header_cell("x-reply-to-topic")),
     "expires-at": (property_cell("expiration", Shape.MS_LEFT),),
     "timestamp": (property_cell("timestamp", Shape.TIME_S), header_cell("timestamp_in_ms", Shape.TIME_MS)),
     "priority": (property_cell("priority", Shape.NUMBER),),

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gatehouse.gateways.addresses import reply_address
 from gatehouse.gateways.amqp import mapping, properties
-from gatehouse.gateways.amqp.addresses import address_of_amqp
+from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, address_of_amqp, routing_key_of
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
 from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
 from gatehouse.gateways.amqp.exchanges import DELAYED
@@ -106,6 +107,9 @@ class AmqpSender:
         name, routing_key = arguments["exchange"], arguments["routing_key"]
         traits = properties.traits(raw)
         ttl_ms = self._check(traits)
+        answered = None if name else reply_address(routing_key)
+        if answered is not None:                                # decision 290
+            name, routing_key = TOPIC_EXCHANGE, routing_key_of(answered)
         self._check_exchange(name, routing_key)
         delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
         target = self._target(name, routing_key, traits)
@@ -130,7 +134,7 @@ class AmqpSender:
                 timestamp_ms = 0
         attributes = mapping.attributes_of(traits)
         copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
-        return Sent((place, body, headers, attributes, timestamp_ms), target.routed,
+        return Sent((place, body, headers, attributes, timestamp_ms), target.routed or answered is not None,
                     mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies)
 
     def _delay_ms(self, name: str, headers: Table) -> int:

@@ -75,8 +75,9 @@ class MqttConfig:
                 "drops and counts it, as mosquitto does, since MQTT 3.1.1 has no word for no; disconnect lets the "
                 "client notice"})
     ack_timeout_ms: int = field(default=1_800_000, metadata={
-        "help": "a member of a shared group that has not acknowledged a message after this time is disconnected, and "
-                "the message goes to another; 0: never", "min": 0, "max": 7 * 24 * 3_600_000})
+        "help": "a member of a shared group that has not answered a message of QoS 2 after this time is disconnected, "
+                "and the message is a dead letter; 0: never. One of QoS 1 goes to another member after the group's "
+                "invisible time", "min": 0, "max": 7 * 24 * 3_600_000})
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80, and with 0x97 in MQTT 5", "min": 1})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

@@ -1,15 +1,16 @@
 """Shared subscriptions, `$share/GROUP/FILTER`: the client is a member of a leased group and gets what is leased to it.
 
 A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one, or it does not
-come in time, which ends the connection, the message goes to another member. One that is sent with QoS 2 is done when
-its PUBREC comes; without one it becomes a dead letter, for the client may have it (4.8.2). With QoS 0 it counts as done
+come within the group's invisible time, the message goes to another member. Its packet id stays in use until the PUBACK
+comes, which settles nothing then. One that is sent with QoS 2 is done when its PUBREC comes, and stays with the client
+until that; without one it becomes a dead letter, for the client may have it (4.8.2). With QoS 0 it counts as done
 when it is sent. The group is the same that HTTP pops from and AMQP consumes. A client that refuses a message (MQTT 5,
 reason codes from 0x80 on) makes it a dead letter.
 """
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
@@ -35,8 +36,7 @@ class Share:
         self._waiting: list[Leased] = []
         self._qos = qos
         self._identifier = identifier
-        timeout_ms = outbox.config.ack_timeout_ms
-        hold = HoldLimit(timeout_ms, self._on_overdue) if timeout_ms else None
+        hold = HoldLimit(outbox.config.ack_timeout_ms, self._on_overdue, self._take_back)
         self.place: SharedPort = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant,
                                                      hold=hold, taker=outbox.guard.origin)
 
@@ -45,8 +45,18 @@ class Share:
         self._waiting += messages
         self.pump()
 
+    def _take_back(self, handles: list[Handle]) -> list[Handle]:
+        """The group's invisible time is over: another may have what was sent with QoS 1, or not sent at all."""
+        wanted = {handle[:2] for handle in handles}
+        sent_once = self._shares.sent_exactly(self)
+        kept = [message for message in self._waiting if message[:2] not in wanted]
+        if len(kept) < len(self._waiting):
+            self.place.add_credit(len(self._waiting) - len(kept))
+            self._waiting = kept
+        return [handle for handle in handles if handle[:2] not in sent_once]
+
     def _on_overdue(self) -> None:
-        """MQTT 3.1.1 has no other way to say it."""
+        """What was sent with QoS 2 stays with its client, so the client goes: 3.1.1 has no other way to say it."""
         self._outbox.give_up(f"ack_timeout: a message of {self._filter} was not acknowledged in time")
 
     def on_gone(self) -> None:
@@ -141,6 +151,10 @@ class Shares:
             if unsure:
                 share.reject(unsure)
             share.place.leave(None)
+
+    def sent_exactly(self, share: Share) -> set[tuple[Any, int]]:
+        """Cursor and offset of what was sent with QoS 2 for this filter and waits for its PUBREC."""
+        return {lease[1][:2] for lease in self._leased.values() if lease[0] is share and lease[2] == 2}
 
     def note(self, share: Share, first_id: int, handles: list[Handle], qos: int) -> None:
         """Remember which leases (`handles`) were sent with packet ids from `first_id` on, 1 following 65535."""

@@ -48,7 +48,7 @@ class Shape(Enum):
     FLAG = "as a flag"
     CHARSET = "as charset=utf-8 in the content type"
     ADDRESS = "as an address"
-    QUEUE = "as a queue's name, where it is $queue/NAME"
+    REPLY = "as the name of a queue where it is $queue/NAME, else as amq.reply-to.ADDRESS"
     LEVEL = "as QoS 1 and above"
     MODE = "as 2, and 1 if not"
     OUTCOME = "as 201, and 202 if not"

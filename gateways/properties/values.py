@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from gatehouse.gateways.addresses import QUEUE_LEVEL
+from gatehouse.gateways.addresses import QUEUE_LEVEL, REPLY_NAME, reply_address
 from gatehouse.gateways.properties.envelope import Kind, Shape
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, check_address, escape, is_address, unescape
 from gatehouse.kernel.errors import InvalidAddress
@@ -54,13 +54,13 @@ def normalize(kind: Kind, value: bytes) -> bytes | None:
 
 def show(shape: Shape, value: bytes, now_ms: int) -> tuple[Any, bool]:
     """(a normal value in this shape or None, whether that says all of it). Not for CHARSET."""
-    if shape in (Shape.TEXT, Shape.ADDRESS, Shape.QUEUE):
+    if shape in (Shape.TEXT, Shape.ADDRESS, Shape.REPLY):
         try:
             text = value.decode()
         except UnicodeDecodeError:
             return None, False
-        if shape is Shape.QUEUE:
-            return _queue_of(text), True
+        if shape is Shape.REPLY:
+            return _reply_name(text), True
         return (text if shape is Shape.TEXT or is_address(text) else None), True
     if shape is Shape.BYTES:
         return value, True
@@ -76,11 +76,14 @@ def show(shape: Shape, value: bytes, now_ms: int) -> tuple[Any, bool]:
     return number, True
 
 
-def _queue_of(address: str) -> str | None:
-    first, slash, name = address.partition("/")
-    if first != QUEUE_LEVEL or not slash or "/" in name or not is_address(address):
+def _reply_name(address: str) -> str | None:
+    """What AMQP answers to; None for what is no address."""
+    if not is_address(address):
         return None
-    return unescape(name, LEVEL_ESCAPES)
+    first, _, name = address.partition("/")
+    if first == QUEUE_LEVEL and name and "/" not in name:
+        return unescape(name, LEVEL_ESCAPES)
+    return REPLY_NAME + address
 
 
 def read(shape: Shape, shown: Any, now_ms: int) -> bytes | None:
@@ -88,9 +91,10 @@ def read(shape: Shape, shown: Any, now_ms: int) -> bytes | None:
     if shape is Shape.CHARSET:
         stated = CHARSET.search(text_of(shown))
         return b"true" if stated is not None and stated.group(2).lower() == "utf-8" else None
-    if shape is Shape.QUEUE:
+    if shape is Shape.REPLY:
         try:
-            address = f"{QUEUE_LEVEL}/{escape(text_of(shown), LEVEL_ESCAPES)}"
+            name = text_of(shown)
+            address = reply_address(name) or f"{QUEUE_LEVEL}/{escape(name, LEVEL_ESCAPES)}"
             check_address(address)
             return address.encode()
         except InvalidAddress:

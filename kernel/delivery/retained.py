@@ -9,6 +9,12 @@ A look-up reads pages: on the reading thread a scan of the store that skips what
 changed since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it
 is given, and a subscriber that was entered before it was asked for misses nothing. Expired values are not given, and
 are deleted when a look-up comes across them.
+
+Where addresses are shared with other hubs, each value, and each end of one, has a hybrid clock: the hub's time, or one
+more than the clock of what it replaces, if that is higher; with the hub where it was written. Of two values the higher
+(clock, hub) stays, on every hub, whatever their clocks say and in whatever order they meet. decision 291
+
+    RETAINED_CLOCK    key as above; value: clock u64, hub 16, partition id u64, offset i64
 """
 from __future__ import annotations
 
@@ -20,9 +26,9 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels, retained_key
-from gatehouse.kernel.errors import StorageFailed
+from gatehouse.kernel.errors import InvalidAddress, StorageFailed
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Message, OnRetained, Record, Retained
+from gatehouse.kernel.message import RETAIN, Message, OnRetained, ReadStamp, Retained, Stamp, Written
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of
@@ -39,19 +45,22 @@ PAGE_BYTES: Final = 1 << 20                    # of values; a page holds at leas
 PAGE_STEPS: Final = 5_000                      # of the scan in one job, some 20 ms: fetches wait behind it
 
 _PLACE = struct.Struct(">QIqH")
+_CLOCK = struct.Struct(">Q16sQq")
 
 
-def retained_records(noted: list[tuple[Message, Run, int]], append_ms: int) -> list[StateRecord]:  # decision 15
-    """What the messages of a sealed frame change: the last of each address; an empty value ends it."""
-    newest: dict[bytes, bytes | None] = {}
-    for message, run, at in noted:
-        placement, value, _, attributes, _ = message
-        if attributes & RETAIN:
-            topic = placement.topic.encode()
-            newest[retained_key(placement.tenant, placement.address)] = None if not value else (
-                _PLACE.pack(run.partition_id, placement.partition, run.first_offset + at, len(topic)) + topic
-                + inline.of_message(message, append_ms, run.first_id + at))
-    return [StateRecord(Kind.RETAINED, key, stored) for key, stored in newest.items()]
+def _stored(message: Message, run: Run, at: int, append_ms: int) -> bytes | None:
+    """What a message that retains its value leaves in the state."""
+    placement, value, _, _, _ = message
+    if not value:
+        return None
+    topic = placement.topic.encode()
+    return (_PLACE.pack(run.partition_id, placement.partition, run.first_offset + at, len(topic)) + topic
+            + inline.of_message(message, append_ms, run.first_id + at))
+
+
+def _written_by(clock: bytes) -> Written:
+    clock_ms, hub, partition_id, offset = _CLOCK.unpack(clock)
+    return Written(Stamp(clock_ms, hub), partition_id, offset)
 
 
 def decode_retained(key: bytes, stored: bytes) -> Retained:
@@ -92,11 +101,61 @@ class RetainedValues:
         self._committer = committer
         self._worker = worker
         self._wall_ms = wall_ms
+        self._hub = b""
+        self._stamp_in: ReadStamp | None = None                # None: no address is shared with another hub
+        self._with_clock: set[int] = set()                     # partitions that have messages with a clock
 
-    def seal(self, frame: PendingFrame, first_id: int) -> int:
-        """The last value of each address."""
-        frame.state += retained_records(frame.builder.noted, frame.builder.now_ms)
+    def keep_clocks(self, hub: bytes, stamp_in: ReadStamp) -> None:
+        """From now on. `hub`: this one."""
+        self._hub, self._stamp_in = hub, stamp_in
+        self._with_clock = {_written_by(value).partition_id for _, value in self._state.scan(Kind.RETAINED_CLOCK, b"")}
+
+    def has_clocks(self, partition_id: int) -> bool:
+        """Whether a partition may have messages with a clock."""
+        return partition_id in self._with_clock
+
+    def written(self, address: str, tenant: str) -> Written | None:
+        """The newest of an address, as far as it is durable. None for one that can retain nothing."""
+        try:
+            return self._written(retained_key(tenant, address))
+        except InvalidAddress:
+            return None
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:  # decision 15
+        """The last value of each address; an empty one ends it."""
+        append_ms, hub, stamp_in = frame.builder.now_ms, self._hub, self._stamp_in
+        newest: dict[bytes, bytes | None] = {}
+        clocks: dict[bytes, Written] = {}
+        for message, run, at in frame.builder.noted:
+            placement, _, headers, attributes, _ = message
+            if not attributes & RETAIN:
+                continue
+            key = retained_key(placement.tenant, placement.address)
+            if stamp_in is not None:
+                before = clocks.get(key) or self._written(key)
+                stamp = stamp_in(headers)
+                if stamp is None:
+                    stamp = Stamp(append_ms if before is None else max(append_ms, before.stamp.clock_ms + 1), hub)
+                elif before is not None and stamp <= before.stamp:
+                    continue
+                clocks[key] = Written(stamp, run.partition_id, run.first_offset + at)
+            newest[key] = _stored(message, run, at, append_ms)
+        frame.state += [StateRecord(Kind.RETAINED, key, stored) for key, stored in newest.items()]
+        for key, written in clocks.items():
+            self._with_clock.add(written.partition_id)
+            frame.state.append(StateRecord(Kind.RETAINED_CLOCK, key, _CLOCK.pack(*written.stamp, *written[1:])))
         return 0
+
+    def _written(self, key: bytes) -> Written | None:
+        clock = self._state.get(Kind.RETAINED_CLOCK, key)
+        if clock is not None:
+            return _written_by(clock)
+        value = self._state.get(Kind.RETAINED, key)             # from before clocks were kept
+        if value is None:
+            return None
+        partition_id, _, offset, topic_len = _PLACE.unpack_from(value)
+        piece = inline.piece_of(value[_PLACE.size + topic_len:], offset)
+        return Written(Stamp(piece.append_ms, self._hub), partition_id, offset)
 
     def applied(self, frame: PendingFrame) -> None:
         """The values are state like any other."""
@@ -109,12 +168,6 @@ class RetainedValues:
         prefix = tenant.encode() + NUL
         self._read(Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
                           max(1, min(max_values, MAX_PAGE)), on_done))
-
-    def record_of(self, address: str, tenant: str) -> Record | None:
-        """See `Kernel.retained_record`."""
-        key = retained_key(tenant, address)
-        value = self._state.get(Kind.RETAINED, key)
-        return None if value is None else decode_retained(key, value).record
 
     def _read(self, lookup: Lookup) -> None:
         changed = self._state.changed(Kind.RETAINED)

@@ -33,6 +33,8 @@ READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after t
 
 FIRST_OF_ALL: Final = 1 << 31        # the priority of who takes one message at once: above any that a member can have
 
+ELSEWHERE_MAX: Final = 10_000         # messages of a group of which it is remembered who held them for too long
+
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 
 ByCursor = list[tuple[Prefetcher, list[int]]]
@@ -70,7 +72,11 @@ class HoldLimit(NamedTuple):  # decision 126
 
     on_overdue: Callable[[], None]
     """Told when it has held one for longer: what it is on its door is to be ended, and what it holds to be given back.
-    Until that happens the messages stay with it."""
+    Until that happens the messages stay with it. An `after_ms` of 0: never."""
+
+    take_back: Callable[[list[Handle]], list[Handle]] | None = None  # decision 250
+    """Asked, where it is there, when the group's invisible time is over, about what is held since then: which of it may
+    go to another member at once. The rest stays, up to `after_ms`."""
 
 
 class Budget:
@@ -109,6 +115,7 @@ class Membership:
         self.is_lazy = is_lazy
         self.keeps = keeps
         self._leases: dict[Lease, Prefetcher] = {}
+        self._asked: set[Lease] = set()                        # whose invisible time is over, and which stay
         self._prune_at = PRUNE_LEASES
         self._outbox: list[Leased] = []
 
@@ -116,7 +123,8 @@ class Membership:
         """It holds this too. Leases that are over are let go of now and then."""
         self._leases[lease] = prefetcher
         if self._hold is not None:
-            core.deadlines.hold_for(self._group, prefetcher, lease, self._hold.after_ms)
+            hold_ms = self._hold.after_ms if self._hold.take_back is None else self._group.settings.invisible_ms
+            core.deadlines.hold_for(self._group, prefetcher, lease, hold_ms)
         if len(self._leases) > self._prune_at:
             self._leases = {held_lease: of for held_lease, of in self._leases.items() if held_lease.left}
             self._prune_at = max(PRUNE_LEASES, 2 * len(self._leases))
@@ -167,10 +175,22 @@ class Membership:
         """What it holds is ready again after `delay_ms`; None: as the group's retry says."""
         self._group.leave(self, delay_ms)
 
-    def on_overdue(self) -> None:
-        """It has held something for too long."""
-        if self._hold is not None:
-            self._hold.on_overdue()
+    def take_back(self, prefetcher: Prefetcher, lease: Lease, held: list[int], core: Core) -> list[int]:
+        """It has held these (`held`) for the group's invisible time, or for too long; those that another may have."""
+        hold = self._hold
+        if hold is None:
+            return []
+        if hold.take_back is None or lease in self._asked:
+            hold.on_overdue()
+            return []
+        key = prefetcher.cursor.key
+        back = [handle[1] for handle in hold.take_back([(key, offset, lease.attempt) for offset in held])]
+        if len(back) < len(held) and hold.after_ms:
+            self._asked = {asked for asked in self._asked if asked.left}
+            self._asked.add(lease)
+            core.deadlines.hold_for(self._group, prefetcher, lease,
+                                    max(0, hold.after_ms - self._group.settings.invisible_ms))
+        return back
 
 
 class Pop:
@@ -288,6 +308,7 @@ class LeasedGroup:
         self._next_member = 0
         self._lingers = False                                  # what was read for one message stays for a while
         self._is_ranked = False                                # members differ in priority
+        self._elsewhere: dict[tuple[Prefetcher, int], Membership] = {}     # for others than who held it for too long
         self._serving = False
         self._started = False
         self._settled = self._dead = self._expired = self._dropped = 0
@@ -377,6 +398,8 @@ class LeasedGroup:
         if membership not in self._members:
             return
         self._members.remove(membership)
+        if self._elsewhere:
+            self._elsewhere = {key: holder for key, holder in self._elsewhere.items() if holder is not membership}
         self._rank()
         self._note_use()
         if not self.taken_from:
@@ -587,11 +610,16 @@ class LeasedGroup:
 
     def on_lease_over(self, prefetcher: Prefetcher, lease: Lease) -> None:
         """Its time is up: what is still out comes again at once, or when the member that holds it has been ended."""
-        held = prefetcher.cursor.held(lease)
-        if held and not self.gone and lease.holder is None:
+        held, holder = prefetcher.cursor.held(lease), lease.holder
+        if not held or self.gone:
+            return
+        if holder is not None:
+            held = holder.take_back(prefetcher, lease, held, self._core)
+            if len(self._elsewhere) + len(held) > ELSEWHERE_MAX:
+                self._elsewhere.clear()
+            self._elsewhere.update(dict.fromkeys([(prefetcher, offset) for offset in held], holder))
+        if held:
             self._end_leases(prefetcher, held, 0, True)
-        elif held and not self.gone:
-            lease.holder.on_overdue()
 
     def on_wait_over(self, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
         """One that waited may come again, or a cursor that could not be read be tried again."""
@@ -781,6 +809,8 @@ class LeasedGroup:
             self._hand_to_members(prefetcher, messages[at:], takers)
 
     def _hand_to_members(self, prefetcher: Prefetcher, messages: list[Leased], members: list[Membership]) -> None:
+        if self._elsewhere:
+            messages = self._hand_elsewhere(prefetcher, messages, members)
         hungry = [candidate for candidate in members if candidate.room > 0]
         share = max(1, len(messages) // max(1, len(hungry)))
         at = idle = 0
@@ -796,13 +826,31 @@ class LeasedGroup:
             idle = 0
             mine = messages[at:at + min(share, member.room)]
             at += len(mine)
-            member.hand(mine)
-            if member.keeps:
-                self._lease(prefetcher, mine, member, 0, member.taker)
+            self._hand_to(member, prefetcher, mine)
+
+    def _hand_elsewhere(self, prefetcher: Prefetcher, messages: list[Leased], members: list[Membership]
+                        ) -> list[Leased]:
+        """What was taken back from a member goes to another one that has room; the rest is returned, in order."""
+        rest: list[Leased] = []
+        for message in messages:
+            before = self._elsewhere.pop((prefetcher, message[1]), None)
+            other = None if before is None else next(
+                (member for member in members if member is not before and member.room > 0), None)
+            if other is None:
+                rest.append(message)
             else:
-                if self._core.recorder is not None:
-                    self._core.recorder.on_handed_out(self, prefetcher.cursor, mine, 0, member.taker)
-                self._settle(prefetcher, [message[1] for message in mine], lazily=member.is_lazy)
+                self._hand_to(other, prefetcher, [message])
+        return rest
+
+    def _hand_to(self, member: Membership, prefetcher: Prefetcher, messages: list[Leased]) -> None:
+        """These are leased to the member, or settled where it keeps nothing."""
+        member.hand(messages)
+        if member.keeps:
+            self._lease(prefetcher, messages, member, 0, member.taker)
+            return
+        if self._core.recorder is not None:
+            self._core.recorder.on_handed_out(self, prefetcher.cursor, messages, 0, member.taker)
+        self._settle(prefetcher, [message[1] for message in messages], lazily=member.is_lazy)
 
     def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int,
                taker: Origin) -> None:

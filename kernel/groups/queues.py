@@ -263,8 +263,9 @@ class Queues:
         settings = self._group_definitions.get(queue.tenant, shared)
         if settings is None or settings.kind == ASSIGNED:
             settings = GroupSettings()
-        return GroupSettings(max_attempts=settings.max_attempts, dead_letters=settings.dead_letters,
-                             retry=settings.retry, single_active=settings.single_active)
+        return GroupSettings(invisible_ms=settings.invisible_ms, max_attempts=settings.max_attempts,
+                             dead_letters=settings.dead_letters, retry=settings.retry,
+                             single_active=settings.single_active)
 
     def configure_shared(self, tenant: str, name: str) -> None:
         """The settings of a group have changed: of its queues behind shared filters, too."""

@@ -112,6 +112,8 @@ def test_a_worker_answers_over_amqp(hub: RunningHub) -> None:
         for number in range(3):
             status, answer = post(hub, "/v1/request/jobs/add", b"%d" % number)
             assert (status, answer["value"], answer["door"]) == (200, f"worker says {number}", "amqp")
+        status, answer = post(hub, "/v1/request/jobs/add", b"9", X_Reply_To="answers/of a/b.c")
+        assert (status, answer["value"], answer["address"]) == (200, "worker says 9", "answers/of a/b.c")
 
 
 def test_many_at_once_each_get_their_own_answer(hub: RunningHub) -> None:

@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 
 for line in sys.stdin:
-    method, url, text = json.loads(line)
-    request = urllib.request.Request(url, data=None if text is None else text.encode(), method=method)
+    method, url, text, headers = json.loads(line)
+    request = urllib.request.Request(url, data=None if text is None else text.encode(), headers=headers, method=method)
     if text is not None and text.startswith("{"):
         request.add_header("Content-Type", "application/json")
     try:

@@ -6,12 +6,12 @@ import random
 import pytest
 import zstandard
 
-from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.message import RETAIN, Stamp
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay.incoming import PARKED_TOPIC
-from gatehouse.relay.origins import ORIGIN_HEADER, SHOWN_HEADER
+from gatehouse.relay.origins import ORIGIN_HEADER, SHOWN_HEADER, Marks
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub
@@ -323,3 +323,46 @@ def test_a_link_is_explained_without_sending() -> None:
     network.cut(left)
     network.turn_of(left)
     assert left.links.explain("link", "plant/a/1")["out"]["taken_there"] is None
+
+
+def test_a_clock_that_is_behind_does_not_make_a_value_older() -> None:
+    both = {"send": ("plant/#",), "receive": ("plant/#",)}
+    network, left, right = pair(both, both)
+    right.rig.world.loop.advance(3_600_000)
+    right.rig.publish("plant/a", b"an hour ahead", attributes=RETAIN | 2)
+    network.settle()
+    assert retained(left, "plant/#") == retained(right, "plant/#") == {"plant/a": b"an hour ahead"}
+    left.rig.publish("plant/a", b"after it", attributes=RETAIN | 2)
+    network.settle()
+    assert retained(left, "plant/#") == retained(right, "plant/#") == {"plant/a": b"after it"}
+
+
+def test_an_end_and_a_value_that_cross_leave_the_same_on_both() -> None:
+    both = {"send": ("plant/#",), "receive": ("plant/#",)}
+    for later in ("end", "value"):
+        network, left, right = pair(both, both)
+        left.rig.publish("plant/a", b"first", attributes=RETAIN | 2)
+        network.settle()
+        for what in ("value", "end") if later == "end" else ("end", "value"):
+            left.rig.world.loop.advance(5)
+            right.rig.world.loop.advance(5)
+            if what == "end":
+                left.rig.publish("plant/a", b"", attributes=RETAIN | 2)
+            else:
+                right.rig.publish("plant/a", b"second", attributes=RETAIN | 2)
+        network.settle()
+        left.crash()
+        network.settle()
+        stays = {} if later == "end" else {"plant/a": b"second"}
+        assert retained(left, "plant/#") == retained(right, "plant/#") == stays
+
+
+def test_a_client_cannot_make_a_clock() -> None:
+    both = {"send": ("plant/#",), "receive": ("plant/#",)}
+    network, left, right = pair(both, both)
+    forged = Marks(b"of nobody").clock(Stamp((1 << 64) - 1, b"x" * 16))
+    left.rig.publish("plant/a", b"forged", headers=[forged], attributes=RETAIN | 2)
+    network.settle()
+    right.rig.publish("plant/a", b"after it", attributes=RETAIN | 2)
+    network.settle()
+    assert retained(left, "plant/#") == retained(right, "plant/#") == {"plant/a": b"after it"}

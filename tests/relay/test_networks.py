@@ -29,8 +29,9 @@ class Inside:
         folder.mkdir()
         self.folder, self.prefix = folder, prefix
         self.file = folder / "gateways.toml"
-        self.port = free_port()
-        self.file.write_text(f'[gateways.http]\nlisten = ["127.0.0.1:{self.port}"]\n{config}')
+        self.port, self.mqtt, self.amqp = free_port(), free_port(), free_port()
+        self.file.write_text("".join(f'[gateways.{door}]\nlisten = ["127.0.0.1:{port}"]\n' for door, port in (
+            ("http", self.port), ("mqtt", self.mqtt), ("amqp", self.amqp))) + config)
         self.start()
         self.asker = subprocess.Popen([*prefix, sys.executable, "-m", "tests.relay.asker"], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, cwd=ROOT)
@@ -59,17 +60,34 @@ class Inside:
         self.asker.wait(DEADLINE_S)
         self.asker.stdout.close()
 
-    def ask(self, method: str, path: str, text: str | None = None) -> tuple[int, str]:
+    def ask(self, method: str, path: str, text: str | None = None, **headers: str) -> tuple[int, str]:
         assert self.asker.stdin is not None and self.asker.stdout is not None
-        self.asker.stdin.write(json.dumps([method, f"http://127.0.0.1:{self.port}{path}", text]) + "\n")
+        self.asker.stdin.write(json.dumps([method, f"http://127.0.0.1:{self.port}{path}", text, headers]) + "\n")
         self.asker.stdin.flush()
         status, body = json.loads(self.asker.stdout.readline())
         return status, body
 
-    def document(self, method: str, path: str, text: str | None = None) -> Any:
-        status, body = self.ask(method, path, text)
+    def document(self, method: str, path: str, text: str | None = None, **headers: str) -> Any:
+        status, body = self.ask(method, path, text, **headers)
         assert status < 300, (status, body)
         return json.loads(body)
+
+    @contextmanager
+    def answering(self, who: str, port: int, wanted: str) -> Iterator[Iterator[str]]:
+        """Somebody beside the hub who answers requests: the lines in which he says what he was asked."""
+        with subprocess.Popen([*self.prefix, sys.executable, "-m", "tests.relay.answering", who, str(port), wanted],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                assert process.stdout.readline() == "ready\n"
+                yield process.stdout
+            finally:
+                process.stdin.close()
+                process.wait(DEADLINE_S)
+
+    def request(self, address: str, text: str, reply_to: str) -> Any:
+        """What answers it: one message."""
+        return self.document("POST", f"/v1/request/{address}?wait=30", text, **{"X-Reply-To": reply_to})
 
     def link(self) -> Any:
         return self.document("GET", "/v1/relay/links/link")
@@ -205,6 +223,21 @@ def test_every_acknowledged_message_arrives_once_in_order(tmp_path: Path) -> Non
         assert two.a.values("orders") == [("orders/1", "back")]
         sessions = two.a.link()["sessions"] + two.b.link()["sessions"]
         assert sessions > 2, "the way between the hubs broke"
+
+
+def test_requests_cross_and_are_answered_by_a_device_and_by_an_application(tmp_path: Path) -> None:
+    with two_networks(tmp_path) as two:
+        two.join()
+        with two.a.answering("device", two.a.mqtt, "orders/#") as asked, \
+                two.b.answering("worker", two.b.amqp, "plant.jobs.#") as heard:
+            two.a.document("POST", "/v1/publish/plant/jobs/reading", "21.5")
+            assert next(heard) == "plant.jobs.reading 21.5\n"
+            answer = two.b.request("orders/7", "open", "plant/answers/b")
+            assert (answer["value"], answer["address"]) == ("device: open", "plant/answers/b")
+            assert next(asked) == "orders/7 open\n"
+            answer = two.a.request("plant/jobs/add", "1+1", "orders/answers/a")
+            assert (answer["value"], answer["address"]) == ("worker: 1+1", "orders/answers/a")
+            assert next(heard) == "plant.jobs.add 1+1\n"
 
 
 def test_who_is_withdrawn_in_flight_is_let_go(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Membership, Pop
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.message import Fetched, Leased, Stored
+from gatehouse.kernel.message import Fetched, Handle, Leased, Stored
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.state.state import Kind
@@ -27,8 +27,8 @@ TOPIC: Final = LEASED[:-1]
 BOX: Final = "box"
 GRAVES: Final = "graves"
 SETTINGS: Final = {
-    "plain": GroupSettings(max_attempts=0, retry=Retry(delays_ms=(300, 4_000))),
-    "ordered": GroupSettings(ordered=True, max_attempts=4, retry=Retry(delays_ms=(500,))),
+    "plain": GroupSettings(invisible_ms=2_000, max_attempts=0, retry=Retry(delays_ms=(300, 4_000))),
+    "ordered": GroupSettings(invisible_ms=2_000, ordered=True, max_attempts=4, retry=Retry(delays_ms=(500,))),
 }
 LETTERS: Final = {"plain": "$dead-letters/plain", "ordered": "$dead-letters/ordered", BOX: GRAVES}
 NAMES: Final = ("plain", "ordered", BOX)
@@ -76,6 +76,12 @@ class Member:
     def on_leased(self, messages: list[Leased]) -> None:
         for message in messages:
             self._leasing.take(self.name, message, FOREVER_MS, self.number)
+
+    def take_back(self, handles: list[Handle]) -> list[Handle]:
+        """The group's invisible time is over: others may have some of it, and it keeps the rest."""
+        back = [handle for handle in handles if handle[1] % 3]
+        self._leasing.give_back(self, back)
+        return back
 
     def on_overdue(self) -> None:
         """It has held something for too long."""
@@ -174,8 +180,16 @@ class Leasing:
             self._numbers += 1
             member = Member(self, name, self._numbers)
             self._members.append(member)
-            hold = HoldLimit(HOLD_MS, member.on_overdue) if credit % 2 else None
+            take_back = member.take_back if credit % 4 == 1 else None
+            hold = HoldLimit(HOLD_MS, member.on_overdue, take_back) if credit % 2 else None
             member.membership = group.join(member, 1 + credit % 10, hold=hold)
+
+    def give_back(self, member: Member, handles: list[Handle]) -> None:
+        """These are not the member's any more."""
+        places = {(handle[0][0], handle[1]) for handle in handles}
+        for fate in self.fates[member.name].all.values():
+            if fate.place in places and fate.member == member.number:
+                fate.let_go()
 
     def leave_work(self, which: int, *_: int) -> None:
         if self._members:

@@ -206,32 +206,118 @@ def test_what_a_member_leaves_unacknowledged_comes_again_as_the_groups_retry_say
     assert [payload for _, payload, _ in given(heir)] == [b"1"]
 
 
-@pytest.mark.parametrize("topic_filter", [b"$share/crew/jobs/#", b"$share/crew/jobs/+"])
-def test_a_member_that_never_acknowledges_is_disconnected_and_another_gets_it(topic_filter: bytes) -> None:
-    door = Door()
-    session, link = member(door, b"silent", topic_filter, MqttConfig(ack_timeout_ms=60_000))
-    session.handle_data(publish(b"jobs/a", b"1", 9))
+SHARED = pytest.mark.parametrize("topic_filter", [b"$share/crew/jobs/#", b"$share/crew/jobs/+"])
+
+
+def exact_member(door: Door, client_id: bytes, topic_filter: bytes, config: MqttConfig | None = None
+                 ) -> tuple[MqttSession, FakeLink]:
+    session, link = door.connect(client_id, config or MqttConfig())
+    session.handle_data(b"\x82" + bytes([len(topic_filter) + 5]) + b"\0\1" + len(topic_filter).to_bytes(2, "big")
+                        + topic_filter + b"\2")
+    assert link.take() == b"\x90\3\0\1\2"
+    return session, link
+
+
+def send_exactly(door: Door, session: MqttSession, link: FakeLink) -> None:
+    """One job with QoS 2, which the same client is given: its packet id is 1."""
+    packet = publish(b"jobs/a", b"1", 9)
+    session.handle_data(bytes((packet[0] + 2,)) + packet[1:])
     door.rig.run()
-    assert len(given(link)) == 1
-    door.rig.world.advance(59_999)
-    assert not link.closed
-    door.rig.world.advance(1_000)
+    session.handle_data(b"\x62\2\0\x09")
+    door.rig.run()
+    assert b"\x34\x0b\0\6jobs/a\0\0011" in link.take()
+
+
+@SHARED
+def test_what_is_not_acknowledged_in_the_invisible_time_goes_to_another_member(topic_filter: bytes) -> None:
+    door = Door()
+    door.rig.kernel.groups.define("crew", GroupSettings(invisible_ms=20_000))
+    silent, link = member(door, b"silent", topic_filter)
+    silent.handle_data(publish(b"jobs/a", b"1", 9))
+    door.rig.run()
+    assert [payload for _, payload, _ in given(link)] == [b"1"]
+    other, other_link = member(door, b"other", topic_filter)
+    door.rig.world.advance(19_999)
+    assert other_link.take() == b""
+    door.rig.world.advance(1_001)
+    (_, payload, packet_id), = given(other_link)
+    assert payload == b"1" and link.take() == b"" and not link.closed
+    other.handle_data(acks(packet_id))
+    door.rig.world.advance(60_000)
+    assert (link.take(), other_link.take()) == (b"", b"")
+
+
+@SHARED
+def test_its_packet_id_stays_in_use_until_a_late_puback_which_settles_nothing(topic_filter: bytes) -> None:
+    door = Door()
+    first, link = member(door, b"first", topic_filter)
+    first.handle_data(publish(b"jobs/a", b"1", 9))
+    door.rig.run()
+    (_, _, late_id), = given(link)
+    other, other_link = member(door, b"other", topic_filter)
+    door.rig.world.advance(31_000)
+    (_, _, packet_id), = given(other_link)
+    assert first.describe()["in_flight"] == 1
+    first.handle_data(acks(late_id))
+    assert first.describe()["in_flight"] == 0
+    other.handle_closed()                                 # without an acknowledgement: the message is not settled
+    door.rig.world.advance(5_000)
+    assert [payload for _, payload, _ in given(link)] == [b"1"]
+
+
+def test_a_key_of_an_ordered_group_is_not_held_for_ever() -> None:
+    door = Door()
+    door.rig.kernel.groups.define("crew", GroupSettings(ordered=True, start="latest"))
+    silent, link = member(door, b"silent", b"$share/crew/jobs/#")
+    silent.handle_data(publish(b"jobs/a", b"1", 9) + publish(b"jobs/a", b"2", 9))
+    door.rig.run()
+    assert [payload for _, payload, _ in given(link)] == [b"1"]
+    other, other_link = member(door, b"other", b"$share/crew/jobs/#")
+    door.rig.world.advance(31_000)
+    (_, payload, packet_id), = given(other_link)
+    assert payload == b"1"
+    other.handle_data(acks(packet_id))
+    door.rig.run()
+    assert [payload for _, payload, _ in given(other_link) + given(link)] == [b"2"]
+
+
+@SHARED
+def test_after_its_attempts_it_is_a_dead_letter_though_nobody_else_is_there(topic_filter: bytes) -> None:
+    door = Door()
+    door.rig.kernel.groups.define("crew", GroupSettings(max_attempts=2))
+    silent, link = member(door, b"silent", topic_filter)
+    silent.handle_data(publish(b"jobs/a", b"1", 9))
+    door.rig.run()
+    door.rig.world.advance(31_000)
+    assert [payload for _, payload, _ in given(link)] == [b"1", b"1"]
+    door.rig.world.advance(31_000)
+    letters = door.rig.kernel.groups.queue_group(door.rig.kernel.groups.queue("$dead-letters/crew"))
+    assert letters.counts().ready == 1
+
+
+@SHARED
+def test_what_is_sent_with_qos_2_stays_with_its_client_until_that_is_disconnected(topic_filter: bytes) -> None:
+    door = Door()
+    session, link = exact_member(door, b"silent", topic_filter, MqttConfig(ack_timeout_ms=90_000))
+    send_exactly(door, session, link)
+    _, other_link = exact_member(door, b"other", topic_filter)
+    door.rig.world.advance(30_000)
+    door.rig.world.advance(59_000)
+    assert (link.closed, other_link.take()) == (False, b"")
+    door.rig.world.advance(3_000)
     assert link.closed and link.reason.startswith("ack_timeout")
     session.handle_closed()
-    _, other_link = member(door, b"other", topic_filter)
-    door.rig.world.advance(5_000)
-    assert [payload for _, payload, _ in given(other_link)] == [b"1"]
+    door.rig.world.advance(600_000)
+    assert other_link.take() == b""
 
 
-def test_one_that_acknowledges_stays() -> None:
+def test_one_that_has_it_with_qos_2_and_says_so_stays() -> None:
     door = Door()
-    session, link = member(door, b"good", b"$share/crew/jobs/#", MqttConfig(ack_timeout_ms=60_000))
-    for _ in range(5):
-        session.handle_data(publish(b"jobs/a", b"1", 9))
-        door.rig.run()
-        (_, _, packet_id), = given(link)
-        door.rig.world.advance(59_000)
-        session.handle_data(acks(packet_id))
+    session, link = exact_member(door, b"good", b"$share/crew/jobs/#", MqttConfig(ack_timeout_ms=60_000))
+    send_exactly(door, session, link)
+    door.rig.world.advance(50_000)
+    session.handle_data(b"\x50\2\0\1")
+    assert link.take() == b"\x62\2\0\1"
     door.rig.world.advance(600_000)
     assert not link.closed
 

@@ -81,7 +81,8 @@ CELLS: dict[tuple[str, str], tuple[bytes, dict[str, Any]]] = {
 SECOND_CELLS: list[tuple[str, str, bytes, dict[str, Any]]] = [
     ("correlation-id", "amqp", b"\xff1", {"header x-correlation-id": b"\xff1"}),
     ("correlation-id", "amqp", b"c" * 256, {"header x-correlation-id": b"c" * 256}),
-    ("reply-to", "amqp", b"replies/1", {"header x-reply-to-topic": "replies/1"}),
+    ("reply-to", "amqp", b"replies/1", {"reply_to": "amq.reply-to.replies/1"}),
+    ("reply-to", "amqp", b"r" * 256, {"header x-reply-to-topic": "r" * 256}),
     ("reply-to", "amqp", b"$queue/" + b"q" * 256, {"header x-reply-to-topic": "$queue/" + "q" * 256}),
     ("timestamp", "amqp", b"1700000000000", {"timestamp": 1_700_000_000}),
 ]

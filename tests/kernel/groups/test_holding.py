@@ -7,6 +7,7 @@ from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Membership
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.message import Handle
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values
 from tests.kernel.rig import Rig
@@ -88,6 +89,90 @@ def test_one_message_at_once_is_held_as_long(rig: Rig) -> None:
     assert taker.values == [b"1"]
     rig.world.advance(HOLD_MS + HOLD_STEP_MS)
     assert told == [True]
+
+
+# ---- the group's invisible time
+
+class Shower(Taker):
+    """A member that gives back what it has held for the group's invisible time, but for what it keeps."""
+
+    def __init__(self, group: LeasedGroup, keeps: tuple[bytes, ...] = (), hold_ms: int = HOLD_MS) -> None:
+        super().__init__()
+        self.keeps = keeps
+        self.overdue = 0
+        self.asked: list[list[int]] = []
+        self.membership = group.join(self, 100, hold=HoldLimit(hold_ms, self.on_overdue, self.take_back))
+
+    def take_back(self, handles: list[Handle]) -> list[Handle]:
+        self.asked.append([handle[1] for handle in handles])
+        kept = {one[1] for one in self.got if one[6] in self.keeps}
+        return [handle for handle in handles if handle[1] not in kept]
+
+    def on_overdue(self) -> None:
+        self.overdue += 1
+
+
+INVISIBLE_MS = GroupSettings().invisible_ms
+
+
+def test_what_is_held_for_the_invisible_time_goes_to_another_member(rig: Rig) -> None:
+    group = work(rig)
+    silent = Shower(group, keeps=(b"2",))
+    rig.run()
+    other, _ = join(rig, group)
+    rig.world.advance(INVISIBLE_MS - 1)
+    assert (silent.asked, other.values) == ([], [])
+    rig.world.advance(HOLD_STEP_MS)
+    assert (len(silent.asked), silent.values) == (1, [b"1", b"2", b"3"])
+    assert (other.values, [one[2] for one in other.got]) == ([b"1", b"3"], [2, 2])
+
+
+def test_what_stays_is_held_for_as_long_as_the_limit_says(rig: Rig) -> None:
+    group = work(rig)
+    silent = Shower(group, keeps=(b"1", b"2", b"3"))
+    rig.run()
+    rig.world.advance(INVISIBLE_MS)
+    rig.world.advance(HOLD_MS - INVISIBLE_MS - 1)
+    assert silent.overdue == 0
+    rig.world.advance(2 * HOLD_STEP_MS)
+    assert (silent.overdue, len(silent.asked), group.counts().leased) == (1, 1, 3)
+
+
+def test_what_stays_without_a_limit_stays(rig: Rig) -> None:
+    group = work(rig)
+    silent = Shower(group, keeps=(b"1", b"2", b"3"), hold_ms=0)
+    rig.run()
+    rig.world.advance(100 * HOLD_MS)
+    assert (silent.overdue, len(silent.asked), group.counts().leased) == (0, 1, 3)
+
+
+def test_a_receipt_from_before_settles_nothing(rig: Rig) -> None:
+    group = work(rig)
+    silent = Shower(group)
+    rig.run()
+    late = handles(silent.got)
+    other, _ = join(rig, group)
+    rig.world.advance(INVISIBLE_MS + HOLD_STEP_MS)
+    assert all(group.ack(late)) and group.counts().leased == 3
+    assert group.ack(handles(other.got)) == [None] * 3
+
+
+def test_who_is_alone_is_handed_it_again(rig: Rig) -> None:
+    group = work(rig)
+    silent = Shower(group)
+    rig.run()
+    rig.world.advance(INVISIBLE_MS + HOLD_STEP_MS)
+    assert [one[2] for one in silent.got] == [1, 1, 1, 2, 2, 2]
+
+
+def test_another_has_it_whoevers_turn_it_is(rig: Rig) -> None:
+    group = work(rig)
+    silent = Shower(group)
+    rig.run()
+    others = [join(rig, group)[0] for _ in range(3)]
+    rig.world.advance(INVISIBLE_MS + HOLD_STEP_MS)
+    assert silent.values == [b"1", b"2", b"3"]
+    assert sorted(value for other in others for value in other.values) == [b"1", b"2", b"3"]
 
 
 def test_a_member_without_a_limit_is_left_alone(rig: Rig) -> None:
