@@ -22,6 +22,7 @@ from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthentic
 from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
+from gatehouse.gateways.admission.limits.handing_out import HandingOut
 from gatehouse.gateways.admission.limits.limit import IN, QUOTA, Limit
 from gatehouse.gateways.admission.limits.meter import charge_all
 from gatehouse.gateways.admission.login import Login
@@ -333,6 +334,10 @@ class Admission:
     def charging(self, door: str, look: Callable[[int], Place], fails: Callable[[str], bool]) -> Charging:
         """What weighs and charges what one guard sends."""
         return Charging(self.limits, self._now_ms, door, look, fails)
+
+    def handing_out(self, door: str) -> HandingOut:
+        """What weighs and charges what one guard hands out."""
+        return HandingOut(self.limits, self._now_ms, door)
 
     def count_in(self, door: str, messages: int, size_bytes: int) -> None:
         """Count a burst that was taken, for the metrics."""

@@ -95,6 +95,7 @@ class Guard:
         self._registration: Registration | None = None
         self._own_places = GivenPlaces(self._port) if own_places else None
         self._charging = admission.charging(door, self._look, self._fails)
+        self._handing_out = admission.handing_out(door)
         if session is not None:
             self._registration = admission.register(principal, door, session, self.look_again)
         self._renew()
@@ -108,7 +109,9 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
-        self._charging.renew(self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._client_id)
+        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._client_id)
+        self._charging.renew(*who)
+        self._handing_out.renew(*who)
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
@@ -423,6 +426,33 @@ class Guard:
         """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
         peer wait less for more exact limits. At least one; more is taken too."""
         return self._charging.room()
+
+    @property
+    def limits_out(self) -> bool:
+        """Whether what is handed out may be limited: then `out_room` is to be asked before, and `hand_out` told."""
+        return self._admission.limits.limits_out > 0
+
+    def out_room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be handed out at once: (0, 0) while a limit is overdrawn. More is
+        handed out too, and has a longer wait behind it."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.room()
+
+    def out_wait_ms(self) -> int:
+        """When to ask `out_room` again, where there was none."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.wait_ms()
+
+    def hand_out(self, messages: int, size_bytes: int, topic: str = "", address: str = "", consumers: str = "") -> int:
+        """So much was handed out: of an address, or of a topic whole, to a group of consumers. Each delivery is
+        charged. Returns for how many ms nothing more is to be."""
+        if not self._admission.limits.limits_out:
+            return 0
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.take(messages, size_bytes, topic, address, consumers)
 
     def _look(self, place: int) -> Place:
         return self._port.look(self._places.guard, place)

@@ -88,6 +88,7 @@ class AmqpSession:
         self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
         self._opening = self._timers.add(self._on_late)    # and once it is closing: when it must be closed
         self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
+        self._handing_out = self._timers.add(lambda _: self.channels.wake())       # limits let something out again
         self._blocking = self._timers.add(self._tell_blocked)          # when a client is told that it is not read
         self._slowing: Slowing | None = None               # once it is known who publishes
         self._heard_ms = services.now_ms()
@@ -121,7 +122,7 @@ class AmqpSession:
             self.fail(error)
 
     def _take_sorted(self, data: bytes) -> bytes:
-        """Take whole frames, one by one: a publish may be in part here, and the rest of it on its way. Returns those that
+        """Take whole frames, one by one: a publish may be in part here, and the rest on its way. Returns those that
         have to wait for something else than a limit."""
         pos = steps = 0
         while pos < len(data) and self._state is State.OPEN and not self._pacer.is_held and steps < SLOW_STEPS_PER_TURN:
@@ -370,7 +371,22 @@ class AmqpSession:
         return self.services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
-        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max
+        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max and (
+            not self.guard.limits_out or self.out_room() > 0)
+
+    def out_room(self) -> int:
+        """How many messages limits let out now; where there are none, consumers have their turn again later."""
+        messages, _ = self.guard.out_room()
+        if not messages:
+            self._handing_out.at(self._now_ms() + max(1, self.guard.out_wait_ms()))
+        return messages
+
+    def handed_out(self, messages: int, size_bytes: int, group: str = "") -> None:
+        """So much was written: for counters and limits."""
+        self.flow.messages_out += messages
+        self.flow.bytes_out += size_bytes
+        if self.guard.limits_out:
+            self.guard.hand_out(messages, size_bytes, consumers=group)
 
     def on_settled(self) -> None:
         """A confirm has left: the end may have waited for it."""

@@ -486,6 +486,8 @@ class MqttSession:
         self._slowing = Slowing(link, guard, self._timers, self._pacer, self._now_ms,
                                 partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
         outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
+        pumping = self._timers.add(lambda _: outbox.pump())
+        outbox.later = lambda wait_ms: pumping.at(self._now_ms() + max(1, wait_ms))
         self._subscriptions = Subscriptions(guard, outbox, self._kernel, config, self._level, self._transact,
                                             self._count)
         if outgoing is not None:

@@ -44,7 +44,8 @@ LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look
 class Fetch:
     """One fetch until it is answered."""
 
-    __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended")
+    __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
+                 "names", "given")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -58,15 +59,20 @@ class Fetch:
         self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
         self.watch = 0                     # of the partitions; 0: none
         self.ended = False
+        self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
+        self.given: list[tuple[str, int, int]] = []        # (topic, messages, bytes) that this answer has
 
     def look(self) -> None:
         """Go over all partitions and read what there is."""
         self.looked_ms = self.request.session.services.now_ms()
         self.rows = FetchRows(self.rows.version, self.rows.read_committed, self.request.session.kernel.epoch)
+        self.names.clear()
         for topic in self.wanted.topics:
             self.look_at(*topic)
         if self.rows.wants:
-            self.request.session.guard.fetch(self.rows.wants, self.max_bytes, self.on_read)
+            guard = self.request.session.guard
+            most = min(self.max_bytes, max(1, guard.out_room()[1])) if guard.limits_out else self.max_bytes
+            guard.fetch(self.rows.wants, most, self.on_read)
         else:
             self.judge(0)
 
@@ -85,6 +91,8 @@ class Fetch:
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
+            if guard.limits_out:
+                self.names += [topic.name] * (len(rows.wants) - len(self.names))
         rows.close_topic()
 
     def find_topic(self, name: bytes) -> Topic:
@@ -103,7 +111,8 @@ class Fetch:
             return
         rows = self.rows
         total = messages = 0
-        for place, (_, offset, _), answer in zip(rows.places, rows.wants, fetched, strict=True):
+        self.given.clear()
+        for number, (place, (_, offset, _), answer) in enumerate(zip(rows.places, rows.wants, fetched, strict=True)):
             if answer.error is not None:
                 rows.errors += 1
                 rows.fill(place, code_of(answer.error), answer.high_watermark, answer.log_start_offset, [])
@@ -111,8 +120,11 @@ class Fetch:
             batches = [as_batch(piece, rows.leader_epoch) for piece in answer.pieces]
             if not batches and answer.next_offset > offset:
                 batches = [empty_batch(offset, answer.next_offset, rows.leader_epoch)]
-            total += sum(map(len, batches))
-            messages += sum([piece.count for piece in answer.pieces])
+            read_bytes, read_messages = sum(map(len, batches)), sum([piece.count for piece in answer.pieces])
+            total += read_bytes
+            messages += read_messages
+            if self.names and read_messages:
+                self.given.append((self.names[number], read_messages, read_bytes))
             rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
@@ -126,10 +138,20 @@ class Fetch:
             flow = session.admission.trace.flow("kafka")
             flow.messages_out += messages
             flow.bytes_out += total_bytes
-            self.request.done(rows.encode(self.request.correlation_id, 0))
+            throttle_ms = self.charge() if self.given else 0
+            self.request.done(rows.encode(self.request.correlation_id, throttle_ms))
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
+
+    def charge(self) -> int:
+        """Charge what is answered; returns for how many ms the client is to be slowed down."""
+        session = self.request.session
+        throttle_ms = max([session.guard.hand_out(messages, size_bytes, topic)
+                           for topic, messages, size_bytes in self.given])
+        if throttle_ms:
+            session.throttle(throttle_ms)
+        return throttle_ms
 
     def on_grown(self) -> None:
         """A partition that this fetch waits for has new records."""

@@ -114,3 +114,34 @@ def test_a_limit_of_nothing(hub: Hub, client: Client) -> None:
     assert client.names() == ["basic.nack"]
     client.publish("slow", "a", b"x", channel=2)
     assert client.got()[-1][1] == "connection.close" and stored(hub, "slow") == []
+
+
+# ---- what goes out
+
+def test_what_goes_out_is_held_back_and_nothing_is_lost(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    for number in range(30):
+        client.publish("", "q", b"%d" % number)
+    set_limit(hub, "user:anonymous", direction="out", messages_per_s=10)
+    answers = client.ask("basic.consume", channel=2, queue="q", consumer_tag="c", no_ack=True)
+    hub.advance(10)
+    answers += client.got()
+    bodies = [arguments["body"] for _, name, arguments in answers if name == "body"]
+    assert 10 <= len(bodies) <= 21
+    client.send(codec.HEARTBEAT_FRAME)
+    assert client.ask("queue.declare", queue="other")[-1][1] == "queue.declare-ok"
+    for _ in range(30):
+        hub.advance(100)
+    bodies += [arguments["body"] for _, name, arguments in client.got() if name == "body"]
+    assert bodies == [b"%d" % number for number in range(30)]
+
+
+def test_a_queue_is_a_group_of_consumers(hub: Hub, client: Client) -> None:
+    client.ask("queue.declare", queue="q")
+    set_limit(hub, "consumers:q", direction="out", messages_per_s=1)
+    for _ in range(10):
+        client.publish("", "q", b"x")
+    hub.kernel.flush()
+    for _ in range(3):
+        client.ask("basic.get", queue="q", no_ack=True)
+    assert hub.admission.limits.most_used("1", 1)[0].messages_taken == 3

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import reasons
+from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.properties import Packet
 from tests.gateways.limiting import drop_limit, make_fast, set_limit, stored
 from tests.gateways.mqtt.conversations import connect
 from tests.gateways.mqtt.five import Client, ack_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
+from tests.gateways.mqtt.test_durable import KEEPS
 from tests.gateways.mqtt.test_outbox import received, send, subscriber
 
 PING, PONG = b"\xc0\0", b"\xd0\0"
@@ -156,3 +158,65 @@ def test_a_limit_of_nothing_ends_the_connection_of_who_cannot_be_told() -> None:
     client = Client(hub, "five")
     assert [seen.reason for seen in client.ask(publish_packet("t", b"x", 1))] == [reasons.QUOTA]
     assert stored(hub, "t") == []
+
+
+# ---- what goes out
+
+def test_what_goes_out_is_held_back_and_nothing_of_qos_1_is_lost() -> None:
+    hub = FakeHub()
+    _, link = subscriber(hub, "t", 1, MqttConfig())
+    set_limit(hub, "client:sub", direction="out", messages_per_s=10)
+    for number in range(30):
+        send(hub, b"%d" % number)
+    got = received(link)
+    assert 9 <= len(got) <= 11
+    hub.advance(1_000)
+    got += received(link)
+    assert 18 <= len(got) <= 22
+    hub.advance(1_500)
+    assert [value for value, _ in got + received(link)] == [b"%d" % number for number in range(30)]
+
+
+def test_acknowledgements_and_pings_leave_while_messages_are_held_back() -> None:
+    hub = FakeHub()
+    session, link = subscriber(hub, "t", 0, MqttConfig())
+    set_limit(hub, "topic:t", direction="out", messages_per_s=1)
+    for number in range(5):
+        send(hub, b"%d" % number, qos=0)
+    link.take()
+    session.handle_data(publish(b"u", b"x", 7) + PING)
+    hub.kernel.flush()
+    assert link.take() == PONG + b"\x40\2\0\7"
+
+
+def test_a_shared_filter_is_a_group_of_consumers() -> None:
+    hub = FakeHub()
+    set_limit(hub, "consumers:workers", direction="out", messages_per_s=10)
+    _, link = subscriber(hub, "$share/workers/t", 1, MqttConfig())
+    for number in range(20):
+        send(hub, b"%d" % number)
+    hub.advance(1)
+    first = received(link)
+    assert 9 <= len(first) <= 21
+    hub.advance(2_000)
+    assert len(first) + len(received(link)) == 20
+
+
+def test_a_session_that_was_away_is_given_what_it_missed_as_its_limit_allows() -> None:
+    hub = FakeHub()
+    away = Client(hub, "away", clean=False, properties=KEEPS)
+    away.subscribe(("t", 1))
+    hub.cut(away.session)
+    for number in range(30):
+        send(hub, b"%d" % number)
+    set_limit(hub, "client:away", direction="out", messages_per_s=10)
+    back = Client(hub, "away", clean=False, properties=KEEPS)
+    values: list[bytes] = []
+    seen = back.behind
+    for _ in range(60):
+        back.send(*[ack_packet(0x40, one.packet_id) for one in seen])
+        values += [one.value for one in seen]
+        hub.advance(100)
+        seen = back.received()
+    assert values == [b"%d" % number for number in range(30)]
+    assert hub.admission.limits.most_used("1", 1)[0].messages_taken == 30

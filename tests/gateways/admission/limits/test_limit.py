@@ -22,6 +22,7 @@ def test_a_limit_reads_as_it_is_shown() -> None:
 @pytest.mark.parametrize("table", [
     {"of": "hub", "messages_per_s": 0}, {"of": "hub", "operations_per_s": 10 ** 18},
     {"of": "user:*", "bytes_per_s": 1.0}, {"of": "consumers:workers", "direction": "out", "messages_per_s": 5},
+    {"of": "consumers:workers", "direction": "out", "messages_per_s": 5},
     {"of": "client:a:b", "tenant": "*", "messages_per_s": 5}])
 def test_what_is_a_limit(table: dict[str, Any]) -> None:
     assert isinstance(read_limit(table), Limit)
