@@ -66,17 +66,22 @@ class Fields:
     def count(self, least_bytes: int) -> int:
         """How many entries of at least so many bytes follow: never more than there is room for."""
         count = self.u32()
-        if count * least_bytes > len(self._data) - self._at:
+        if count * least_bytes > self.left:
             raise BadFrame(f"a frame claims {count} entries and has no room for them")
         return count
 
+    @property
+    def left(self) -> int:
+        """Bytes that are not read."""
+        return len(self._data) - self._at
+
     def rest(self) -> bytes:
-        return self.take(len(self._data) - self._at)
+        return self.take(self.left)
 
     def end(self) -> None:
         """There is nothing left. Raises BadFrame."""
-        if self._at != len(self._data):
-            raise BadFrame(f"{len(self._data) - self._at} bytes are left behind a frame")
+        if self.left:
+            raise BadFrame(f"{self.left} bytes are left behind a frame")
 
 
 def u8(value: int) -> bytes:

@@ -21,7 +21,7 @@ from gatehouse.relay.errors import BadFrame, UnsupportedVersion
 from gatehouse.relay.fields import Fields, text, u8, u32
 
 MAJOR: Final = 1
-MINOR: Final = 0
+MINOR: Final = 1
 MAGIC: Final = b"GHRL"
 
 HELLO: Final = 1

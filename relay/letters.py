@@ -1,17 +1,19 @@
 """What two hubs say to each other under seal. Pure.
 
     1 POSITIONS  count u32 | (topic uuid 16, partition u32, position u64)*   how far the reader's partitions are here
-    2 READY      window u32 | count u32 | filter text*                       from here on letters of batches may come
+    2 READY      window u32 | count u32 | filter text* | takes u8            from here on letters of batches may come
     3 BATCHES    number u64 | sent at i64 | uuid 16 | topic text | count u32 | section*
     4 STORED     number u64                                                  that letter of batches, and those before
     5 STOPPED    code text | text                                            this side takes no more
+    6 PACKED     size u32 | one frame of zstd                                a letter of so many bytes; 1.1
 
     section := partition u32 | flags u8 | predecessor u64 | next u64 | lost u64 | count u32 | piece*
     piece   := first offset u64 | count u32 | stored at i64 | largest time i64 | first id i64 | whole u8 | body
 
 A section covers the offsets from `predecessor` until before `next` of one partition: what of them is in no piece did
 not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a whole batch of a producer.
-`window`: so many bytes of such letters may be on their way. Flag 1: the reader has heard nothing of this partition yet,
+`window`: so many bytes of such letters may be on their way, as they are before they are packed. `takes` (1.1; left out:
+0): 1, this side reads PACKED. Flag 1: the reader has heard nothing of this partition yet,
 and this is where it begins.
 """
 from __future__ import annotations
@@ -19,7 +21,11 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+import zstandard
+
+from gatehouse.kernel.errors import CorruptBatch
 from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.compression import ZSTD, decompress
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.fields import Fields, body, i64, text, u8, u32, u64
 
@@ -28,6 +34,11 @@ READY: Final = 2
 BATCHES: Final = 3
 STORED: Final = 4
 STOPPED: Final = 5
+PACKED: Final = 6
+
+TAKES_PACKED: Final = 1
+PACK_LEVEL: Final = 3
+MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
 
 BEGINS: Final = 1
 """Flag of a section."""
@@ -65,6 +76,7 @@ class Positions(NamedTuple):
 class Ready(NamedTuple):
     window_bytes: int
     filters: list[str]
+    takes: int = 0
 
 
 class Batches(NamedTuple):
@@ -92,8 +104,9 @@ def encode(letter: Letter) -> bytes:
     match letter:
         case Positions(positions):
             return u8(POSITIONS) + u32(len(positions)) + b"".join([_POSITION.pack(*position) for position in positions])
-        case Ready(window_bytes, filters):
-            return u8(READY) + u32(window_bytes) + u32(len(filters)) + b"".join([text(name) for name in filters])
+        case Ready(window_bytes, filters, takes):
+            return (u8(READY) + u32(window_bytes) + u32(len(filters)) + b"".join([text(name) for name in filters])
+                    + u8(takes))
         case Batches(number, sent_ms, uuid, topic, sections):
             parts = [u8(BATCHES) + u64(number) + i64(sent_ms) + uuid + text(topic) + u32(len(sections))]
             for section in sections:
@@ -125,10 +138,37 @@ def decode(data: bytes) -> Letter:
         window_bytes, count = fields.u32(), fields.count(2)
         if count > MAX_FILTERS:
             raise BadFrame(f"{count} filters are more than a link has: {MAX_FILTERS}")
-        return Ready(window_bytes, [fields.text() for _ in range(count)])
+        filters = [fields.text() for _ in range(count)]
+        return Ready(window_bytes, filters, fields.u8() if fields.left else 0)
     if kind == STOPPED:
         return Stopped(fields.text(), fields.text())
     raise BadFrame(f"there is no letter of kind {kind}")
+
+
+def pack(data: bytes) -> bytes:
+    """An encoded letter, compressed where that makes it smaller."""
+    if len(data) < MIN_PACKED_BYTES:
+        return data
+    packed = u8(PACKED) + u32(len(data)) + zstandard.ZstdCompressor(level=PACK_LEVEL).compress(data)
+    return packed if len(packed) < len(data) else data
+
+
+def unpack(data: bytes, max_bytes: int) -> bytes:
+    """The encoded letter in what was sealed; itself where it is not packed. Raises BadFrame for one that is larger than
+    a meeting point carries, or is not as large as it says."""
+    if data[:1] != bytes((PACKED,)):
+        return data
+    fields = Fields(data, 1)
+    size_bytes = fields.u32()
+    if size_bytes > max_bytes:
+        raise BadFrame(f"a packed letter of {size_bytes} bytes is more than {max_bytes}")
+    try:
+        letter = decompress(ZSTD, fields.rest(), size_bytes)
+    except CorruptBatch as error:
+        raise BadFrame(f"a packed letter does not open: {error}") from None
+    if len(letter) != size_bytes or letter[:1] == bytes((PACKED,)):
+        raise BadFrame("a packed letter is not what it says")
+    return letter
 
 
 def _batches(fields: Fields) -> Batches:

@@ -24,9 +24,9 @@ from gatehouse.relay.errors import (
     WrongKey,
 )
 from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, InCounts
-from gatehouse.relay.letters import MAX_POSITIONS, Batches, Letter, Positions, Ready, Stopped, StoredUntil
+from gatehouse.relay.letters import MAX_POSITIONS, TAKES_PACKED, Batches, Letter, Positions, Ready, Stopped, StoredUntil
 from gatehouse.relay.origins import Marks
-from gatehouse.relay.outgoing import OutCounts, Outgoing
+from gatehouse.relay.outgoing import OutCounts, Outgoing, Said
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import Pin
 from gatehouse.relay.rate import Rate
@@ -222,7 +222,8 @@ class Link:
         if kind == SEALED:
             session = self._session
             if session is not None and session_of(payload) == session.id:
-                self._on_letter(letters.decode(session.open(topic, payload)), len(payload), topic)
+                letter = letters.unpack(session.open(topic, payload), self._around.max_payload_bytes())
+                self._on_letter(letters.decode(letter), max(len(letter), len(payload)), topic)
         elif kind == GREET and not self._speaks_first:
             self._greeting = self._new_greeting(False)
             answer = self._greeting.answer(payload)
@@ -263,7 +264,7 @@ class Link:
                      for origin, arrived in self._around.arrivals.stored_of(self.peer.hub)]
         for at in range(0, len(positions), MAX_POSITIONS):
             self._say("", Positions(positions[at:at + MAX_POSITIONS]))
-        self._say("", Ready(WINDOW_BYTES, list(self.settings.receive)))
+        self._say("", Ready(WINDOW_BYTES, list(self.settings.receive), TAKES_PACKED))
 
     def _on_letter(self, letter: Letter, size_bytes: int, topic: str) -> None:
         outgoing, incoming = self._outgoing, self._incoming
@@ -286,11 +287,12 @@ class Link:
 
     # ---- what goes
 
-    def _say(self, topic: str, letter: Letter) -> int:
+    def _say(self, topic: str, letter: Letter, packed: bool = False) -> Said:
         assert self._session is not None, "only an open link says something"
-        sealed = self._session.seal(topic, letters.encode(letter))
+        encoded = letters.encode(letter)
+        sealed = self._session.seal(topic, letters.pack(encoded) if packed else encoded)
         self._around.carry(self.peer.address, topic, sealed)
-        return len(sealed)
+        return Said(len(sealed), max(len(encoded), len(sealed)))
 
     def _stored(self, number: int) -> None:
         if self._session is not None:

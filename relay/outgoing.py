@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.own_topics import AUDIT_TOPIC, CHECKS, HELD
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, join_address
@@ -24,7 +24,7 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryLost, LinkRefused, OutOfTurn, PositionAhead, RelayError
-from gatehouse.relay.letters import PIECE_BYTES, Batches, Position, Ready, Section
+from gatehouse.relay.letters import PIECE_BYTES, TAKES_PACKED, Batches, Position, Ready, Section
 from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Origin, decode_sent, sent_record
@@ -44,8 +44,16 @@ SKIPPED_MS: Final = 5_000              # or so long after the last letter
 OWN_TOPICS: Final = (CHECKS, HELD)
 MAX_LOST: Final = 100                  # that are listed
 
-Say = Callable[[str, Batches], int]
-"""Seal and send a letter about a topic; how many bytes that were."""
+class Said(NamedTuple):
+    """How large a letter was."""
+
+    sent_bytes: int
+    window_bytes: int
+    """What it takes of the window: as it is before it is packed."""
+
+
+Say = Callable[[str, Batches, bool], Said]
+"""Seal and send a letter about a topic, packed or as it is."""
 
 
 @dataclass(slots=True)
@@ -144,6 +152,7 @@ class Outgoing:
         self._closed = False
         self._number = 0
         self._window_bytes = 0
+        self._packs = False                    # letters are compressed
         self._unstored_bytes = 0
         self._on_their_way: deque[OnItsWay] = deque()
         self._dirty: dict[tuple[bytes, int], int] = {}
@@ -165,6 +174,7 @@ class Outgoing:
             raise OutOfTurn("the other hub was ready before")
         self._window_bytes = ready.window_bytes
         self._wanted = Filters(ready.filters)
+        self._packs = self._settings.compress == "zstd" and bool(ready.takes & TAKES_PACKED)
         self.ready = True
         self.pump()
 
@@ -448,7 +458,8 @@ class Outgoing:
 
     def _letter(self, stream: Stream, sections: list[Section], messages: int) -> None:
         letter = Batches(self._number, self._wall_ms, stream.topic.uuid, stream.topic.name, sections)
-        size_bytes = self._say(stream.topic.name, letter)
+        said = self._say(stream.topic.name, letter, self._packs)
+        size_bytes = said.window_bytes
         self._number += 1
         ends = [(stream.readings[section.partition], section.next) for section in sections]
         self._on_their_way.append(OnItsWay(letter.number, size_bytes, messages, self._now_ms, stream, ends))
@@ -457,8 +468,8 @@ class Outgoing:
         self._last_said_ms = self._now_ms
         self.counts.letters += 1
         self.counts.messages += messages
-        self.counts.bytes += size_bytes
-        self._bytes.spend(size_bytes)
+        self.counts.bytes += said.sent_bytes
+        self._bytes.spend(said.sent_bytes)
         self._messages.spend(messages)
 
     def _put_back(self, stream: Stream, reading: Reading, pieces: list[Piece]) -> None:

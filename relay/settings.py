@@ -61,6 +61,10 @@ class LinkSettings:
         "choices": ("stop", "go_on"),
         "help": "What happens where retention has deleted what the other hub does not have yet: the link stops, or "
                 "goes on behind it; either is listed."})
+    compress: str = field(default="none", metadata={
+        "choices": ("none", "zstd"),
+        "help": "Whether what goes out is compressed for the link, where the other hub can read it: for a narrow way. "
+                "Batches that a producer compressed stay so either way."})
     bytes_per_second: int = field(default=0, metadata={
         "min": 0, "max": 1 << 40, "help": "Bytes that go out in a second at most; 0: as many as can."})
     messages_per_second: int = field(default=0, metadata={

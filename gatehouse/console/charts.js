@@ -1,15 +1,10 @@
 // Small charts of one number over the last minutes, as inline SVG.
 
-const NAMESPACE = "http://www.w3.org/2000/svg";
+import { svg } from "./svg.js";
+
 const WIDTH = 180;
 const HEIGHT = 32;
 const POINTS = 180;
-
-function svg(tag, attributes) {
-  const element = document.createElementNS(NAMESPACE, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
 
 /** Draws values a second, oldest first; what it shows it also says. */
 export class Sparkline {

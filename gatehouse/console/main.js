@@ -5,6 +5,7 @@ import { connections } from "./connections.js";
 import { deadLetters } from "./dead_letters.js";
 import { duration, fill, h, visible } from "./dom.js";
 import { group, groups } from "./groups.js";
+import { links } from "./links.js";
 import { logIn } from "./login.js";
 import { overview } from "./overview.js";
 import { Page } from "./page.js";
@@ -32,9 +33,10 @@ const PAGES = [
   ["retained", "Retained", retained, retained],
   ["transactions", "Transactions", transactions, transactions],
   ["trace", "Trace", trace, trace],
+  ["links", "Links", links],
   ["users", "Users", users],
 ];
-const FOR_ADMINISTRATORS = ["connections", "sessions", "users"];
+const FOR_ADMINISTRATORS = ["connections", "sessions", "links", "users"];
 const SILENCE_MS = 10_000;         // the hub speaks every second: one that does not is gone
 const AWAY_MS = 10_000;            // a page nobody has looked at for so long stops listening
 

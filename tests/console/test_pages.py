@@ -14,7 +14,7 @@ from tests.kernel.batches import encode_record, wrap
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
 PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "queues/wide", "connections", "sessions",
          "publish", "scheduled", "dead-letters", "dead-letters/keepers", "retained", "transactions",
-         "transactions/shop", "trace", "users"]
+         "transactions/shop", "trace", "links", "users"]
 
 
 def test_the_overview_is_live(hub, open_tab):

@@ -366,3 +366,17 @@ def test_a_client_cannot_make_a_clock() -> None:
     right.rig.publish("plant/a", b"after it", attributes=RETAIN | 2)
     network.settle()
     assert retained(left, "plant/#") == retained(right, "plant/#") == {"plant/a": b"after it"}
+
+
+def test_a_narrow_way_carries_less_and_the_same() -> None:
+    for compress, there in (("none", True), ("zstd", True), ("zstd", False)):
+        network, left, right = pair({**SEND, "compress": compress}, RECEIVE)
+        if not there:                                            # it speaks 1.0
+            left.links.links["link"].outgoing._packs = False
+        values = [b"%06d reading 21.5 of the oven" % number for number in range(500)]
+        left.rig.publish("plant/a", *values)
+        network.settle()
+        assert right.values("plant") == values
+        sent = left.links.describe_link("link")["sent"]["bytes"]
+        assert (sent < 500 * 12) == (compress == "zstd" and there), sent
+        assert left.links.links["link"].outgoing.unstored_bytes == 0

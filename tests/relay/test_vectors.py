@@ -27,7 +27,8 @@ FRAMES = [
 PIECE = Piece(7, 2, True, b"data", 1_000, 2_000, 99)
 LETTERS = [
     (Positions([(b"u" * 16, 3, 9)]), "01" + "00000001" + "75" * 16 + "00000003" + "0000000000000009"),
-    (Ready(4 << 20, ["a/#", "b"]), "02" + "00400000" + "00000002" + "0003" + "612f23" + "0001" + "62"),
+    (Ready(4 << 20, ["a/#", "b"]), "02" + "00400000" + "00000002" + "0003" + "612f23" + "0001" + "62" + "00"),
+    (Ready(4 << 20, ["b"], 1), "02" + "00400000" + "00000001" + "0001" + "62" + "01"),
     (Batches(5, 1_000, b"u" * 16, "plant", [Section(3, True, 6, 9, 1, [PIECE])]),
      "03" + "0000000000000005" + "00000000000003e8" + "75" * 16 + "0005" + "706c616e74" + "00000001"
      + "00000003" + "01" + "0000000000000006" + "0000000000000009" + "0000000000000001" + "00000001"
@@ -68,8 +69,34 @@ def test_letters(letter: letters.Letter, written: str) -> None:
     assert letters.encode(letter) == data
     assert plain(letters.decode(data)) == plain(letter)
     for end in range(len(data)):
+        if isinstance(letter, Ready) and end == len(data) - 1:
+            assert letters.decode(data[:end]) == letter._replace(takes=0), "as 1.0 says it"
+            continue
         with pytest.raises(BadFrame):
             letters.decode(data[:end])
+
+
+NAME = bytes.fromhex("28b52ffd" + "20" + "04" + "210000" + "6e616d65")      # a frame of zstd with one block, as it is
+
+
+def test_a_packed_letter() -> None:
+    assert letters.unpack(b"\x06" + b"\0\0\0\x04" + NAME, 4) == b"name"
+    letter = b"\x03" + b"reading " * 1_000
+    packed = letters.pack(letter)
+    assert packed[:5] == b"\x06" + len(letter).to_bytes(4, "big") and len(packed) < 100
+    assert letters.unpack(packed, len(letter)) == letters.unpack(letter, 0) == letter
+    assert letters.pack(b"\x03short") == b"\x03short"
+
+
+@pytest.mark.parametrize("lie", [
+    b"\x06", b"\x06\0\0", b"\x06\0\0\0\x04", b"\x06\0\0\0\x04no frame", b"\x06\xff\xff\xff\xff",
+    b"\x06\0\0\0\x03" + NAME, b"\x06\0\0\0\x05" + NAME, b"\x06\0\0\0\x04" + NAME * 2,
+    b"\x06\0\0\x04\0" + letters.pack(b"\x06" + bytes(1_023))[5:], letters.pack(bytes(200_000)),
+    letters.pack(bytes(1_000)) + b"x", letters.pack(bytes(1_000))[:-1],
+])
+def test_a_packed_letter_that_lies(lie: bytes) -> None:
+    with pytest.raises(BadFrame):
+        letters.unpack(lie, 100_000)
 
 
 def test_another_major_version_is_refused_by_name() -> None:

@@ -1,0 +1,41 @@
+"""The console's page of links: joined, seen and paused by people at two hubs."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.relay.processes import ask, link_of, wait_for
+from tests.relay.test_processes import two_hubs
+
+DRAWN = "document.querySelector('svg.links').textContent"
+
+
+def test_links_are_joined_drawn_and_paused(tmp_path: Path, open_tab) -> None:
+    with two_hubs(tmp_path) as (a, b, _):
+        left, right = open_tab(a, "links"), open_tab(b, "links")
+        left.wait_text("online", "dd")
+        left.wait_text("not joined", "tbody")
+        left.click("button", "Invite")
+        left.wait_text("ghl1.", "code")
+        invitation = left.evaluate("document.querySelector('.invitation code').innerText")
+        right.type("Join with an invitation", invitation)
+        right.click("button", "Join")
+        right.wait_text("joined link", "form")
+        for tab in (left, right):
+            tab.wait_text("open", "tbody")
+            tab.wait("document.querySelectorAll('svg.links line.good').length === 2")
+        left.type("Link", "link")
+        left.type("Address", "plant/1")
+        left.click("button", "Explain")
+        left.wait_text("Sent, and the other hub takes it. From there it is not taken.", "form")
+        left.click("button", "Pause")
+        left.wait_text("paused", "tbody")
+        ask(a, "POST", "/v1/publish/plant/1", body=b"later")
+        left.wait(f"{DRAWN}.includes('paused, 1 message to send')")
+        left.click("button", "Resume")
+        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        left.wait(f"{DRAWN}.includes('open') && !{DRAWN}.includes('to send')")
+
+
+def test_a_hub_without_a_relay_says_so(hub, open_tab) -> None:
+    tab = open_tab(hub, "links")
+    tab.wait_text("has no [relay]", ".empty")
