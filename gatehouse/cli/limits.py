@@ -29,8 +29,11 @@ def amount_options(command: Command) -> Command:
 
 @click.group()
 def limits() -> None:
-    """Limits of what comes in and goes out, beside the quotas of users. Asks the hub, which takes the right to
-    administer, or works on a data directory on which none runs."""
+    """Limits: how much may come in and go out.
+
+    They stand beside the quotas of users. Asks the hub, which takes the right to administer, or works on a data
+    directory on which none runs.
+    """
 
 
 @limits.command("list")
@@ -72,9 +75,9 @@ def show_limit(id: str, config_file: Path, data: Path | None, url: str | None, j
 @access_options
 def set_limit(of: str, direction: str | None, tenant: str | None, observe: bool, config_file: Path, data: Path | None,
               url: str | None, json_wanted: bool, **amounts: float | None) -> None:
-    """Set a limit: the one that there is of the same, direction and tenant is replaced.
+    """Set a limit, in place of what there is.
 
-    OF is hub, door:NAME, tenant:NAME, group:NAME (of users), user:NAME, client:ID, address:FILTER, topic:NAME or
+    That is the one of the same kind, name, direction and tenant. OF is hub, door:NAME, tenant:NAME, group:NAME (of users), user:NAME, client:ID, address:FILTER, topic:NAME or
     consumers:NAME; `*` in place of the name gives each its own.
 
     Example: gatehouse limits set user:ann --messages-per-s 50 --messages-burst 100

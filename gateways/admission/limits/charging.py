@@ -112,7 +112,7 @@ class Charging:
         return [Charge(meters, count, sizes[place]) for place, count in counts.items()
                 if (meters := self._meters_of_place(place))]
 
-    def weigh_batch(self, topic: str, count: int, size_bytes: int) -> list[Charge]:
+    def weigh_batch(self, topic: str, count: int, size_bytes: int, refuses: bool = False) -> list[Charge]:
         """The same of a producer's batch: its records are not looked at, so filters that some of them could match count
         all of them. Raises OverQuota."""
         if self._version != self._book.version:
@@ -124,11 +124,11 @@ class Charging:
                 meters = self._of_topic[topic] = self._note(
                     self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
             charges.append(Charge(meters, count, size_bytes))
-        if self._is_closed:
-            self._require(charges, {WHOLE}, False)
+        if refuses or self._is_closed:
+            self._require(charges, {WHOLE}, refuses, topic)
         return charges
 
-    def _require(self, charges: Sequence[Charge], places: Iterable[int], refuses: bool) -> None:
+    def _require(self, charges: Sequence[Charge], places: Iterable[int], refuses: bool, topic: str = "") -> None:
         """Raises OverQuota for the places whose messages are refused: nothing is charged but an operation."""
         now_ms = self._now_ms()
         common = [meter for meter in self._meters if meter.wait_ms(now_ms)]
@@ -136,7 +136,8 @@ class Charging:
         for place in places:
             own = charges[-1].meters if place == WHOLE and len(charges) > 1 else self._of_place.get(place, ())
             over = [*common, *[meter for meter in own if meter.wait_ms(now_ms)]]
-            if over and (any(meter.is_closed for meter in over) or refuses and self._fails(self._topic(place))):
+            closed = any(meter.is_closed for meter in over)
+            if closed or over and refuses and self._fails(topic or self._topic(place)):
                 refused[place] = over
         if not refused:
             return
@@ -147,7 +148,7 @@ class Charging:
         raise OverQuota(slowest.limit.id, slowest.limit.of, slowest.wait_ms(now_ms), frozenset(refused))
 
     def _topic(self, place: int) -> str:
-        return "" if place == WHOLE else self._look(place).topic
+        return self._look(place).topic
 
     # ---- charging: once it was taken
 

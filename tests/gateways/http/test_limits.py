@@ -78,3 +78,22 @@ def test_what_a_topic_does_at_a_limit_is_a_setting_of_it() -> None:
         for value in ("drop", None, 1, True):
             assert await refused(client, "PUT", "/v1/topics/fast", json={"at_limit": value}) == (400, "invalid_body")
     run(test)
+
+
+def test_a_topic_that_fails_refuses_and_a_repetition_costs_nothing() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        await client.ask("PUT", "/v1/topics/fast", json={"at_limit": FAIL})
+        await client.ask("POST", "/v1/limits", json={"of": "topic:fast", "messages_per_s": 2})
+        for _ in range(3):
+            made = await client.ask("POST", "/v1/publish/fast/a", data=b"1", headers={"Idempotency-Key": "one"})
+            assert made.status == 201
+        for _ in range(2):
+            assert (await client.ask("POST", "/v1/publish/fast/a", data=b"2")).status == 201
+        over = await client.ask("POST", "/v1/publish/fast/a", data=b"3")
+        assert (over.status, over.code, over.headers["Retry-After"]) == (429, "over_quota", "1")
+        assert (await client.ask("POST", "/v1/publish/other/a", data=b"3")).status == 201, "another topic"
+        repeated = await client.ask("POST", "/v1/publish/fast/a", data=b"1", headers={"Idempotency-Key": "one"})
+        assert repeated.json == made.json
+        rig.clock.advance(500)
+        assert (await client.ask("POST", "/v1/publish/fast/a", data=b"3")).status == 201
+    run(test)
