@@ -316,6 +316,28 @@ class Door:
         self.flow.bytes_out += len(answer.body)
         return answer
 
+    async def ready_to_hand_out(self, guard: Guard) -> None:
+        """Returns when messages may be given to this principal. Refuses `over_quota` where that is not soon."""
+        if guard.limits_out:
+            ends = self.loop.time() + self.config.request_deadline_s
+            while wait_ms := guard.out_wait_ms():
+                if self.loop.time() + wait_ms / 1000 > ends:
+                    raise Refusal("over_quota", f"a limit of what {guard.logged_in.name} is given is used up",
+                                  headers={"Retry-After": str(ceil(wait_ms / 1000))})
+                await asyncio.sleep(wait_ms / 1000)
+
+    async def until_handing_out(self, guard: Guard) -> None:
+        """Returns when messages may be given to the reader of a stream."""
+        for wait_ms in iter(guard.out_wait_ms, 0):
+            await asyncio.sleep(wait_ms / 1000)
+
+    def handed_out(self, guard: Guard, messages: int, answer: Response, topic: str = "", consumers: str = ""
+                   ) -> Response:
+        """`counted`, and charged to the limits of what goes out."""
+        if guard.limits_out:
+            guard.hand_out(messages, len(answer.body), topic, consumers=consumers)
+        return self.counted(messages, answer)
+
     # --- waiting for messages -------------------------------------------------------------------------------
 
     async def wait_for_append(self, guard: Guard, topic: Topic, positions: dict[int, int], timeout_s: float) -> None:

@@ -1,6 +1,8 @@
 """`/v1/limits`, with a real database behind it."""
 from __future__ import annotations
 
+import asyncio
+
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.kernel.state.topics import FAIL
 from tests.gateways.admission.kit import Administered
@@ -96,4 +98,24 @@ def test_a_topic_that_fails_refuses_and_a_repetition_costs_nothing() -> None:
         assert repeated.json == made.json
         rig.clock.advance(500)
         assert (await client.ask("POST", "/v1/publish/fast/a", data=b"3")).status == 201
+    run(test)
+
+
+def test_what_is_given_out_waits_and_is_refused_where_that_would_be_long() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for _ in range(5):
+            await client.ask("POST", "/v1/publish/plant/a", data=b"1")
+        await client.ask("POST", "/v1/limits", json={"of": "topic:plant", "direction": "out", "messages_per_s": 1,
+                                                     "messages_burst": 2})
+        first = await client.ask("GET", "/v1/topics/plant/messages?from=earliest")
+        assert len(first.json["messages"]) == 5
+        asked = asyncio.ensure_future(client.ask("GET", "/v1/topics/plant/messages?from=earliest"))
+        while not asked.done():
+            await asyncio.sleep(0.01)
+            rig.clock.advance(100)
+        assert len(asked.result().json["messages"]) == 5
+        await client.ask("PUT", "/v1/limits/1", json={"of": "topic:plant", "direction": "out", "messages_per_s": 0})
+        assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200, "it was not known"
+        await client.ask("DELETE", "/v1/limits/1")
+        assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
     run(test)
