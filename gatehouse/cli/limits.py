@@ -54,7 +54,10 @@ def list_limits(config_file: Path, data: Path | None, url: str | None, json_want
 @click.argument("id")
 @access_options
 def show_limit(id: str, config_file: Path, data: Path | None, url: str | None, json_wanted: bool) -> None:
-    """Show a limit, and of a running hub who has taken most under it and what each has left."""
+    """Show a limit, and who has taken most.
+
+    Of a running hub: with what each has left.
+    """
     with accounts_of(config_file, data, url) as access:
         limit = access.limit(id)
     used = limit.get("used", [])
