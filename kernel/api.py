@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
-    from gatehouse.kernel.sessions.values import SessionDescription, SessionListener, Subscribed, Will
+    from gatehouse.kernel.sessions.values import Owed, SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -279,6 +279,9 @@ class KernelPort(Protocol):
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
+
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
@@ -510,10 +513,23 @@ class SessionPort(Protocol):
     def subscribe(self, subscribed: Subscribed) -> bool:
         """From here on messages with QoS 1 and 2 that match wait for the session; replaces a subscription with the
         same filter. True where there was none. Messages of QoS 0, and those for filters of QoS 0, do not: a door hears
-        of them as ever. Raises InvalidFilter, TooManySubscriptions, Stopping."""
+        of them as ever. Raises InvalidFilter, InvalidSelector, TooManySubscriptions, Stopping."""
 
     def unsubscribe(self, filter: str) -> bool:
         """What came before is handed out still. False where there was no such subscription. Raises Stopping."""
+
+    def begin_history(self, filter: str, owed: Owed) -> None:
+        """What a filter is owed of before it was subscribed, which it just was: the door reads and sends it. What
+        waits since then is held back until `end_history`. Raises Stopping."""
+
+    def histories(self) -> dict[str, Owed]:
+        """What is owed still, by filter."""
+
+    def move_history(self, filter: str, reached: dict[int, int]) -> None:
+        """The client is done with what is before these offsets, by partition id. Durable soon; nobody waits for it."""
+
+    def end_history(self, filter: str) -> None:
+        """All of it has been sent: what is newer may follow."""
 
     def flush(self, owner: Owner, token: object) -> None:
         """Answer once everything that was told is durable. Raises Stopping."""
@@ -616,6 +632,9 @@ class HubPort(Ports, Protocol):
     @property
     def sessions(self) -> SessionsPort:
         """What clients are owed while they are away."""
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without its prefix."""
 
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""

@@ -216,7 +216,8 @@ class Kernel:  # decision 138
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
-            committer=committer, clock=clock, settings=settings, on_settled=spill.on_settled, on_error=on_error)
+            committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
+            on_settled=spill.on_settled, on_error=on_error)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -485,6 +486,11 @@ class Kernel:  # decision 138
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
         return self._reader.start_of(partition_id), self._watermarks.next_offset(partition_id)
+
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
+        return self._watermarks.next_offset(partition_id) + sum(
+            [frame.builder.entering(partition_id) for frame in self._committer.pending()])
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""

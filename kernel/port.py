@@ -288,6 +288,9 @@ class Port:
     def bounds(self, partition_id: int) -> tuple[int, int]:
         return self._kernel.bounds(partition_id)
 
+    def next_offset(self, partition_id: int) -> int:
+        return self._kernel.next_offset(partition_id)
+
     def bounds_of(self, topic: Topic) -> array[int]:
         return self._kernel.bounds_of(topic)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
 from gatehouse.kernel.addresses.address import UNROUTED
@@ -168,13 +169,13 @@ class Guard:
         """Whether the principal may do this at an address, or consume with a filter."""
         return self._admission.may(self.principal, operation, address)
 
-    def may_group(self, operation: Operation, group: str) -> bool:
-        """Whether the principal may consume with a group, alter it, or transact in it."""
-        return self._admission.may_group(self.principal, operation, group)
-
     def require(self, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
         self._admission.require(self.principal, operation, address)
+
+    def may_group(self, operation: Operation, group: str) -> bool:
+        """Whether the principal may consume with a group, alter it, or transact in it."""
+        return self._admission.may_group(self.principal, operation, group)
 
     def require_topic(self, operation: Operation, topic: str) -> None:
         """Denied where the principal may not do this with a topic as a whole."""
@@ -753,6 +754,11 @@ class Guard:
             return records
         address_of = self._port.address_of
         return [record for record in records if address_of(topic, record[2], record[4]) in allowed]
+
+    def history(self, filter_text: str) -> FilterHistory:
+        """What is stored of the addresses that a filter matches. Raises Denied, InvalidFilter."""
+        self.require(Operation.CONSUME, filter_text)
+        return FilterHistory(self, self._port, filter_text)
 
     def has_expired(self, record: Record, topic: str) -> bool:
         """Whether a record of a topic is worth nothing any more."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.api import SessionPort, SessionsPort
     from gatehouse.kernel.message import Owner
-    from gatehouse.kernel.sessions.values import Outgoing, Released, Subscribed
+    from gatehouse.kernel.sessions.values import Outgoing, Owed, Released, Subscribed
 
 
 class SessionConnection(Protocol):
@@ -110,6 +110,18 @@ class GuardedSession:
 
     def unsubscribe(self, filter: str) -> bool:
         return self._port.unsubscribe(filter)
+
+    def begin_history(self, filter: str, owed: Owed) -> None:
+        self._port.begin_history(filter, owed)
+
+    def histories(self) -> dict[str, Owed]:
+        return self._port.histories()
+
+    def move_history(self, filter: str, reached: dict[int, int]) -> None:
+        self._port.move_history(filter, reached)
+
+    def end_history(self, filter: str) -> None:
+        self._port.end_history(filter)
 
     def flush(self, owner: Owner, token: object) -> None:
         self._port.flush(owner, token)

@@ -78,6 +78,9 @@ class MqttConfig:
         "help": "a member of a shared group that has not answered a message of QoS 2 after this time is disconnected, "
                 "and the message is a dead letter; 0: never. One of QoS 1 goes to another member after the group's "
                 "invisible time", "min": 0, "max": 7 * 24 * 3_600_000})
+    sys_interval_s: int = field(default=10, metadata={
+        "help": "seconds between two looks at the figures that `$SYS/broker/...` tells whoever may consume them; 0: "
+                "there are none", "min": 0, "max": 86_400})
     max_subscriptions: int = field(default=1_000, metadata={
         "help": "filters of one client; further ones are refused with 0x80, and with 0x97 in MQTT 5", "min": 1})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

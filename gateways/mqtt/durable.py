@@ -28,7 +28,7 @@ from gatehouse.gateways.mqtt.packets import PUBCOMP, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import add_header, encode_headers
-from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Released, Subscribed
+from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Owed, Released, Subscribed
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -125,6 +125,24 @@ class DurableSession:
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._session.unsubscribe(topic_filter)
+
+    def begin_history(self, topic_filter: str, owed: Owed) -> None:
+        """What the filter, which was just subscribed, is owed of before. Raises Stopping."""
+        self._session.begin_history(topic_filter, owed)
+
+    def histories(self) -> dict[str, Owed]:
+        """What is owed still, by filter."""
+        return self._session.histories()
+
+    def move_history(self, topic_filter: str, reached: dict[int, int]) -> None:
+        """The client is done with what is before these offsets."""
+        if not self._over:
+            self._session.move_history(topic_filter, reached)
+
+    def end_history(self, topic_filter: str) -> None:
+        """All of it has been sent."""
+        if not self._over:
+            self._session.end_history(topic_filter)
 
     def when_stored(self, packet: bytes, then: Callable[[], None] | None = None) -> None:
         """Write a packet when everything before it is durable, and then do what follows on it. Raises Stopping."""

@@ -24,6 +24,8 @@ DELAYED: Final = "$delayed/"   # `$delayed/SECONDS/ADDRESS`: to be delivered lat
 HALF: Final = "$half/"         # `$half/GROUP/ADDRESS`: a half message, see `transacting`
 NAMED: Final = "$id/"          # `$half/GROUP/$id/NAME/ADDRESS`: one that has a name
 CHECKED: Final = "$check/"     # `$half/GROUP/$check/AFTER,EVERY,TIMES/ADDRESS`: one that says when it is asked about
+FROM: Final = "$from/"         # `$from/TIME/FILTER`: history first, for clients without user properties
+SYSTEM: Final = "$SYS/"        # figures of the hub, see `system`
 TXN: Final = "$txn/"           # what else is said about transactions:
 DECIDE: Final = "$txn/decide"
 DECIDED: Final = "$txn/decided"
@@ -62,6 +64,15 @@ def decode_filter(raw: bytes) -> str:
     if "+" in topic_filter and any("+" in level and level != "+" for level in topic_filter.split("/")):
         raise ProtocolError("[MQTT-4.7.1-3] '+' that is not a level by itself")
     return topic_filter
+
+
+def split_from(topic_filter: str) -> tuple[str, str]:
+    """Where the history of a filter begins, and the filter itself, of one that begins with `$from/`; "" and the filter
+    of another."""
+    if not topic_filter.startswith(FROM):
+        return "", topic_filter
+    begin, _, wanted = topic_filter.removeprefix(FROM).partition("/")
+    return begin, wanted
 
 
 def topic_field(address: str) -> bytes:

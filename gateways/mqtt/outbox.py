@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
+    from gatehouse.gateways.mqtt.choosing import Choosing
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.durable import DurableSession
@@ -84,6 +85,7 @@ class Outbox:
         self.durable: DurableSession | None = None             # what is above QoS 0 comes from it
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
         self._feed: RetainedFeed | None = None
+        self.choosing: Choosing | None = None      # where a filter has a selector or a history
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
         self.transacting: Transacting | None = None            # likewise
         self._ended = False
@@ -106,6 +108,8 @@ class Outbox:
             self._feed.clear()
         if self._backlog is not None:
             self._backlog.clear()
+        if self.choosing is not None:
+            self.choosing.end()
         if self.shares is not None:
             self.shares.end()
         if self.transacting is not None:
@@ -161,10 +165,16 @@ class Outbox:
         for number in numbers:
             if number > IDS_MAX:
                 self.window.acknowledge_one(number)
-                if self.shares is not None:
-                    self.shares.on_answered(number, True)
+                self._answered(number, True)
         self.pump()
         return pos + len(packet_ids) * PUBACK_SIZE
+
+    def _answered(self, packet_id: int, taken: bool) -> None:
+        """The client has what was sent under this packet id of the connection's, or says that it does not want it."""
+        if self.shares is not None:
+            self.shares.on_answered(packet_id, taken)
+        if self.choosing is not None:
+            self.choosing.on_answered(packet_id)
 
     def acknowledge_one(self, packet_id: int, reason: int) -> None:
         """An MQTT 5 PUBACK that says more than yes. Raises ProtocolError."""
@@ -172,8 +182,7 @@ class Outbox:
             self.durable.acknowledge([packet_id])
             return
         self.window.acknowledge_one(packet_id)
-        if self.shares is not None:
-            self.shares.on_answered(packet_id, reason < NOT_RECEIVED)
+        self._answered(packet_id, reason < NOT_RECEIVED)
         self.pump()
 
     def take_exact(self, data: bytes, pos: int, size: int) -> int:
@@ -207,8 +216,7 @@ class Outbox:
             packet_id = int.from_bytes(raw, "big")
             if self.window.has_received(packet_id) or self.outgoing is None:
                 released.append(raw)
-                if self.shares is not None:
-                    self.shares.on_answered(packet_id, True)
+                self._answered(packet_id, True)
             else:
                 self.link.write(encode_ack(PUBREL, raw, reasons.ID_NOT_FOUND))
         if released:
@@ -223,8 +231,8 @@ class Outbox:
             self.durable.acknowledge([packet_id])
             return
         self.window.complete(packet_id)
-        if first == PUBREC and self.shares is not None:
-            self.shares.on_answered(packet_id, False)
+        if first == PUBREC:
+            self._answered(packet_id, False)
         self.pump()
 
     def pump(self) -> None:
@@ -233,6 +241,8 @@ class Outbox:
             self.durable.pump()
         if self._feed is not None:
             self._feed.pump()
+        if self.choosing is not None:
+            self.choosing.pump()
         backlog = self._backlog
         if backlog is not None:
             backlog.pump()
@@ -256,6 +266,9 @@ class Outbox:
 
     def _send_retained(self, topic_filter: str, granted: int, value: Retained) -> bool:
         """[MQTT-3.3.1-6], [MQTT-3.3.1-8] with RETAIN set."""
+        if self.choosing is not None and not self.choosing.wants_retained(topic_filter, value.address, value.topic,
+                                                                          value.record):
+            return True
         message = stored_message(value.record)
         qos = qos_of(message[3], granted)
         if not self.may_send(qos > 0):
@@ -272,11 +285,11 @@ class Outbox:
             self._send_one(0x31 | qos << 1, topic, qos, tail, message[1] or b"")
         return True
 
-    def send_document(self, topic: bytes, qos: int, document: bytes) -> bool:
+    def send_document(self, topic: bytes, qos: int, document: bytes, *, retain: bool = False) -> bool:
         """Something that the hub itself tells the client; False where socket or window have no room."""
         if not self.may_send(qos > 0):
             return False
-        self._send_one(0x30 | qos << 1, topic, qos, b"" if self.outgoing is None else b"\0", document)
+        self._send_one(0x30 | qos << 1 | retain, topic, qos, b"" if self.outgoing is None else b"\0", document)
         return True
 
     def _send_one(self, first: int, topic: bytes, qos: int, tail: bytes, value: bytes) -> None:
@@ -304,10 +317,13 @@ class Outbox:
     def _deliver(self, deliveries: list[Delivery]) -> None:
         self.begin()
         for address, messages, offset, granted in deliveries:
-            if self.own is None:
+            if self.choosing is not None:
+                for start, end, qos in self.choosing.portions(address, messages, offset, granted):
+                    self._deliver_chosen(address, messages, offset, qos, start, end)
+            elif self.own is None:
                 self._deliver_run(address, messages, offset, granted, 0, len(messages))
             else:
-                self._deliver_to_others(address, messages, offset, granted, self.own)
+                self._deliver_chosen(address, messages, offset, granted, 0, len(messages))
             if self._ended:              # it was given up
                 return
         self.flush()
@@ -331,17 +347,16 @@ class Outbox:
                     return
             start = stop
 
-    def _deliver_to_others(self, address: HeardAddress, messages: list[Message], offset: int, granted: int,
-                           own: OwnMessages) -> None:
-        """The client has a filter with no-local: what it has published itself is left out where no other filter asks
-        for it [MQTT5-3.8.3-3]."""
-        outgoing = self.outgoing
-        if outgoing is None or outgoing.wants_own(address.address):
-            self._deliver_run(address, messages, offset, granted, 0, len(messages))
+    def _deliver_chosen(self, address: HeardAddress, messages: list[Message], offset: int, granted: int, start: int,
+                        end: int) -> None:
+        """`messages[start:end]`. Where the client has a filter with no-local, what it has published itself is left out
+        unless another filter asks for it [MQTT5-3.8.3-3]."""
+        own, outgoing = self.own, self.outgoing
+        if own is None or outgoing is None or outgoing.wants_own(address.address):
+            self._deliver_run(address, messages, offset, granted, start, end)
             return
-        start = 0
-        for at in range(len(messages) + 1):
-            if at == len(messages) or own.holds(address.partition_id, offset + at):
+        for at in range(start, end + 1):
+            if at == end or own.holds(address.partition_id, offset + at):
                 if start < at and not self._ended:
                     self._deliver_run(address, messages, offset, granted, start, at)
                 start = at + 1

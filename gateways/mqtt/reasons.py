@@ -58,6 +58,7 @@ OF_CODE: Final[dict[str, int]] = {
     "invalid_check_back": BAD_TOPIC,
     "invalid_delay": BAD_TOPIC,
     "invalid_delivery": IMPLEMENTATION,
+    "invalid_selector": IMPLEMENTATION,
     "invalid_filter": BAD_FILTER,
     "invalid_group": BAD_TOPIC,
     "invalid_half_name": BAD_TOPIC,

@@ -38,7 +38,8 @@ from gatehouse.gateways.mqtt.own_messages import OwnMessages
 from gatehouse.gateways.mqtt.properties import Packet
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.sorting import sort_packet
-from gatehouse.gateways.mqtt.subscriptions import Subscriptions
+from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
+from gatehouse.gateways.mqtt.system import System
 from gatehouse.gateways.mqtt.transacting import Transacting
 from gatehouse.gateways.mqtt.wills import kept_will
 from gatehouse.gateways.mqtt.window import Window
@@ -89,6 +90,7 @@ class MqttSession:
         self._login: EnhancedLogin | None = None           # under way
         self._method = ""                                  # of it, and of later ones
         self._proof = b""                                  # what CONNACK says of it
+        self._figures: System | None = None                # where it has a filter of `$SYS`
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
         self._slowing: Slowing | None = None               # once it is known who publishes
@@ -237,6 +239,12 @@ class MqttSession:
             self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox,
                                                    f"{self.user} mqtt {self._client_id}", self._pacer)
         return self._outbox.transacting
+
+    def _system(self) -> System:
+        assert self._outbox is not None
+        if self._figures is None:
+            self._figures = System(self._services, self._outbox, self._config, self._timers)
+        return self._figures
 
     def _take_rest(self) -> None:
         self.handle_data(b"")
@@ -489,7 +497,7 @@ class MqttSession:
         pumping = self._timers.add(lambda _: outbox.pump())
         outbox.later = lambda wait_ms: pumping.at(self._now_ms() + max(1, wait_ms))
         self._subscriptions = Subscriptions(guard, outbox, self._kernel, config, self._level, self._transact,
-                                            self._count)
+                                            self._system, self._count)
         if outgoing is not None:
             outgoing.subscriptions = self._subscriptions
         self._silence.expect(self._now_ms(),
@@ -541,7 +549,11 @@ class MqttSession:
         if durable is not None and self._subscriptions is not None:
             for subscribed in durable.subscriptions():
                 self._subscriptions.resume(subscribed)
+                if subscribed.filter in self._subscriptions.by_filter and subscribed.filter.startswith(mapping.SYSTEM):
+                    self._system().give(subscribed.filter)
             self._subscriptions.durable = durable
+            if self._outbox is not None and self._outbox.choosing is not None:
+                self._outbox.choosing.begin()
             durable.start()
         if self._pacer.is_held:
             self._pacer.release()
@@ -620,22 +632,31 @@ class MqttSession:
         packet_id, wishes, given = packets.decode_subscribe(body, self._level)
         identifier = given.number(properties.SUBSCRIPTION_ID)
         before = set(subscriptions.by_filter)
-        granted = [subscriptions.grant(raw, options, identifier) for raw, options in wishes]
+        asked = Wishes.of(given)
+        granted = [subscriptions.grant(raw, options, identifier, asked) for raw, options in wishes]
         if self._ended:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = self._inbox.own = OwnMessages()
         suback = packets.encode_suback(packet_id, granted, self._level)
         if self._durable is not None:
-            self._durable.when_stored(suback, lambda: self._give_retained(wishes, granted, before))
+            self._durable.when_stored(suback, lambda: self._give_stored(wishes, granted, before, asked))
         else:
             self._link.write(suback)
-            self._give_retained(wishes, granted, before)
+            self._give_stored(wishes, granted, before, asked)
 
-    def _give_retained(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str]) -> None:
+    def _give_stored(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str], asked: Wishes
+                     ) -> None:
+        """SUBACK has left: histories follow, or retained values."""
         outbox = self._outbox
         assert outbox is not None
+        if outbox.choosing is not None:
+            outbox.choosing.begin()
+        if asked.begin is not None:                            # a history has what is retained
+            return
         for (raw, options), qos in zip(wishes, granted, strict=True):
+            if qos < packets.SUBACK_REFUSED and raw.startswith(b"$SYS/"):
+                self._system().give(mapping.decode_filter(raw))
             handling = options & packets.RETAIN_HANDLING
             # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.
             if qos >= packets.SUBACK_REFUSED or raw.startswith(b"$") or handling == packets.SEND_NOT:

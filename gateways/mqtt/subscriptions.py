@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
+from gatehouse.gateways.mqtt.choosing import Choosing
 from gatehouse.gateways.mqtt.errors import ProtocolError
+from gatehouse.gateways.mqtt.history import Begin, FilterWish, History, begin_of, owed_of
 from gatehouse.gateways.mqtt.properties import encode_property
 from gatehouse.gateways.mqtt.shares import Shares
+from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.values import Subscribed
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.outbox import Outbox
+    from gatehouse.gateways.mqtt.properties import Properties
+    from gatehouse.gateways.mqtt.system import System
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import HubPort
 
@@ -45,6 +51,20 @@ class GrantedFilter(NamedTuple):
     """0: none."""
 
 
+class Wishes(NamedTuple):
+    """What user properties of a SUBSCRIBE ask for, of all its filters."""
+
+    begin: str | None = None
+    selector: str | None = None
+
+    @classmethod
+    def of(cls, given: Properties) -> Wishes:
+        return cls(given.user_value("from"), given.user_value("selector"))
+
+
+NO_WISHES: Final = Wishes()
+
+
 class Heard(NamedTuple):
     """What the filters say of one address."""
 
@@ -59,10 +79,12 @@ class Heard(NamedTuple):
 
 
 class Subscriptions:
-    """One client's. `transact` gives what is about transactions, `count` counts an event."""
+    """One client's. `transact` gives what is about transactions, `system` what is about the hub's own figures, `count`
+    counts an event."""
 
     def __init__(self, guard: Guard, outbox: Outbox, kernel: HubPort, config: MqttConfig, level: int,
-                 transact: Callable[[], Transacting], count: Callable[[str], None]) -> None:
+                 transact: Callable[[], Transacting], system: Callable[[], System], count: Callable[[str], None]
+                 ) -> None:
         self.by_filter: dict[str, GrantedFilter] = {}
         self.is_plain = True
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
@@ -75,25 +97,34 @@ class Subscriptions:
         self._config = config
         self._level = level
         self._transact = transact
+        self._system = system
         self._count = count
         self._heard: dict[str, Heard] = {}
         self._audience: Audience[str] = Audience()
 
     # --- SUBSCRIBE ---------------------------------------------------------------------------------------------------
 
-    def grant(self, raw: bytes, options: int, identifier: int) -> int:
+    def grant(self, raw: bytes, options: int, identifier: int, wishes: Wishes = NO_WISHES) -> int:
         """Subscribe to one filter; returns what SUBACK says of it. Raises ProtocolError."""
-        topic_filter = mapping.decode_filter(raw)
-        refused = self._why_not(topic_filter, options, identifier)
+        since, topic_filter = mapping.split_from(mapping.decode_filter(raw))
+        begin = None
+        if since or wishes.begin is not None:
+            begin = begin_of(since or wishes.begin or "", offsets=not since)
+            if begin is None:
+                return self._refuse("invalid_from", reasons.IMPLEMENTATION)
+        refused = self._why_not(topic_filter, options, identifier, begin is not None or wishes.selector is not None)
         if refused is not None:
             return self._refuse(*refused)
         granted = min(options & 3, self._config.max_qos)
+        subscribed = subscribed_of(topic_filter, granted, options, identifier, wishes.selector or "")
         try:
+            selector = selector_of(subscribed)
             if not self.may_have(topic_filter):
                 return self._refuse("denied", reasons.NOT_AUTHORIZED)
             self._hear(topic_filter, granted, identifier)
             if self.durable is not None:
-                self.durable.subscribe(subscribed_of(topic_filter, granted, options, identifier))
+                self.durable.subscribe(subscribed)
+            self._choose(subscribed, selector, begin)
         except KernelError as error:
             return self._refuse(error.code, reasons.reason_of(error.code))
         self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
@@ -103,6 +134,7 @@ class Subscriptions:
         """A filter of a session that was there before: heard again, if its client may have it."""
         try:
             self._hear(subscribed.filter, subscribed.qos, subscribed.identifier)
+            self._choose(subscribed, selector_of(subscribed), None, resumed=True)
         except (KernelError, Denied):
             self._count("subscribe_not_resumed")
             return
@@ -114,16 +146,46 @@ class Subscriptions:
             self._shares().subscribe(topic_filter, granted, identifier)
         elif topic_filter.startswith(mapping.TXN):
             self._transact().subscribe(topic_filter, granted)
+        elif topic_filter.startswith(mapping.SYSTEM):
+            self._system().subscribe(topic_filter, granted)
         else:
             self._guard.subscribe(topic_filter, self._outbox, granted)
 
-    def _why_not(self, topic_filter: str, options: int, identifier: int) -> tuple[str, int] | None:
+    def _choose(self, subscribed: Subscribed, selector: Selector | None, begin: Begin | None, *,
+                resumed: bool = False) -> None:
+        """A selector, a history; what there was of the filter before is over. Raises Denied, Stopping."""
+        name, outbox = subscribed.filter, self._outbox
+        durable = self._outbox.durable if subscribed.qos else None
+        owed = durable.histories().get(name) if resumed and durable is not None else None
+        if selector is None and begin is None and not owed:
+            if outbox.choosing is not None:
+                outbox.choosing.forget(name)
+            return
+        history = None
+        if begin is not None or owed:
+            stored = self._guard.history(name)
+            if durable is not None and owed is None:
+                owed = owed_of(stored, begin or Begin(0))
+                durable.begin_history(name, owed)
+            history = History(outbox, stored, FilterWish(name, subscribed.qos, subscribed.identifier,
+                                                    subscribed.retain_as_published, selector), begin, owed)
+        if outbox.choosing is None:
+            outbox.choosing = Choosing(self.by_filter)
+        outbox.choosing.choose(name, selector, history)
+
+    def _why_not(self, topic_filter: str, options: int, identifier: int, chooses: bool) -> tuple[str, int] | None:
         """Why a filter cannot be had, whoever asks: an event to count, and a reason code. Raises ProtocolError."""
         config = self._config
         shared = topic_filter.startswith(SHARE)
         if shared and options & packets.NO_LOCAL:
             raise ProtocolError("[MQTT5-3.8.3-4] no-local on a shared subscription")
-        if topic_filter.startswith(mapping.RESERVED) and not shared and not topic_filter.startswith(mapping.TXN):
+        if not topic_filter:
+            return "invalid_from", reasons.BAD_FILTER
+        if chooses and topic_filter.startswith(mapping.RESERVED):
+            return "no_choice", reasons.IMPLEMENTATION
+        system = topic_filter.startswith(mapping.SYSTEM) and config.sys_interval_s and self._guard.tenant == "/"
+        if topic_filter.startswith(mapping.RESERVED) and not (shared or system
+                                                              or topic_filter.startswith(mapping.TXN)):
             return "reserved", reasons.NOT_AUTHORIZED
         if topic_filter not in self.by_filter and len(self.by_filter) >= config.max_subscriptions:
             return "too_many", reasons.QUOTA
@@ -161,6 +223,8 @@ class Subscriptions:
 
     def _look_again(self) -> None:
         self._heard.clear()
+        if self._outbox.choosing is not None:
+            self._outbox.choosing.look_again()
         own = [each for name, each in self.by_filter.items() if not name.startswith(mapping.RESERVED)]
         self.is_plain = not any(each.identifier or each.options & (packets.NO_LOCAL | packets.RETAIN_AS_PUBLISHED)
                                 for each in own)
@@ -170,17 +234,22 @@ class Subscriptions:
 
     def end(self, topic_filter: str) -> bool:
         """False where the client has no such filter."""
+        _, topic_filter = mapping.split_from(topic_filter)
         if self.by_filter.pop(topic_filter, None) is None:
             return False
         if topic_filter.startswith(SHARE):
             self._shares().unsubscribe(topic_filter)
         elif topic_filter.startswith(mapping.TXN):
             self._transact().unsubscribe(topic_filter)
+        elif topic_filter.startswith(mapping.SYSTEM):
+            self._system().unsubscribe(topic_filter)
         else:
             self._guard.unsubscribe(topic_filter, self._outbox)
             self._outbox.forget_filter(topic_filter)
             if self._level == packets.MQTT5:
                 self._audience.remove(parse_filter(topic_filter), topic_filter)
+        if self._outbox.choosing is not None:
+            self._outbox.choosing.forget(topic_filter)
         if self.durable is not None:
             self.durable.unsubscribe(topic_filter)
         self._look_again()
@@ -212,10 +281,15 @@ class Subscriptions:
                      any(not each.options & packets.NO_LOCAL for each in matching))
 
 
-def subscribed_of(topic_filter: str, qos: int, options: int, identifier: int) -> Subscribed:
+def selector_of(subscribed: Subscribed) -> Selector | None:
+    """Raises InvalidSelector."""
+    return parse_selector(subscribed.selector, SELECTOR_NAMES) if subscribed.selector else None
+
+
+def subscribed_of(topic_filter: str, qos: int, options: int, identifier: int, selector: str = "") -> Subscribed:
     """A filter as a durable session keeps it."""
     return Subscribed(topic_filter, qos, bool(options & packets.NO_LOCAL), bool(options & packets.RETAIN_AS_PUBLISHED),
-                      (options & packets.RETAIN_HANDLING) >> RETAIN_HANDLING_SHIFT, identifier)
+                      (options & packets.RETAIN_HANDLING) >> RETAIN_HANDLING_SHIFT, identifier, selector)
 
 
 def options_of(subscribed: Subscribed) -> int:

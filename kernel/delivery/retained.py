@@ -7,7 +7,8 @@
 
 A look-up reads pages: on the reading thread a scan of the store that skips what cannot match, laid over by what
 changed since the last checkpoint; then, back on the kernel's thread, what changed meanwhile. So a page is true when it
-is given, and a subscriber that was entered before it was asked for misses nothing. Expired values are not given, and
+is given. The first waits for values that are on their way to the disk: they were appended before the subscriber was
+entered, which hears of what is appended from then on, so it misses nothing. Expired values are not given, and
 are deleted when a look-up comes across them.
 
 Where addresses are shared with other hubs, each value, and each end of one, has a hybrid clock: the hub's time, or one
@@ -26,9 +27,9 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels, retained_key
-from gatehouse.kernel.errors import InvalidAddress, StorageFailed
+from gatehouse.kernel.errors import InvalidAddress, Stopping, StorageFailed
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Message, OnRetained, ReadStamp, Retained, Stamp, Written
+from gatehouse.kernel.message import RETAIN, Message, OnRetained, ReadStamp, Retained, Stamp, Stored, Written
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of
@@ -87,6 +88,17 @@ class Lookup(NamedTuple):
     start: bytes
     max_values: int
     on_done: OnRetained
+
+
+class WhenDurable:
+    """The `Owner` of a look-up that waits for what was appended before it."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """What was on its way is a value now, or was refused."""
+        self._then()
 
 
 class RetainedValues:
@@ -166,8 +178,19 @@ class RetainedValues:
     def look_up(self, filter_text: str, tenant: str, max_values: int, start: str, on_done: OnRetained) -> None:
         """See `Kernel.retained`."""
         prefix = tenant.encode() + NUL
-        self._read(Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
-                          max(1, min(max_values, MAX_PAGE)), on_done))
+        lookup = Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
+                        max(1, min(max_values, MAX_PAGE)), on_done)
+        if start or not self._has_pending():  # decision 252
+            self._read(lookup)
+            return
+        try:
+            self._committer.open_frame().answer(WhenDurable(partial(self._read, lookup)), None)
+        except Stopping:
+            self._read(lookup)
+
+    def _has_pending(self) -> bool:
+        """Whether values are on their way: who has subscribed since they were appended hears of them here alone."""
+        return any(message[3] & RETAIN for frame in self._committer.pending() for message, _, _ in frame.builder.noted)
 
     def _read(self, lookup: Lookup) -> None:
         changed = self._state.changed(Kind.RETAINED)

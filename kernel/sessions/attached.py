@@ -22,7 +22,7 @@ from gatehouse.kernel.records.record import encode_header
 from gatehouse.kernel.sessions.keeper import Keeper
 from gatehouse.kernel.sessions.records import OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
-from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Released, SessionListener, Subscribed
+from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Owed, Released, SessionListener, Subscribed
 
 READ_BYTES: Final = 256 << 10          # of what waits, in memory for one connection
 ADDRESSES_MAX: Final = 1_024           # whose filters are remembered
@@ -53,6 +53,10 @@ class Hub(Protocol):
     def subscribe(self, session: Session, subscribed: Subscribed) -> bool: ...
 
     def unsubscribe(self, session: Session, filter_text: str) -> bool: ...
+
+    def begin_history(self, session: Session, filter_text: str, owed: Owed) -> None: ...
+
+    def move_history(self, session: Session, filter_text: str, reached: dict[int, int]) -> None: ...
 
     def drop(self, session: Session, reason: str, count: int = 1) -> None:
         """It is not given so many messages."""
@@ -119,6 +123,25 @@ class Attached:
             return False
         self._matching.clear()
         return self._hub.unsubscribe(self.session, filter)
+
+    # ---- histories
+
+    def begin_history(self, filter: str, owed: Owed) -> None:
+        if not self._over:
+            self._hub.begin_history(self.session, filter, owed)
+
+    def histories(self) -> dict[str, Owed]:
+        return {name: terms.owed for name, terms in (self.session.terms or {}).items() if terms.owed}
+
+    def move_history(self, filter: str, reached: dict[int, int]) -> None:
+        if not self._over:
+            self._hub.move_history(self.session, filter, reached)
+
+    def end_history(self, filter: str) -> None:
+        terms = self.session.terms_of(filter)
+        if not self._over and terms is not None:
+            terms.waits = False
+            self._hub.soon(self)
 
     def flush(self, owner: Owner, token: object) -> None:
         self._hub.keeper.answer(owner, token)
@@ -196,9 +219,9 @@ class Attached:
         if self._again:
             self._hand_again()
         elif self._ahead:
-            if self._room > 0:
+            if self._room > 0 and self._ahead[0][0] < session.held_from:
                 self._hand_fresh()
-        elif self._room > 0 and session.following < self._hub.end_of(session.partition_id):
+        elif self._room > 0 and session.following < min(self._hub.end_of(session.partition_id), session.held_from):
             self._read(session.following, self._fresh)
 
     def _read(self, offset: int, on_done: Callable[[Fetched], None]) -> None:
@@ -287,10 +310,10 @@ class Attached:
     def _hand_fresh(self) -> None:
         """Give packet ids to what was read, as far as there is room."""
         session, ahead = self.session, self._ahead
-        before = session.following
+        before, held_from = session.following, session.held_from
         messages: list[Outgoing | Released] = []
         size = 0
-        while ahead and self._room > 0 and size < READ_BYTES:
+        while ahead and self._room > 0 and size < READ_BYTES and ahead[0][0] < held_from:
             record = ahead.popleft()
             if record[0] < session.following:        # it gave way meanwhile
                 continue
@@ -301,7 +324,7 @@ class Attached:
                 messages.append(outgoing)
                 size += len(outgoing.value or b"")
         if not ahead:
-            self._lose(self._read_to)
+            self._lose(min(self._read_to, held_from))
         if messages:
             self._storing = True
             try:
@@ -324,6 +347,8 @@ class Attached:
         address, headers, publisher = _split(record[4])
         stints = [stint for stint in self._stints(address) if _covers(stint, offset)
                   and not (stint.no_local and publisher == self._mine)]
+        if session.terms is not None:
+            stints = [stint for stint in stints if self._is_wanted(stint.filter, record, address, headers)]
         if not stints:
             return None
         if expires_at(record[4], record[1], None) <= self._hub.loop.wall_ms():
@@ -334,6 +359,10 @@ class Attached:
             return None
         qos = min(2 if record[5] & EXACTLY_ONCE else 1, max([stint.qos for stint in stints]))
         return _encode(record, session.give_id(offset, qos), qos, False, address, headers, stints)
+
+    def _is_wanted(self, filter_text: str, record: Record, address: str, headers: Headers) -> bool:
+        terms = self.session.terms_of(filter_text)
+        return terms is None or terms.is_wanted(headers, record[2], address, record[1], record[3])
 
     def _stints(self, address: str) -> list[Stint]:
         stints = self._matching.get(address)

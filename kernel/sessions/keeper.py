@@ -21,7 +21,8 @@ from gatehouse.kernel.sessions.records import (
     split_named,
     subscription_key,
 )
-from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, OF_SESSION, Session
+from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, OF_SESSION, OF_TERMS, Session
+from gatehouse.kernel.sessions.terms import Terms, encode_terms
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.views import offset_record
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -81,6 +82,10 @@ class Keeper:  # decision 163
         """The pending frame writes a filter of a session as it is now. Raises Stopping."""
         self.touch(session, 0).state.append(_filter_record(session, filter_text))
 
+    def write_terms(self, session: Session, filter_text: str) -> None:
+        """The same for its terms. Raises Stopping."""
+        self.touch(session, 0).state.append(_terms_record(session, filter_text, session.terms_of(filter_text)))
+
     def answer(self, owner: Owner, token: object) -> None:
         """Tell the owner once everything that was told is durable. Raises Stopping."""
         self._committer.open_frame().answer(owner, token)
@@ -95,6 +100,7 @@ class Keeper:  # decision 163
                             offset_record("", session.partition_id, None)])
         frame.state.extend([StateRecord(Kind.SUBSCRIPTION, subscription_key(session.partition_id, filter_text), None)
                             for filter_text in {stint.filter: None for stint in session.stints}])
+        frame.state.extend([_terms_record(session, filter_text, None) for filter_text in session.terms or ()])
         frame.delete_partitions(session.partition_id, 1)
         session.end()
 
@@ -133,6 +139,9 @@ class Keeper:  # decision 163
                                            encode_session(record)))
         if what & OF_RECEIVED:
             frame.state.append(StateRecord(Kind.RECEIVED, key, encode_received(session.received or ())))
+        if what & OF_TERMS:
+            frame.state.extend([_terms_record(session, filter_text, terms)
+                                for filter_text, terms in (session.terms or {}).items()])
         if what & OF_FLIGHT:
             frame.state.append(StateRecord(Kind.FLIGHT, key, encode_flight(
                 session.following, session.dropped or NO_FLIGHT, session.flight or {})))
@@ -157,3 +166,7 @@ class Keeper:  # decision 163
 def _filter_record(session: Session, filter_text: str) -> StateRecord:
     return StateRecord(Kind.SUBSCRIPTION, subscription_key(session.partition_id, filter_text),
                        encode_stints(session.stints_of(filter_text)))
+
+
+def _terms_record(session: Session, filter_text: str, terms: Terms | None) -> StateRecord:
+    return StateRecord(Kind.TERMS, subscription_key(session.partition_id, filter_text), encode_terms(terms))

@@ -1,4 +1,4 @@
-"""How sessions lie in the state: five kinds of records. Pure.
+"""How sessions lie in the state: five kinds of records; a sixth is in `terms`. Pure.
 
     SESSION        key     tenant, NUL, client id
                    value   partition id u64 | created i64 | expiry i64 | until i64 | user

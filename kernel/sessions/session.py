@@ -16,22 +16,26 @@ from gatehouse.kernel.addresses.filters import matches, parse_filter
 from gatehouse.kernel.addresses.subscriptions import Lasting
 from gatehouse.kernel.errors import TooManyReceived
 from gatehouse.kernel.sessions.records import DROPPED, OPEN, RELEASED_2, SENT_1, SENT_2, Flight, Stint
+from gatehouse.kernel.sessions.terms import Terms
 from gatehouse.kernel.sessions.values import IDS_MAX, NEVER, Subscribed
 
 CONNECTED: Final = 0
 RECEIVED_MAX: Final = 65_535         # packet ids there are
 NO_STINTS: Final[tuple[Stint, ...]] = ()
 
+ENDLESS: Final = 1 << 62     # above every offset
+
 OF_SESSION: Final = 1        # what of a session is to be written: its own record,
 OF_FLIGHT: Final = 2         # how far it was handed messages, and what is in flight,
 OF_RECEIVED: Final = 4       # what came in and is not released
+OF_TERMS: Final = 8          # what is owed of histories
 
 
 class Session(Lasting):
     """See the module's text."""
 
     __slots__ = ("attached", "client_id", "created_ms", "dropped", "expiry_ms", "flight", "following", "gone",
-                 "last_id", "received", "stints", "tenant", "until_ms", "user")
+                 "last_id", "received", "stints", "tenant", "terms", "until_ms", "user")
 
     def __init__(self, tenant: str, client_id: str, user: str, partition_id: int, created_ms: int, expiry_ms: int,
                  until_ms: int) -> None:
@@ -45,6 +49,7 @@ class Session(Lasting):
         self.following = 0                           # the first offset that was not handed out
         self.last_id = 0                             # the packet id that was given last
         self.stints: tuple[Stint, ...] = NO_STINTS   # filters, each for the offsets it was there for
+        self.terms: dict[str, Terms] | None = None   # of filters that have some; None: of none
         self.flight: Flight | None = None            # None: nothing
         self.received: dict[int, None] | None = None
         self.dropped: list[int] | None = None        # counted by reason, as in `records.DROPPED`
@@ -55,6 +60,9 @@ class Session(Lasting):
 
     def load_stints(self, stints: list[Stint]) -> None:
         self.stints = tuple(sorted(stints, key=lambda stint: stint.since))
+
+    def load_terms(self, filter_text: str, terms: Terms) -> None:
+        self.terms = {**(self.terms or {}), filter_text: terms}
 
     def load_flight(self, following: int, dropped: list[int], flight: Flight) -> None:
         self.following = following
@@ -89,8 +97,25 @@ class Session(Lasting):
     def subscribe(self, subscribed: Subscribed, since: int) -> bool:
         """From this offset on; False where the filter was there, which ends here."""
         is_new = not self.unsubscribe(subscribed.filter, since)
-        self.stints += (Stint(subscribed.filter, since, OPEN, *subscribed[1:]),)
+        self.stints += (Stint(subscribed.filter, since, OPEN, *subscribed[1:6]),)
         return is_new
+
+    def set_terms(self, filter_text: str, terms: Terms | None) -> None:
+        """Those of a filter; None: it has none."""
+        others = {name: each for name, each in (self.terms or {}).items() if name != filter_text}
+        if terms is not None:
+            others[filter_text] = terms
+        self.terms = others or None
+
+    def terms_of(self, filter_text: str) -> Terms | None:
+        return None if self.terms is None else self.terms.get(filter_text)
+
+    @property
+    def held_from(self) -> int:
+        """The offset from which on what waits is behind a history that is not sent yet; `ENDLESS`: there is none."""
+        if self.terms is None:
+            return ENDLESS
+        return min([terms.since for terms in self.terms.values() if terms.waits], default=ENDLESS)
 
     def unsubscribe(self, filter_text: str, until: int) -> bool:
         """From this offset on the filter hears nothing. False where there is none."""
@@ -117,7 +142,11 @@ class Session(Lasting):
 
     def subscriptions(self) -> list[Subscribed]:
         """As they are now."""
-        return [stint.subscribed for stint in self.stints if stint.until == OPEN]
+        subscribed = [stint.subscribed for stint in self.stints if stint.until == OPEN]
+        if self.terms is None:
+            return subscribed
+        return [each._replace(selector=terms.text) if (terms := self.terms_of(each.filter)) else each
+                for each in subscribed]
 
     def bound_filters(self) -> list[str]:
         """The filters whose messages wait for the session."""

@@ -11,7 +11,7 @@ What waits is bounded: beyond `max_session_messages` the oldest give way, counte
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from heapq import heappop, heappush, nsmallest
@@ -24,6 +24,7 @@ from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, Owner
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.attached import Attached
 from gatehouse.kernel.sessions.keeper import Keeper, Named
 from gatehouse.kernel.sessions.records import (
@@ -40,8 +41,9 @@ from gatehouse.kernel.sessions.records import (
     partition_of,
     split_named,
 )
-from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, Session
-from gatehouse.kernel.sessions.values import NEVER, SessionDescription, SessionListener, Subscribed, Will
+from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session
+from gatehouse.kernel.sessions.terms import Terms, decode_terms
+from gatehouse.kernel.sessions.values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
 from gatehouse.kernel.sessions.wills import Wills
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.slices import Slices
@@ -64,7 +66,8 @@ class Sessions:  # decision 162
 
     def __init__(self, *, loop: Loop, state: StateTable, subscriptions: Subscriptions, topics: Topics,
                  watermarks: Watermarks, reader: Reader, committer: Committer, clock: Clock, settings: KernelSettings,
-                 on_settled: Callable[[int], None], on_error: Callable[[Exception], None]) -> None:
+                 selector_names: Mapping[str, str], on_settled: Callable[[int], None],
+                 on_error: Callable[[Exception], None]) -> None:
         self.loop = loop
         self.wills = Wills(loop, state, committer, on_error)
         self.keeper = Keeper(loop, committer, watermarks, on_settled, self._read_back)
@@ -76,6 +79,7 @@ class Sessions:  # decision 162
         self._committer = committer
         self._clock = clock
         self._settings = settings
+        self._selector_names = selector_names
         self._by_name: dict[Named, Session] = {}
         self._by_partition: dict[int, Session] = {}
         self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
@@ -99,6 +103,10 @@ class Sessions:  # decision 162
         for key, value in self._state.scan(Kind.SESSION):
             record = decode_session(value)
             self._add(self._made(split_named(key), record, of_partition.get(record.partition_id, [])))
+        for key, value in self._state.scan(Kind.TERMS):
+            session = self._by_partition.get(partition_of(key))
+            if session is not None:
+                session.load_terms(filter_of(key), decode_terms(value, self._selector))
         for key, value in self._state.scan(Kind.FLIGHT):
             session = self._by_partition.get(partition_of(key))
             if session is not None:
@@ -243,15 +251,45 @@ class Sessions:  # decision 162
     def subscribe(self, session: Session, subscribed: Subscribed) -> bool:
         """See `api.SessionPort.subscribe`."""
         parse_filter(subscribed.filter)
+        selector = self._selector(subscribed.selector)
         if len(session.stints) >= SUBSCRIPTIONS_MAX:
             raise TooManySubscriptions(f"a session has at most {SUBSCRIPTIONS_MAX} subscriptions")
-        return self._change(session, subscribed.filter, partial(session.subscribe, subscribed))
+        answer = self._change(session, subscribed.filter, partial(session.subscribe, subscribed))
+        had_terms = session.terms_of(subscribed.filter) is not None
+        if had_terms or selector is not None:
+            session.set_terms(subscribed.filter, None if selector is None else Terms(selector, 0, {}))
+            self.keeper.write_terms(session, subscribed.filter)
+        return answer
 
     def unsubscribe(self, session: Session, filter_text: str) -> bool:
         """See `api.SessionPort.unsubscribe`."""
         if not session.stints_of(filter_text):
             return False
+        if session.terms_of(filter_text) is not None:
+            self.keeper.touch(session, 0)
+            session.set_terms(filter_text, None)
+            self.keeper.write_terms(session, filter_text)
         return self._change(session, filter_text, partial(session.unsubscribe, filter_text))
+
+    def _selector(self, text: str) -> Selector | None:
+        """Raises InvalidSelector."""
+        return parse_selector(text, self._selector_names) if text else None
+
+    # ---- histories  # decision 251
+
+    def begin_history(self, session: Session, filter_text: str, owed: Owed) -> None:
+        """See `api.SessionPort.begin_history`."""
+        before = session.terms_of(filter_text)
+        since = max([stint.since for stint in session.stints_of(filter_text)], default=0)
+        session.set_terms(filter_text, Terms(None if before is None else before.selector, since, owed))
+        self.keeper.write_terms(session, filter_text)
+
+    def move_history(self, session: Session, filter_text: str, reached: dict[int, int]) -> None:
+        """See `api.SessionPort.move_history`."""
+        terms = session.terms_of(filter_text)
+        if terms is not None:
+            terms.move(reached)
+            self.keeper.touch_lazily(session, OF_TERMS)
 
     def _change(self, session: Session, filter_text: str, change: Callable[[int], bool]) -> bool:
         # decision 164: which filters a message is for is told by its offset
@@ -283,6 +321,8 @@ class Sessions:  # decision 162
             stints = [stint for filter_key, encoded in self._state.scan(Kind.SUBSCRIPTION, key)
                       for stint in decode_stints(filter_of(filter_key), encoded)]
             session = self._made(name, record, stints)
+            for filter_key, encoded in self._state.scan(Kind.TERMS, key):
+                session.load_terms(filter_of(filter_key), decode_terms(encoded, self._selector))
             flight = self._state.get(Kind.FLIGHT, key)
             if flight is not None:
                 session.load_flight(*decode_flight(flight))

@@ -22,6 +22,11 @@ class Subscribed(NamedTuple):
     retain_as_published: bool = False
     retain_handling: int = 0
     identifier: int = 0              # 0: none
+    selector: str = ""               # of its messages those that it takes; see `kernel.selectors`
+
+
+Owed = dict[int, tuple[int, int]]
+"""What a filter is owed of before it was there, by partition id: the next offset, and the first that is not owed."""
 
 
 class Outgoing(NamedTuple):

@@ -25,6 +25,7 @@ NAMES = {
     "halves.halves": {"Offsets"},
     "scheduling.queries": {"Page", "Scheduled"},
     "scheduling.records": {"Pending"},
+    "selectors.selector": {"Selector", "parse_selector"},
     "backup.backups": {"Backups"},
     "state.catalogue": {"settle"},
     "state.views": {"MAX_METADATA_BYTES"},

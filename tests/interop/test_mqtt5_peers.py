@@ -50,9 +50,19 @@ def test_mosquitto_is_told_that_it_may_not_publish(hub: RunningHub, tmp_path: Pa
     told = subprocess.run(command(hub, "mosquitto_pub", "-q", "1", "-t", "$nobody/takes/it", "-m", "x"), timeout=WAIT_S,
                           capture_output=True, text=True)
     assert told.returncode == 0 and "0x10" not in told.stderr
-    subscribed = subprocess.run(command(hub, "mosquitto_sub", "-t", "$SYS/#", "-E"), timeout=WAIT_S,
+    subscribed = subprocess.run(command(hub, "mosquitto_sub", "-t", "$hub/#", "-E"), timeout=WAIT_S,
                                 capture_output=True, text=True)
     assert "All subscription requests were denied" in subscribed.stderr
+
+
+def test_mosquitto_sub_reads_the_figures_that_it_knows(hub: RunningHub) -> None:
+    told = subprocess.run(command(hub, "mosquitto_sub", "-t", "$SYS/broker/version", "-t",
+                                  "$SYS/broker/clients/connected", "-C", "2", "-F", "%r %t %p"), timeout=WAIT_S,
+                          capture_output=True, text=True)
+    version, connected = sorted(told.stdout.splitlines(), reverse=True)
+    assert version.startswith("1 $SYS/broker/version gatehouse version ")
+    retained, topic, count = connected.split()
+    assert (retained, topic) == ("1", "$SYS/broker/clients/connected") and int(count) >= 1
 
 
 def test_mosquitto_rr_is_answered_by_an_mqtt_5_client(hub: RunningHub) -> None:

@@ -17,6 +17,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from gatehouse.gateways.mqtt.codec import packet_size
 from gatehouse.gateways.mqtt.properties import SESSION_EXPIRY, Packet
@@ -324,3 +325,58 @@ def test_sessions_by_command_and_over_http(tmp_path: Path) -> None:
         assert gatehouse("sessions", "delete", "sender", "--url", url).returncode == 0
         goodbye = sender.take()
         assert (goodbye.kind, goodbye.reason) == (Packet.DISCONNECT, 0x98)
+
+
+def test_a_history_goes_on_after_a_kill_of_the_hub_in_the_middle_of_it(hub: Hub) -> None:
+    """History first, then what was published meanwhile; what was in flight may come twice with QoS 1, nothing else."""
+    sender = Paho(hub, "sender", MQTTProtocolVersion.MQTTv5, keeps=False)
+    sender.connect()
+    values = [b"%d" % at for at in range(COUNT)]
+    sender.publish("plant/1", values, 1)
+    device = Paho(hub, "device", MQTTProtocolVersion.MQTTv5)
+    device.paho.manual_ack_set(True)
+    seen: Queue[paho.MQTTMessage] = Queue()
+    device.paho.on_message = lambda client, data, message: seen.put(message)
+    device.connect_more["properties"].ReceiveMaximum = 10
+    device.connect()
+    properties = Properties(PacketTypes.SUBSCRIBE)
+    properties.UserProperty = [("from", "earliest")]
+    device.paho.subscribe("plant/#", options=SubscribeOptions(qos=1), properties=properties)
+    device.granted.get(timeout=WAIT_S)
+    got: list[bytes] = []
+
+    def take(count: int) -> None:
+        for _ in range(count):
+            message = seen.get(timeout=WAIT_S)
+            if message.payload not in got:
+                got.append(message.payload)
+            device.paho.ack(message.mid, message.qos)
+
+    take(COUNT // 2)
+    hub.kill()
+    sender.present.get(timeout=WAIT_S)
+    assert device.present.get(timeout=WAIT_S), "the session was there"
+    values += [b"new 1", b"new 2"]
+    sender.publish("plant/1", values[COUNT:], 1)
+    while len(got) < len(values):
+        take(1)
+    assert got == values
+    with pytest.raises(Empty):
+        while True:                                      # what was acknowledged and not noted yet
+            assert seen.get(timeout=0.3).payload in values[:COUNT]
+    sender.leave()
+    device.leave()
+
+
+def test_a_client_of_3_1_1_asks_for_a_history_by_its_filter(hub: Hub) -> None:
+    sender = Paho(hub, "sender", MQTTProtocolVersion.MQTTv311, keeps=False)
+    sender.connect()
+    sender.publish("plant/1", [b"a", b"b"], 2)
+    device = Paho(hub, "device", MQTTProtocolVersion.MQTTv311)
+    device.connect()
+    device.subscribe("$from/earliest/plant/#", 1)
+    assert device.take(2) == [(b"a", 1), (b"b", 1)]
+    sender.publish("plant/1", [b"c"], 1)
+    assert device.take(1) == [(b"c", 1)]
+    sender.leave()
+    device.leave()

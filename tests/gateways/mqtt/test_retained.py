@@ -1,6 +1,8 @@
 """Retained values on the real kernel: paced by socket and window, and never older than what was delivered."""
 from __future__ import annotations
 
+import pytest
+
 from gatehouse.gateways.kit import FakeLink
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import MqttSession
@@ -35,6 +37,24 @@ def subscribe(session: MqttSession, link: FakeLink, filter_text: bytes, qos: int
 def retain(door: Door, address: str, value: bytes, transient: bool = False) -> None:
     placement = door.rig.kernel.place(address)
     door.rig.kernel.append([(placement, value, b"\0", DOOR | RETAIN | (0x10 if transient else 0), 0)], None)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_value_that_is_on_its_way_when_a_client_subscribes_reaches_it(sealed: bool) -> None:
+    """It was appended before the filter was there, and is no value yet when values are looked up: the disk is slow."""
+    door = Door()
+    loop, reader = door.rig.world.loop, door.rig.world.reader_worker
+    retain(door, "plant/0", b"known")
+    door.rig.run()
+    retain(door, "plant/1", b"on its way")
+    while sealed and loop.step():
+        pass
+    session, link = door.connect(b"c", MqttConfig())
+    subscribe(session, link, b"plant/+", 1)
+    while reader.step() or loop.step():
+        pass
+    door.rig.run()
+    assert sorted(payload for _, _, payload, _ in packets_of(link.take())) == [b"known", b"on its way"]
 
 
 def test_thousands_come_as_the_window_allows() -> None:
