@@ -80,8 +80,9 @@ def set_limit(of: str, direction: str | None, tenant: str | None, observe: bool,
               url: str | None, json_wanted: bool, **amounts: float | None) -> None:
     """Set a limit, in place of what there is.
 
-    That is the one of the same kind, name, direction and tenant. OF is hub, door:NAME, tenant:NAME, group:NAME (of users), user:NAME, client:ID, address:FILTER, topic:NAME or
-    consumers:NAME; `*` in place of the name gives each its own.
+    That is the one of the same kind, name, direction and tenant. OF is hub, door:NAME, tenant:NAME, group:NAME (of
+    users), user:NAME, client:ID, address:FILTER, topic:NAME or consumers:NAME; `*` in place of the name gives each its
+    own.
 
     Example: gatehouse limits set user:ann --messages-per-s 50 --messages-burst 100
     """
