@@ -9,14 +9,16 @@ import click
 from gatehouse.cli.account_access import Command, Document, access_options, accounts_of
 from gatehouse.cli.tables import as_json, show, table
 
-COLUMNS: Final = ("id", "of", "direction", "messages_per_s", "bytes_per_s", "operations_per_s", "tenant", "observe",
-                  "from_file")
+COLUMNS: Final = ("id", "of", "direction", "messages_per_s", "bytes_per_s", "operations_per_s", "connections", "tenant",
+                  "observe", "from_file")
 RATES: Final = ("messages_per_s", "bytes_per_s", "operations_per_s")
 BURSTS: Final = ("messages_burst", "bytes_burst", "operations_burst")
 
 
 def amount_options(command: Command) -> Command:
     """--messages-per-s and the rest of what a limit says."""
+    command = click.option("--connections", type=click.IntRange(0), default=None,
+                           help="Open at once, of the hub, a door, a tenant or a user.")(command)
     for name in reversed(BURSTS):
         command = click.option(f"--{name.replace('_', '-')}", name, type=click.IntRange(1), default=None,
                                help=f"{name.partition('_')[0].capitalize()} at once. Default: one second's.")(command)

@@ -68,6 +68,10 @@ class LimitSettings:
         "min": 1, "max": 10 ** 18, "help": "Bytes at once; left out: those of one second."})
     operations_burst: int | None = field(default=None, metadata={
         "min": 1, "max": 10 ** 18, "help": "Operations at once; left out: those of one second."})
+    connections: int | None = field(default=None, metadata={
+        "min": 0, "max": 10 ** 18,
+        "help": "Connections that may be open at once, of the hub, a door, a tenant or a user; calls of HTTP are "
+                "none."})
     tenant: str = field(default="/", metadata={
         "help": "The tenant of a client, an address, a topic or a group of consumers; `*`: each by itself."})
     observe: bool = field(default=False, metadata={

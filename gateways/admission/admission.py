@@ -19,6 +19,7 @@ from gatehouse.gateways.admission.decision import Decide, Operation
 from gatehouse.gateways.admission.errors import Denied as Denied
 from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
 from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
+from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
@@ -143,6 +144,18 @@ class Admission:
         """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves.
         `look_again` is called before it is told of its rights."""
         return self._registry.take(principal, door, session, look_again)
+
+    def connect(self, principal: Principal, door: str, session: RegisteredSession,
+                look_again: Callable[[], None] | None = None, replaces: bool = False) -> Registration:
+        """`register` for a connection that lasts. `replaces`: another one goes for it. Raises TooManyConnections."""
+        if not replaces:
+            counts = self._registry.connections
+            for limit, kind, name in self.limits.of_connections(door, principal.name, principal.tenant):
+                if not limit.observe and counts[kind, name] >= (limit.connections or 0):
+                    self.trace.on_event(door, TooManyConnections.code)
+                    raise TooManyConnections(f"the limit {limit.id} lets {limit.of} have {limit.connections} "
+                                             "connections, and there are as many")
+        return self._registry.take(principal, door, session, look_again, lasts=True)
 
     def ends_ms(self, principal: Principal) -> int:  # decision 89
         """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user

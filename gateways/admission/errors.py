@@ -24,6 +24,15 @@ class LoginsFull(NotAuthenticated):
         super().__init__("too many logins wait to be checked; try again")
 
 
+class TooManyConnections(LoginsFull):
+    """A limit of connections is reached: somebody has to leave first. Who asks is known and may come again."""
+
+    code = "too_many_connections"
+
+    def __init__(self, text: str) -> None:
+        NotAuthenticated.__init__(self, text)
+
+
 class Denied(Exception):
     """The principal may not do that there."""
 

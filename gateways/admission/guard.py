@@ -88,14 +88,15 @@ class ReadBack(NamedTuple):
 class Guard:
     """Made by `Services.guard` for one session, and ended by `leave`.
 
-    `session` is told when the principal ends or its rights change. `client_id`: what rules call `{client_id}`; "" where
+    `session` is told when the principal ends or its rights change; it is a connection, which may be one too many
+    (TooManyConnections) unless it `replaces` one. `client_id`: what rules call `{client_id}`; "" where
     the door has no such thing. `own_places`: places are remembered for this guard, not for all of its principal on the
     door, as they depend on more than the principal.
     """
 
     def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
-                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = ""
-                 ) -> None:
+                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = "",
+                 replaces: bool = False) -> None:
         self.logged_in: Final = principal
         """The principal as it logged in, whatever its client id."""
 
@@ -113,7 +114,7 @@ class Guard:
         self._charging = admission.charging(door, self._look, self._fails)
         self._handing_out = admission.handing_out(door)
         if session is not None:
-            self._registration = admission.register(principal, door, session, self.look_again)
+            self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
 
     def _renew(self) -> None:

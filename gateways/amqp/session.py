@@ -260,11 +260,13 @@ class AmqpSession:
             return
         self._pacer.release()
         self._state = State.TUNE
-        if not isinstance(answer, NotAuthenticated):
+        try:
+            if isinstance(answer, NotAuthenticated):
+                raise answer
             self.identity.take_seat(answer)
             self._write_method(0, login.encode_tune(self._config))
-        else:
-            self._refuse_login(answer)
+        except NotAuthenticated as refusal:
+            self._refuse_login(refusal)
         if self._received.held_bytes:
             self._take_rest()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
@@ -477,7 +478,13 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(reasons.BAD_CLIENT_ID, str(error))
             return
-        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer)
+        try:
+            guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer,
+                                                 replaces=before is not None)
+        except TooManyConnections as full:
+            clients.leave(self._tenant, self._client_id, self)
+            self._refuse(connecting.reason_of_refusal(full, connect), str(full))
+            return
         self._will = connect.will
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES

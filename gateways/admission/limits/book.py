@@ -69,7 +69,7 @@ class LimitBook:
     def put(self, limit: Limit, now_ms: int) -> None:
         """A limit that is new, or reads otherwise from now on."""
         before = self._limits.get(limit.id)
-        if before is not None and _reach(before) == _reach(limit):
+        if before is not None and _reach(before) == _reach(limit) and before.has_rates and limit.has_rates:
             self._limits[limit.id] = limit
             named = self._named.get(_place(limit))
             if named is not None:
@@ -82,6 +82,8 @@ class LimitBook:
             self.remove(limit.id)
         self._limits[limit.id] = limit
         self._count(limit, 1)
+        if not limit.has_rates:
+            return
         if limit.kind == ADDRESS:
             self._filters.setdefault((limit.direction, limit.tenant), FilterTrie()).insert(
                 parse_filter(limit.name), limit.id)
@@ -94,6 +96,8 @@ class LimitBook:
         if limit is None:
             return
         self._count(limit, -1)
+        if not limit.has_rates:
+            return
         if limit.kind == ADDRESS:
             self._filters[limit.direction, limit.tenant].remove(parse_filter(limit.name), limit.id)
         else:
@@ -124,6 +128,8 @@ class LimitBook:
 
     def _count(self, limit: Limit, by: int) -> None:
         self.version += 1
+        if not limit.has_rates:
+            return
         of_a_place = limit.kind in (ADDRESS, TOPIC)
         if limit.direction == IN:
             self.limits_in += by
@@ -187,6 +193,12 @@ class LimitBook:
             meter = Meter(limit, name or limit.name, now_ms)
         self._meters[key] = meter
         return meter
+
+    def of_connections(self, door: str, user: str, tenant: str) -> list[tuple[Limit, str, str]]:
+        """What bounds the connections of a user: (limit, kind, name of those that are counted)."""
+        names = {HUB: "", DOOR: door, TENANT: tenant, USER: user}
+        return [(limit, limit.kind, names[limit.kind]) for limit in self._limits.values()
+                if limit.connections is not None and (limit.kind == HUB or limit.name in (EACH, names[limit.kind]))]
 
     # ---- for people
 

@@ -10,6 +10,8 @@
     address:FILTER      what a filter matches  topic:NAME       one topic
     consumers:NAME      what goes out to a group of consumers
 
+`connections` bounds how many are open at once, of the hub, a door, a tenant or a user.
+
 Where the name is `*`, each user, tenant, client, topic, door or group has a bucket of its own.
 """
 from __future__ import annotations
@@ -37,6 +39,9 @@ KINDS: Final = (HUB, DOOR, TENANT, GROUP, USER, CLIENT, ADDRESS, TOPIC, CONSUMER
 OF_A_TENANT: Final = frozenset((CLIENT, ADDRESS, TOPIC, CONSUMERS))
 """Kinds whose names mean something within one tenant."""
 
+OF_CONNECTIONS: Final = frozenset((HUB, DOOR, TENANT, USER))
+"""Kinds that may bound connections."""
+
 EACH: Final = "*"
 IN: Final = "in"
 OUT: Final = "out"
@@ -44,7 +49,7 @@ OUT: Final = "out"
 MAX_RATE: Final = 10 ** 18
 MAX_NAME_BYTES: Final = 65_535
 AMOUNTS: Final = ("messages_per_s", "bytes_per_s", "operations_per_s", "messages_burst", "bytes_burst",
-                  "operations_burst")
+                  "operations_burst", "connections")
 QUOTA: Final = "quota:"
 """How the id of a limit begins that is the quota of a user."""
 
@@ -62,6 +67,9 @@ class Limit:
     messages_burst: int | None = None
     bytes_burst: int | None = None
     operations_burst: int | None = None
+    connections: int | None = None
+    """As many may be open at once."""
+
     observe: bool = False
     """It counts what would be too much, and stops nobody."""
 
@@ -79,11 +87,10 @@ class Limit:
     def from_file(self) -> bool:
         return self.id.startswith("file-")
 
-    def burst(self, rate: float | None, burst: int | None) -> int:
-        """How much a bucket of this rate holds: at least one token, or a message would never fit."""
-        if rate is None:
-            return 0
-        return max(1, int(rate)) if burst is None else burst
+    @property
+    def has_rates(self) -> bool:
+        """Whether it is of anything that flows."""
+        return any(rate is not None for rate in (self.messages_per_s, self.bytes_per_s, self.operations_per_s))
 
     def as_dict(self) -> dict[str, Any]:
         shown = {name: value for name, value in asdict(self).items() if value is not None}
@@ -123,7 +130,9 @@ def read_limit(table: Mapping[str, Any], id: str = "") -> Limit:
         if amounts[f"{what}_burst"] is not None and amounts[f"{what}_per_s"] is None:
             raise InvalidLimit(f"{what}_burst says how much may come at once of {what}_per_s, which is not there")
     if all(amounts[name] is None for name in AMOUNTS):
-        raise InvalidLimit("a limit has messages_per_s, bytes_per_s or operations_per_s")
+        raise InvalidLimit("a limit has messages_per_s, bytes_per_s, operations_per_s or connections")
+    if amounts["connections"] is not None and (kind not in OF_CONNECTIONS or direction == OUT):
+        raise InvalidLimit(f"connections are bounded for {', '.join(sorted(OF_CONNECTIONS))}, with the direction in")
     return Limit(of, direction, tenant, observe=observe, id=id, **amounts)
 
 
@@ -147,10 +156,13 @@ def _is_text(value: Any, bytes_max: int) -> bool:
 
 
 def _read_amount(table: Mapping[str, Any], name: str) -> Any:
-    value = table.get(name)
-    if value is None:
+    if name not in table:
         return None
-    if name.endswith("_burst"):
+    value = table[name]
+    if name == "connections":
+        if type(value) is not int or not 0 <= value <= MAX_RATE:
+            raise InvalidLimit("connections is a whole number from 0, which lets nobody in, to 1e18")
+    elif name.endswith("_burst"):
         if type(value) is not int or not 1 <= value <= MAX_RATE:
             raise InvalidLimit(f"{name} is a whole number from 1 to 1e18")
     elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MAX_RATE:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.limits.limit import IN, KINDS, OUT, Limit
+from gatehouse.gateways.admission.limits.limit import IN, OUT, Limit
 from gatehouse.gateways.http.accounts import ADMINISTERING, CHANGES, administrator, changed, changed_if
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
@@ -40,25 +40,35 @@ if TYPE_CHECKING:
 ID: Final = Parameter("id", "The limit's `id`.", example="7", text={"type": "string", "minLength": 1, "maxLength": 32})
 MOST_USED: Final = 20
 
-_OF: Final = {**TEXT, "format": "limit-of", "pattern": f"^(hub|({'|'.join(KINDS[1:])}):.+)$",
-              "description": "Of what: `hub`, or KIND:NAME; `*` in place of the name: each by itself."}
+_OF_CONNECTIONS: Final = {**TEXT, "format": "limit-of-connections", "pattern": "^(hub|(door|tenant|user):.+)$"}
+_OF_HUB: Final = {**TEXT, "format": "limit-of-the-hub", "pattern": "^(hub|(door|tenant|group|user):.+)$",
+                  "description": "Of what: `hub`, or KIND:NAME; `*` in place of the name: each by itself."}
+_OF_A_TENANT: Final = {**TEXT, "format": "limit-of-a-tenant", "pattern": "^(client|address|topic):.+$"}
+_OF_CONSUMERS: Final = {**TEXT, "format": "limit-of-consumers", "pattern": "^consumers:.+$"}
 _RATE: Final = {"type": "number", "minimum": 0, "maximum": 10 ** 18, "description": "A second; 0: nothing passes."}
 _BURST: Final = {"type": "integer", "minimum": 1, "maximum": 10 ** 18,
                  "description": "At once; left out: what comes in a second."}
+_CONNECTIONS: Final = {"connections": {**WHOLE, "maximum": 10 ** 18, "description": "Open at once, of the hub, a door, "
+                                                                                   "a tenant or a user."}}
 _RATES: Final = {"messages_per_s": _RATE, "bytes_per_s": _RATE, "operations_per_s": _RATE}
 _BURSTS: Final = {"messages_burst": _BURST, "bytes_burst": _BURST, "operations_burst": _BURST}
-_MORE: Final = {"direction": one_of(IN, OUT), "tenant": {**PRINTABLE, "description": "`*`: each by itself."},
-                "observe": {**FLAG, "description": "It counts what would be too much, and stops nobody."}}
+_DIRECTION: Final = {"direction": one_of(IN, OUT)}
+_OBSERVE: Final = {"observe": {**FLAG, "description": "It counts what would be too much, and stops nobody."}}
+_TENANT: Final = {"tenant": {**PRINTABLE, "description": "`*`: each by itself."}}
 _LIMIT: Final = {"id": TEXT, "of": TEXT, "direction": one_of(IN, OUT), "tenant": TEXT, "observe": FLAG,
                  "from_file": FLAG}
-LIMIT: Final = Named("Limit", object_of(_LIMIT, {**_RATES, **_BURSTS}))
+LIMIT: Final = Named("Limit", object_of(_LIMIT, {**_RATES, **_BURSTS, **_CONNECTIONS}))
 _USED: Final = list_of(object_of({
     "name": TEXT, "messages": WHOLE, "bytes": WHOLE, "refused": WHOLE, "observed": WHOLE, "slowed_ms": WHOLE,
     "left": {**map_of({"type": "integer"}), "description": "Below 0: what is owed."}}))
-USED_LIMIT: Final = Named("UsedLimit", object_of({**_LIMIT, "used": _USED}, {**_RATES, **_BURSTS}))
+USED_LIMIT: Final = Named("UsedLimit", object_of({**_LIMIT, "used": _USED}, {**_RATES, **_BURSTS, **_CONNECTIONS}))
+_VARIANTS: Final = (({"of": _OF_HUB}, _DIRECTION), ({"of": _OF_A_TENANT}, {**_DIRECTION, **_TENANT}),
+                    ({"of": _OF_CONSUMERS, "direction": one_of(OUT)}, _TENANT))
 NEW_LIMIT: Final = Named("LimitInput", {"anyOf": [
-    object_of({"of": _OF, name: _RATE}, {**_RATES, f"{name.partition('_')[0]}_burst": _BURST, **_MORE}, closed=True)
-    for name in _RATES]}, {"of": "user:ann", "messages_per_s": 50, "messages_burst": 100})
+    *[object_of({**needed, name: _RATE}, {**_RATES, f"{name.partition('_')[0]}_burst": _BURST, **more, **_OBSERVE},
+                closed=True) for needed, more in _VARIANTS for name in _RATES],
+    object_of({"of": _OF_CONNECTIONS, **_CONNECTIONS}, _OBSERVE, closed=True)]},
+    {"of": "user:ann", "messages_per_s": 50, "messages_burst": 100})
 
 
 @declare("limits", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
