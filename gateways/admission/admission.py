@@ -85,6 +85,7 @@ class Admission:
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
+        self._settling: list[Callable[[], None]] = []
         self.limits = LimitBook()
         """Every limit of the hub, the quotas of users among them."""
 
@@ -337,8 +338,14 @@ class Admission:
             self._every_cache.add(places)
         return places
 
+    def settle_before_forgetting(self, settle: Callable[[], None]) -> None:
+        """Call this whenever places are about to be forgotten: what was judged already is appended."""
+        self._settling.append(settle)
+
     def forget_places(self) -> None:
         """Topics, routes or rights have changed: every address is looked up and judged anew."""
+        for settle in self._settling:
+            settle()
         for cache in self._every_cache:
             cache.clear()
 

@@ -353,10 +353,13 @@ class AmqpSession:
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object, *, refuses: bool = False) -> None:
-        """Append messages. `refuses`: the client is told of each that is too much for a limit. Raises KernelError."""
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, repeat_key: str | None = None, *,
+               refuses: bool = False) -> None:
+        """Append messages; once, however often they come with the same `repeat_key`. `refuses`: the client is told of
+        each that is too much for a limit. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        self.slow_down(self.guard.append(messages, owner, token, size_bytes, refuses=refuses))
+        self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key,
+                                         refuses=refuses))
 
     def slow_down(self, wait_ms: int) -> None:
         """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
