@@ -46,9 +46,10 @@ class TokenBucket:  # decision 281
 
     def take(self, amount: int, now_ms: int) -> int:
         """Take `amount`, overdrawing if need be; returns for how many ms the bucket owes then."""
-        self._fill(now_ms)
-        self._level -= amount * TOKEN
-        return self._owes_ms()
+        if now_ms != self._at_ms:
+            self._fill(now_ms)
+        level = self._level = self._level - amount * TOKEN
+        return 0 if level > 0 else self._owes_ms()
 
     def wait_ms(self, now_ms: int) -> int:
         """For how many ms the bucket owes; 0: something may be taken."""
@@ -69,7 +70,8 @@ class TokenBucket:  # decision 281
         elapsed_ms = now_ms - self._at_ms
         self._at_ms = now_ms
         if elapsed_ms > 0:                   # a clock that is set back fills nothing
-            self._level = min(self._full, self._level + elapsed_ms * self._per_ms)
+            level = self._level + elapsed_ms * self._per_ms
+            self._level = level if level < self._full else self._full
 
     def _owes_ms(self) -> int:
         if self._level > 0:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import IN
-from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
+from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter
 
 if TYPE_CHECKING:
     from gatehouse.kernel.message import Place
@@ -94,10 +94,17 @@ class Charging:
         book = self._book
         if self._version != book.version:
             self._resolve()
-        values_bytes = sum([len(message[1] or b"") for message in messages])
-        charges = [Charge(self._meters, len(messages), max(size_bytes, values_bytes))]
+        count = len(messages)
+        values_bytes = sum([len(message[1]) for message in messages if message[1]])
+        charges = [Charge(self._meters, count, values_bytes if values_bytes > size_bytes else size_bytes)]
         if book.places_in:
-            charges += self._charges_of_places(messages)
+            places = {message[0] for message in messages}
+            if len(places) == 1:
+                place = messages[0][0]
+                own = self._of_place.get(place)
+                charges.append(Charge(self._meters_of_place(place) if own is None else own, count, values_bytes))
+            else:
+                charges += self._charges_of_places(messages)
         if refuses or self._is_closed:
             self._require(charges, {message[0] for message in messages}, refuses)
         return charges
@@ -157,9 +164,12 @@ class Charging:
         """A burst was taken. Returns for how many ms its sender is to be slowed down: not at all where all of it was
         `refusable`, and its topics fail; then the next burst is refused."""
         now_ms = self._now_ms()
-        wait_ms, operations = 0, 1
+        wait_ms = 0
         for meters, messages, size_bytes in charges:
-            wait_ms = max(wait_ms, charge_all(meters, messages, size_bytes, operations, now_ms))
+            for meter in meters:
+                owed_ms = meter.charge(messages, size_bytes, 1, now_ms)
+                if owed_ms > wait_ms:
+                    wait_ms = owed_ms
         if wait_ms and refusable and all(self._fails(self._topic(place)) for place in {
                 message[0] for message in refusable}):
             return 0

@@ -66,15 +66,16 @@ class Meter:
         """Something was taken. Returns for how many ms its sender is to be slowed down."""
         self.messages_taken += messages
         self.bytes_taken += size_bytes
-        wait_ms = 0
-        if self._messages is not None:
-            wait_ms = self._messages.take(messages, now_ms)
-        if self._bytes is not None:
-            owed_ms = self._bytes.take(size_bytes, now_ms)
+        bucket = self._messages
+        wait_ms = 0 if bucket is None else bucket.take(messages, now_ms)
+        bucket = self._bytes
+        if bucket is not None:
+            owed_ms = bucket.take(size_bytes, now_ms)
             if owed_ms > wait_ms:
                 wait_ms = owed_ms
-        if self._operations is not None:
-            owed_ms = self._operations.take(operations, now_ms)
+        bucket = self._operations
+        if bucket is not None:
+            owed_ms = bucket.take(operations, now_ms)
             if owed_ms > wait_ms:
                 wait_ms = owed_ms
         if wait_ms:
