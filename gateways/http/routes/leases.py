@@ -74,7 +74,8 @@ GROUPS: Final = (Need(Operation.CONSUME, "group"),)
 
 @declare("groups", query=(TOPIC, *POP_PARAMETERS), needs=(Need(Operation.CONSUME, "topic"), *GROUPS), writes=True,
          answers=POP_ANSWERS,
-         problems=("unknown_topic", "invalid_group", "assigned_group", "unknown_group", "storage_failed"))
+         problems=("unknown_topic", "invalid_group", "assigned_group", "unknown_group", "storage_failed",
+                   "over_quota"))
 async def pop(door: Door, call: Call) -> Answered:
     """Lease messages of a topic to a member of a group.
 
@@ -83,7 +84,8 @@ async def pop(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     query = call.query()
-    return _popped(door, await pop_topic(door, guard, call.topic_name(), query))
+    await door.ready_to_hand_out(guard)
+    return _popped(door, guard, call.topic_name(), await pop_topic(door, guard, call.topic_name(), query))
 
 
 async def pop_topic(door: Door, guard: Guard, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
@@ -98,12 +100,13 @@ async def pop_topic(door: Door, guard: Guard, name: str, query: dict[str, str]) 
 
 
 @declare("queues", query=POP_PARAMETERS, needs=(Need(Operation.CONSUME, "address"),), writes=True, answers=POP_ANSWERS,
-         problems=("unknown_queue", "unknown_group", "storage_failed"))
+         problems=("unknown_queue", "unknown_group", "storage_failed", "over_quota"))
 async def pop_queue(door: Door, call: Call) -> Answered:
     """Lease messages of a queue, as from a group."""
     guard = await door.guard(call)
     query = call.query()
-    return _popped(door, await pop_from_queue(door, guard, call.topic_name(), query))
+    await door.ready_to_hand_out(guard)
+    return _popped(door, guard, call.topic_name(), await pop_from_queue(door, guard, call.topic_name(), query))
 
 
 async def pop_from_queue(door: Door, guard: Guard, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
@@ -124,8 +127,8 @@ async def _pop(door: Door, guard: Guard, query: dict[str, str], source: Source) 
         return taken
 
 
-def _popped(door: Door, messages: list[dict[str, Any]]) -> Answered:
-    return door.counted(len(messages), json_answer({"messages": messages}))
+def _popped(door: Door, guard: Guard, name: str, messages: list[dict[str, Any]]) -> Answered:
+    return door.handed_out(guard, len(messages), json_answer({"messages": messages}), consumers=name)
 
 
 def _shown(door: Door, taken: list[Taken], places: list[tuple[str, int]], parsed: bool) -> list[dict[str, Any]]:
