@@ -229,9 +229,9 @@ def encode_connack5(reason: int, pairs: list[tuple[int, Any]], *, session_presen
     return fixed_header(0x20, len(body)) + body
 
 
-def encode_suback(packet_id: int, codes: list[int], level: int = MQTT311) -> bytes:
-    """One code for each filter."""
-    gap = b"\0" if level == MQTT5 else b""
+def encode_suback(packet_id: int, codes: list[int], level: int = MQTT311, text: str = "") -> bytes:
+    """One code for each filter. `text`: why some are refused, for MQTT 5."""
+    gap = encode_properties(_told(text, None)) if level == MQTT5 else b""
     return fixed_header(0x90, 2 + len(gap) + len(codes)) + packet_id.to_bytes(2, "big") + gap + bytes(codes)
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
 
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
+TELLING_BYTES: Final = 1_024           # a client that takes smaller packets alone is sent no reason strings
 PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
 EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
 ACKS: Final = frozenset((packets.PUBACK, *EXACT))
@@ -318,6 +319,8 @@ class MqttSession:
             self._refuse(reasons.BAD_VERSION, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
             return
         self._level = connect.protocol_level
+        bytes_max = connect.properties.number(properties.MAXIMUM_PACKET)
+        self._tells = not bytes_max or bytes_max >= TELLING_BYTES
         if not connect.client_id and (connect.protocol_level == packets.MQTT31 or
                                       not connect.clean_session and connect.protocol_level == packets.MQTT311):
             self._refuse(reasons.BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
@@ -533,7 +536,7 @@ class MqttSession:
         if self._level < packets.MQTT5:
             return None, None
         config, given = self._config, connect.properties
-        self._tells = given.number(properties.PROBLEM_INFORMATION, 1) > 0
+        self._tells = self._tells and given.number(properties.PROBLEM_INFORMATION, 1) > 0
         incoming = Incoming(self._services.wall_ms, config.receive_maximum, config.max_topic_aliases,
                             tells=self._tells, checks_format=config.check_payload_format)
         outgoing = Outgoing(Clients.of(self._services), given.number(properties.RECEIVE_MAXIMUM, 65_535),
@@ -558,7 +561,7 @@ class MqttSession:
         return clients.connect(self._tenant, self._client_id, self)
 
     def _refuse(self, reason_code: int, reason: str) -> None:
-        self._link.write(connecting.refused(self._level, reason_code, reason))
+        self._link.write(connecting.refused(self._level, reason_code, reason if self._tells else ""))
         self._end(f"connect_refused: {reason}", says=False)
 
     # --- admission's `RegisteredSession`
@@ -606,7 +609,8 @@ class MqttSession:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = self._inbox.own = OwnMessages()
-        suback = packets.encode_suback(packet_id, granted, self._level)
+        why = subscriptions.refusals()
+        suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
         if self._durable is not None:
             self._durable.when_stored(suback, lambda: self._give_stored(wishes, granted, before, asked))
         else:

@@ -90,6 +90,7 @@ class Subscriptions:
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
 
         self.has_no_local = False
+        self._refused: list[str] = []
         self.durable: DurableSession | None = None             # has the filters, too
         self._guard = guard
         self._outbox = outbox
@@ -111,7 +112,7 @@ class Subscriptions:
         if since or wishes.begin is not None:
             begin = begin_of(since or wishes.begin or "", offsets=not since)
             if begin is None:
-                return self._refuse("invalid_from", reasons.IMPLEMENTATION)
+                return self._refuse("invalid_from", reasons.IMPLEMENTATION, "from: earliest, a time, or an offset")
         refused = self._why_not(topic_filter, options, identifier, begin is not None or wishes.selector is not None)
         if refused is not None:
             return self._refuse(*refused)
@@ -126,7 +127,7 @@ class Subscriptions:
                 self.durable.subscribe(subscribed)
             self._choose(subscribed, selector, begin)
         except KernelError as error:
-            return self._refuse(error.code, reasons.reason_of(error.code))
+            return self._refuse(error.code, reasons.reason_of(error.code), str(error))
         self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
         return granted
 
@@ -197,8 +198,14 @@ class Subscriptions:
             return "no_identifiers", reasons.NO_IDS
         return None
 
-    def _refuse(self, why: str, reason: int) -> int:
+    def refusals(self) -> str:
+        """Why filters were refused since the last call, for the client; "" where none was."""
+        refused, self._refused = self._refused, []
+        return "; ".join(dict.fromkeys(refused))
+
+    def _refuse(self, why: str, reason: int, text: str = "") -> int:
         self._count("subscribe_" + why)
+        self._refused.append(text or why.replace("_", " "))
         return reason if self._level == packets.MQTT5 else packets.SUBACK_REFUSED
 
     def may_have(self, topic_filter: str) -> bool:
