@@ -52,11 +52,12 @@ if TYPE_CHECKING:
         Joined,
         Joining,
     )
-    from gatehouse.kernel.errors import KernelError
+    from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
+    from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.sessions.values import Owed, SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
@@ -68,6 +69,10 @@ them, attribute bits, timestamp in ms or 0 for append time). What is delivered h
 Heard = tuple[Place, "list[Message]", int]
 """Consecutive messages to one address that are durable now: (place, messages, offset of the first)."""
 
+
+
+ReceiptsByGroup = Sequence[tuple[str, Sequence[str]]]
+"""Receipts of leased messages: (name of their group, texts)."""
 
 
 class HalfMessage(NamedTuple):
@@ -137,8 +142,20 @@ class KernelPort(Protocol):
     def topics(self, tenant: str) -> list[Topic]:
         """Every topic of a tenant, sorted by name."""
 
+    @property
+    def topics_version(self) -> int:
+        """Counts the changes of topics: while it stays the same, so do they."""
+
     def topics_for(self, filter: str, tenant: str) -> list[Topic]:
         """The topics that can hold messages whose address matches. Raises InvalidFilter."""
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        """The routes as configured: with them a reader of stored records finds their addresses itself."""
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the doors have been told of everything that is durable."""
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
@@ -178,6 +195,9 @@ class KernelPort(Protocol):
     def max_bytes(self, guard: int, place: int) -> int:
         """The largest message that is taken there. Raises UnknownPlace."""
 
+    def look(self, guard: int, place: int) -> Place:
+        """Where messages to this place are stored, as it is now. Raises UnknownPlace."""
+
     def can_be_stored(self, guard: int, place: int) -> bool:
         """Whether there is something to store a message in, or it may be made. Raises UnknownPlace."""
 
@@ -202,9 +222,20 @@ class KernelPort(Protocol):
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
         answers with, what `Kernel.append_batch` says."""
 
+    def append_batches(self, batches: list[tuple[int, bytes]], number: int, idempotency_key: str | None) -> None:
+        """Store record batches v2 as they are, (partition id, batch) each, in order, all or none of them. Answered as
+        `Kernel.append_batches` says, which also says what it raises."""
+
+    def recall(self, message_id: int, tenant: str, number: int) -> None:
+        """A message that waits for its time will not be delivered. Raises UnknownScheduled, AlreadyDelivered,
+        Stopping."""
+
     def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
               name: str | None) -> None:
         """Hold half messages as one transaction; see `Transactions.begin`. Raises UnknownPlace besides."""
+
+    def add(self, guard: int, transaction_id: int, halves: list[HalfMessage], tenant: str, number: int) -> None:
+        """Hold more half messages of an open transaction; see `Transactions.add`. Raises UnknownPlace besides."""
 
     def flush(self, number: int) -> None:
         """Answer once everything that was told before is durable. Raises Stopping."""
@@ -260,6 +291,12 @@ class KernelPort(Protocol):
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         """The values that addresses matching a filter retain, in order, a page at a time from `start` on. Raises
         InvalidFilter."""
+
+    def scheduled(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits for its time, what falls due next first, a page at a time from `start` on."""
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        """One that waits for its time, or what became of it; None where nothing is known."""
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         """Call `wake` once, after a flush that brings records to one of these partitions, unless `unwatch` is told this

@@ -28,8 +28,11 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.addresses.routes import RouteEntry
     from gatehouse.kernel.delivery.deliveries import Watch
+    from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.scheduling.queries import Page, Scheduled
 
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
@@ -47,6 +50,9 @@ class HalfHolder(Protocol):
     def begin(self, halves: list[Half], *, group: str, tenant: str, by: str, settings: Any, owner: Owner | None,
               token: object, name: str | None) -> None:
         """Hold half messages as one transaction."""
+
+    def add(self, transaction_id: int, halves: list[Half], *, tenant: str, owner: Owner | None, token: object) -> None:
+        """Hold more of them in an open one."""
 
 
 class Port:
@@ -103,8 +109,20 @@ class Port:
     def topics(self, tenant: str) -> list[Topic]:
         return self._kernel.topics(tenant)
 
+    @property
+    def topics_version(self) -> int:
+        return self._kernel.topics_version
+
     def topics_for(self, filter: str, tenant: str) -> list[Topic]:
         return self._kernel.topics_for(filter, tenant)
+
+    @property
+    def route_entries(self) -> tuple[RouteEntry, ...]:
+        return self._kernel.route_entries
+
+    @property
+    def delivered(self) -> bool:
+        return self._kernel.delivered
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         return self._kernel.address_of(topic, key, headers)
@@ -154,6 +172,12 @@ class Port:
     def max_bytes(self, guard: int, place: int) -> int:
         return self._placement(guard, place).max_message_bytes
 
+    def look(self, guard: int, place: int) -> Place:
+        placement = self._guards[guard].get(place)
+        if placement is None:
+            raise UnknownPlace(UNKNOWN)
+        return _shown(placement)
+
     def can_be_stored(self, guard: int, place: int) -> bool:
         placement = self._placement(guard, place)
         return (placement.may_create or placement.queue is not None
@@ -184,7 +208,7 @@ class Port:
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
                ) -> None:
         if idempotency_key is not None:
-            self._kernel.append(self._placed(guard, messages), self if number else None, number,
+            self._kernel.append(self._placed(guard, messages), self if number else None, number, positions=positions,
                                 idempotency_key=idempotency_key)
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard])
@@ -197,14 +221,27 @@ class Port:
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         self._kernel.append_batch(partition_id, batch, self if number else None, number, divert)
 
+    def append_batches(self, batches: list[tuple[int, bytes]], number: int, idempotency_key: str | None) -> None:
+        self._kernel.append_batches(batches, self if number else None, number, idempotency_key=idempotency_key)
+
+    def recall(self, message_id: int, tenant: str, number: int) -> None:
+        self._kernel.scheduling.recall(message_id, tenant, self, number)
+
     def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
               name: str | None) -> None:
         assert self._transactions is not None, "a port of the hub has transactions"
-        placed = self._placed(guard, [half.message for half in halves])
-        self._transactions.begin([Half(message, half.when, half.delay_ms)
-                                  for message, half in zip(placed, halves, strict=True)],
-                                 group=group, tenant=tenant, by=by, settings=checks,
+        self._transactions.begin(self._held(guard, halves), group=group, tenant=tenant, by=by, settings=checks,
                                  owner=self if number else None, token=number, name=name)
+
+    def add(self, guard: int, transaction_id: int, halves: list[HalfMessage], tenant: str, number: int) -> None:
+        assert self._transactions is not None, "a port of the hub has transactions"
+        self._transactions.add(transaction_id, self._held(guard, halves), tenant=tenant,
+                               owner=self if number else None, token=number)
+
+    def _held(self, guard: int, halves: list[HalfMessage]) -> list[Half]:
+        """Half messages as transactions take them. Raises UnknownPlace."""
+        placed = self._placed(guard, [half.message for half in halves])
+        return [Half(message, half.when, half.delay_ms) for message, half in zip(placed, halves, strict=True)]
 
     def flush(self, number: int) -> None:
         self._kernel.append([], self, number)
@@ -261,6 +298,12 @@ class Port:
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         self._kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)
 
+    def scheduled(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
+        self._kernel.scheduling.page(tenant, start, limit, on_done)
+
+    def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
+        self._kernel.scheduling.show(message_id, tenant, on_done)
+
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         self._last_watch = number = self._last_watch + 1
 
@@ -298,14 +341,14 @@ class Port:
         """What of a flush the door has a filter for."""
         heard: list[Heard] = []
         for placement, messages, first_offset, _ in deliveries:
-            place = placement.shown
-            if place is None or place.partition_id != placement.partition_id:
-                place = placement.shown = _place_of(placement)
-            heard.append((place, messages, first_offset))
+            heard.append((_shown(placement), messages, first_offset))
         return self._door.on_delivery(heard)
 
 
-def _place_of(placement: Placement) -> Place:
+def _shown(placement: Placement) -> Place:
     """The placement as doors see it."""
-    return Place(placement.tenant, placement.address, placement.topic, placement.partition, placement.partition_id,
-                 placement.key)
+    place = placement.shown
+    if place is None or place.partition_id != placement.partition_id:
+        place = placement.shown = Place(placement.tenant, placement.address, placement.topic, placement.partition,
+                                        placement.partition_id, placement.key)
+    return place

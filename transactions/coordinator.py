@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gatehouse.kernel.errors import Busy
+from gatehouse.kernel.errors import Busy, ExpiredReceipt
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.port import Port
@@ -20,7 +20,7 @@ from gatehouse.transactions.access import Access
 from gatehouse.transactions.answering import refusal, refuse, refuse_settled
 from gatehouse.transactions.book import Book
 from gatehouse.transactions.checking import Checking
-from gatehouse.transactions.deciding import Deciding, Decision, Decisions, Guard
+from gatehouse.transactions.deciding import Deciding, Decision, Decisions, Guard, Guarded
 from gatehouse.transactions.forgetting import Forgetter
 from gatehouse.transactions.holding import Holding
 from gatehouse.transactions.loading import Loading
@@ -32,7 +32,7 @@ from gatehouse.transactions.settings import CheckSettings, TransactionSettings
 from gatehouse.transactions.states import Answer, State
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.api import DoorSide
+    from gatehouse.kernel.api import DoorSide, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Acks, Offsets
     from gatehouse.kernel.kernel import Kernel
 
@@ -118,13 +118,18 @@ class Transactions:
 
     def decide(self, transaction_id: int, decision: Decision, *, tenant: str = "/", by: str = "", acks: Acks = (),
                offsets: Offsets | None = None, guard: Guard | None = None, owner: Owner | None = None,
-               token: object = None) -> None:
+               token: object = None, receipts: ReceiptsByGroup = ()) -> None:
         """Commit or roll back, all of it in one frame, a commit with a consumer's acks and offsets.
 
         Answered when that is durable, with the time of the decision as `append_ms`; the same decision again is answered
         alike and does nothing. Refused with UnknownTransaction, AlreadyDecided, what `guard` raises for this
-        transaction, and, with nothing decided, ExpiredReceipt, UnknownReceipt, GroupIsLeased.
+        transaction, and, with nothing decided, ExpiredReceipt, UnknownReceipt, GroupIsLeased. `receipts` are acks as
+        texts, by the group's name.
         """
+        if receipts:
+            acks, all_held = self._kernel.groups.held(tenant, receipts)
+            if not all_held:
+                guard = partial(_refuse_open, guard)
         self._decisions.decide(Deciding(transaction_id, decision, tenant, by, acks, offsets or {}, guard, owner, token))
 
     # ---- check-back
@@ -199,3 +204,11 @@ class Transactions:
             "transaction_checks_total": self._checking.made,
             "transaction_checks_unheard_total": self._checking.reached_nobody,
         }
+
+
+def _refuse_open(guard: Guard | None, transaction: Guarded) -> None:
+    """A guard where a lease has ended: what is decided is answered again, what is open stays so."""
+    if guard is not None:
+        guard(transaction)
+    if transaction.state is State.OPEN:
+        raise ExpiredReceipt("the lease has ended")

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
@@ -19,22 +20,32 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
-from gatehouse.kernel.errors import UnknownTopic
+from gatehouse.kernel.addresses.address import UNROUTED
+from gatehouse.kernel.errors import StorageFailed, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.scheduling.records import Pending
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
-    from gatehouse.kernel.api import HalfMessage, Message
-    from gatehouse.kernel.message import Fetched, OnRetained, Record, When
+    from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
+    from gatehouse.kernel.halves.halves import Offsets
+    from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
     from gatehouse.kernel.records.validation import Divert
+    from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.state.topics import Topic, TopicSettings
     from gatehouse.transactions.coordinator import Decision, Member, Membership
     from gatehouse.transactions.deciding import Guarded
+    from gatehouse.transactions.records import Transaction
+    from gatehouse.transactions.registry import Query
     from gatehouse.transactions.settings import CheckSettings
+
+
+SEEN_MAX: Final = 262_144
+"""Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
 
 
 class Partitions:
@@ -43,6 +54,9 @@ class Partitions:
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._stops: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._firsts)
 
     def add(self, topic: Topic) -> None:
         for first, count in topic.ranges:
@@ -101,7 +115,8 @@ class Guard:
     def _renew(self) -> None:
         admission = self._admission
         self._version = admission.version
-        self._principal = admission.known_by_client(self.logged_in, self._client_id)
+        self._principal = admission.known_by_client(self.logged_in, self._client_id) if self._client_id \
+            else self.logged_in
         self._readable = Partitions()
         self._alterable = Partitions()
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
@@ -155,6 +170,10 @@ class Guard:
         """Whether the principal may consume with a group, alter it, or transact in it."""
         return self._admission.may_group(self.principal, operation, group)
 
+    def require_topic(self, operation: Operation, topic: str) -> None:
+        """Denied where the principal may not do this with a topic as a whole."""
+        self._admission.require_topic(self.principal, operation, topic)
+
     def require_group(self, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""
         self._admission.require_group(self.principal, operation, group)
@@ -182,6 +201,11 @@ class Guard:
         place = self._judge(self.principal, address)
         self._places.remember_raw(raw, place)
         return place
+
+    def remember_raw(self, raw: bytes, place: int) -> None:
+        """Have a place that was given just now in `places`, under what the client wrote for it and for all else that
+        was asked about."""
+        self._places.remember_raw(raw, place)
 
     def _judge(self, principal: Principal, address: str) -> int:
         admission = self._admission
@@ -234,6 +258,27 @@ class Guard:
             self._places.remember(name, place)
         return place
 
+    def place_key(self, topic: str, key: bytes | None) -> int:
+        """The place of a topic and key, wherever that leads; the topic is made where it is missing and that is
+        allowed. Raises Denied and what `KernelPort.place_in` raises."""
+        name = (topic, key)
+        principal = self.principal
+        place = self._places.by_name.get(name)
+        if place is None:
+            admission = self._admission
+            if topic == UNROUTED:                # what is there has other addresses than what leads there
+                admission.require_topic(principal, Operation.PUBLISH, topic)
+            address = self._port.address_of(topic, key, ())
+            admission.require(principal, Operation.PUBLISH, address)
+            place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
+                                        admission.may_create(principal, address), principal.name)
+            self._places.remember(name, place)
+        return place
+
+    def look(self, place: int) -> Place:
+        """Where messages to a place are stored, as it is now. Raises UnknownPlace."""
+        return self._port.look(self._places.guard, place)
+
     def max_bytes(self, place: int) -> int:
         """The largest message that is taken there. Raises UnknownPlace."""
         return self._port.max_bytes(self._places.guard, place)
@@ -253,6 +298,13 @@ class Guard:
             raise UnknownTopic(f"there is no topic {name!r}")
         return self._shown(topic, operation)
 
+    def topic_to_change(self, name: str) -> Topic | None:
+        """A topic that the principal may alter; None where there is none, and he may create it. Raises Denied."""
+        topic = self._port.topic(name, self.tenant)
+        operation = Operation.CREATE if topic is None else Operation.ALTER
+        self._admission.require_topic(self.principal, operation, name)
+        return topic if topic is None else self._shown(topic, operation)
+
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
         """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
         topic = self._port.topic_by_uuid(uuid)
@@ -271,12 +323,20 @@ class Guard:
         return topic
 
     def _shown(self, topic: Topic, operation: Operation) -> Topic:
+        if len(self._visible) >= SEEN_MAX:
+            self._visible = Partitions()
+            self._readable = Partitions()
+            self._alterable = Partitions()
         self._visible.add(topic)
         if operation is Operation.CONSUME:
             self._readable.add(topic)
         elif operation is Operation.ALTER:
             self._alterable.add(topic)
         return topic
+
+    def may_topic(self, operation: Operation, topic: str) -> bool:
+        """Whether the principal may do this with a topic as a whole."""
+        return self._admission.may_topic(self.principal, operation, topic)
 
     def sees_topic(self, name: str) -> bool:
         """Whether the principal may know of a topic: who may consume or publish all of it may, or describe it."""
@@ -286,6 +346,12 @@ class Guard:
     def topics(self) -> list[Topic]:
         """The topics of the tenant that the principal may know of, sorted by name."""
         return [topic for topic in self._port.topics(self.tenant) if self.sees_topic(topic.name)]
+
+    def topics_after(self, name: str, operation: Operation) -> list[Topic]:
+        """The topics behind this name that the principal may do this with, sorted by name; their partitions may be
+        asked about then."""
+        return [self._shown(topic, operation) for topic in self._port.topics(self.tenant)
+                if topic.name > name and self.may_topic(operation, topic.name)]
 
     def make_topic(self, name: str) -> None:
         """Have a topic made by being asked for, where it is missing and that is allowed. Raises what `KernelPort.place`
@@ -335,15 +401,22 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        number = self._switchboard.submit(owner, token)
         if self._tells:
             self._port.speaks(self._origin)
-        try:
+        with self._submission(owner, token) as number:
             self._port.append_batch(partition_id, batch, number, divert)
-        except Exception:
-            self._switchboard.take_back(number)
-            raise
         return self._admission.charge(self._door, self._principal, count, len(batch))
+
+    def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
+                       token: object, idempotency_key: str | None) -> int:
+        """Store batches of `count` records in partitions of a topic, as (partition, batch), all or none of them.
+        Returns for how many ms the sender is to be slowed down. Raises Denied and what `KernelPort.append_batches`
+        raises."""
+        self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
+        placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
+        with self._submission(owner, token) as number:
+            self._port.append_batches(placed, number, idempotency_key)
+        return self._admission.charge(self._door, self._principal, count, sum([len(batch) for _, batch in batches]))
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -355,14 +428,22 @@ class Guard:
         self._visible.require([first for first, _ in topic.ranges])
         return self._port.bounds_of(topic)
 
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
-              ) -> None:
-        """See `KernelPort.fetch`; batches come as they are stored. Raises Denied for a partition of no topic that was
-        asked for to be consumed."""
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+              stored: bool = True) -> None:
+        """See `KernelPort.fetch`; batches come as they are stored, unless they are to be opened. Raises Denied for a
+        partition of no topic that was asked for to be consumed."""
         if self._version is not self._admission.version:
             self._renew()
         self._readable.require([partition_id for partition_id, _, _ in wants])
-        self._port.fetch(wants, max_bytes, on_done, True)
+        self._port.fetch(wants, max_bytes, on_done, stored)
+
+    def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+        """See `KernelPort.note_unreadable`."""
+        self._port.note_unreadable(partition_id, offset, count)
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        """The address of a record that was read."""
+        return self._port.address_of(topic, key, headers)
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         """See `KernelPort.watch`: that something is there, and nothing of it."""
@@ -373,8 +454,8 @@ class Guard:
         self._port.unwatch(number)
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        """See `KernelPort.offset_for_time`. Raises Denied."""
-        self._readable.require((partition_id,))
+        """See `KernelPort.offset_for_time`; it tells no more than `bounds`. Raises Denied."""
+        self._visible.require((partition_id,))
         self._port.offset_for_time(partition_id, timestamp_ms, on_done)
 
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
@@ -406,18 +487,19 @@ class Guard:
             raise
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
-               positions: bool = False) -> int:
+               positions: bool = False, idempotency_key: str | None = None) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
-        `size_bytes` is what they took on the
-        wire; under a quota no less than they are counts. Returns for how many ms the sender is to be slowed down.
-        Raises as `KernelPort.append`."""
+        `size_bytes` is what they took on the wire; under a quota no less than they are counts. A repeated
+        `idempotency_key` of this principal gets the first answer and stores nothing. Returns for how many ms the sender
+        is to be slowed down. Raises as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self._tells:
             self._port.speaks(self._origin)
         try:
-            self._port.append(self._places.guard, messages, number, positions, None)
+            self._port.append(self._places.guard, messages, number, positions,
+                              None if idempotency_key is None else self._scoped(idempotency_key))
         except Exception:
             self._switchboard.take_back(number)
             raise
@@ -425,15 +507,50 @@ class Guard:
             size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
+    def _scoped(self, idempotency_key: str) -> str:
+        """Two users may choose the same key: it means something within one principal and door only."""
+        return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
+
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
-                 size_bytes: int) -> int:
+                 size_bytes: int, *, idempotency_key: str | None = None) -> int:
         """Append each message when it falls due; otherwise as `append`. Raises as `KernelPort.schedule`."""
         if self._tells:
             self._port.speaks(self._origin)
         with self._submission(owner, token) as number:
-            self._port.schedule(self._guard(), messages, whens, number, None)
+            self._port.schedule(self._guard(), messages, whens, number,
+                                None if idempotency_key is None else self._scoped(idempotency_key))
         size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+
+    def _may_see(self, message: Scheduled) -> bool:
+        """Who may read or write where it goes; what became of one says nothing about that."""
+        what = message.what
+        return not isinstance(what, Pending) or any(
+            self.may(operation, what.address) for operation in (Operation.CONSUME, Operation.PUBLISH))
+
+    def scheduled(self, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
+        """What waits for its time, without what the principal may not know of; see `KernelPort.scheduled`."""
+        def on_page(page: Page | StorageFailed) -> None:
+            if not isinstance(page, StorageFailed):
+                page = [message for message in page[0] if self._may_see(message)], page[1]
+            on_done(page)
+
+        self._port.scheduled(self.tenant, start, limit, on_page)
+
+    def show_scheduled(self, message_id: int, on_done: Callable[[Scheduled | None], None]) -> None:
+        """See `KernelPort.show_scheduled`; None also where the principal may not know of it."""
+        def on_found(message: Scheduled | None) -> None:
+            on_done(message if message is not None and self._may_see(message) else None)
+
+        self._port.show_scheduled(message_id, self.tenant, on_found)
+
+    def recall(self, message: Scheduled, owner: Submitter, token: object) -> None:
+        """Take back what was shown. Raises Denied where the principal may not publish at its address, and what
+        `KernelPort.recall` raises."""
+        if isinstance(message.what, Pending):
+            self.require(Operation.PUBLISH, message.what.address)
+        with self._submission(owner, token) as number:
+            self._port.recall(message.id, self.tenant, number)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
               owner: Submitter, token: object, size_bytes: int | None) -> int:
@@ -446,10 +563,51 @@ class Guard:
             return 0
         return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
 
-    def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object) -> None:
-        """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`."""
-        self._switchboard.transactions.decide(transaction_id, decision, tenant=self.tenant, by=self.principal.name,
-                                             guard=self._require_seen, owner=owner, token=token)
+    def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int
+            ) -> int:
+        """Hold more half messages of an open transaction; otherwise as `append`. Who may add to it was asked when it
+        was looked up. Raises what `Transactions.add` raises."""
+        with self._submission(owner, token) as number:
+            self._port.add(self._guard(), transaction_id, halves, self.tenant, number)
+        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+
+    def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object,
+               receipts: ReceiptsByGroup = (), offsets: Offsets | None = None,
+               look: Callable[[Guarded], None] | None = None) -> None:
+        """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`. `look` is
+        shown it first. Raises Denied for a group of the receipts or offsets."""
+        for group in (*[name for name, _ in receipts], *(offsets or ())):
+            self.require_group(Operation.CONSUME, group)
+        self._switchboard.transactions.decide(
+            transaction_id, decision, tenant=self.tenant, by=self.principal.name, receipts=receipts, offsets=offsets,
+            guard=self._require_seen if look is None else partial(self._shown_first, look), owner=owner, token=token)
+
+    def _shown_first(self, look: Callable[[Guarded], None], transaction: Guarded) -> None:
+        self._require_seen(transaction)
+        look(transaction)
+
+    def check_now(self, transaction_id: int, owner: Submitter, token: object) -> None:
+        """Have a member asked now, if the principal may know of the transaction; see `Transactions.check_now`."""
+        self._switchboard.transactions.check_now(transaction_id, tenant=self.tenant, guard=self._require_seen,
+                                                owner=owner, token=token)
+
+    def show_transaction(self, transaction_id: int, on_done: Callable[[Transaction | None], None]) -> None:
+        """A transaction; None where the principal may not know of it, or nothing is known."""
+        def on_found(transaction: Transaction | None) -> None:
+            seen = transaction is not None and self.may_group(Operation.TRANSACT, transaction.group)
+            on_done(transaction if seen else None)
+
+        self._switchboard.transactions.show(transaction_id, self.tenant, on_found)
+
+    def page_transactions(self, asked: Query, on_done: Callable[[tuple[list[Transaction], str | None]], None]) -> None:
+        """A page of the tenant's transactions, without those that the principal may not know of; see
+        `Transactions.page`, which says what it raises."""
+        def on_page(page: tuple[list[Transaction], str | None]) -> None:
+            transactions, after = page
+            on_done(([transaction for transaction in transactions
+                      if self.may_group(Operation.TRANSACT, transaction.group)], after))
+
+        self._switchboard.transactions.page(asked._replace(tenant=self.tenant), on_page)
 
     def _require_seen(self, transaction: Guarded) -> None:
         require_seen(self._admission, self.principal, transaction)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.settings import QueueSettings
-from gatehouse.kernel.message import Delivery, Headers, Leased, Record
+from gatehouse.kernel.message import Headers, Leased, Record
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.switchboard import Delivery
     from gatehouse.kernel.groups.group import Membership
 
 QUEUE: Final = "replies.http"
@@ -44,7 +45,7 @@ class Came:
 
 
 class Answers:
-    """One tenant's. A `Member` of the queue's group, and a kernel's `Subscriber` for addresses."""
+    """One tenant's. A `Member` of the queue's group, and a `LiveListener` for addresses."""
 
     def __init__(self, door: Door, tenant: str) -> None:
         self._door = door
@@ -63,7 +64,7 @@ class Answers:
         if address:
             count = self._addresses.get(address, 0)
             if not count:
-                self._door.kernel.subscribe(address, self, tenant=self._tenant)
+                self._door.switchboard.subscribe(address, self, 0, self._tenant)
             self._addresses[address] = count + 1
         elif not self._joined:
             self._join()
@@ -79,7 +80,7 @@ class Answers:
             if count:
                 self._addresses[address] = count
             else:
-                self._door.kernel.unsubscribe(address, self, tenant=self._tenant)
+                self._door.switchboard.unsubscribe(address, self, self._tenant)
 
     def _join(self) -> None:
         groups = self._door.kernel.groups
@@ -104,11 +105,11 @@ class Answers:
         self._joined, self._membership = False, None
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        """See `kernel.message.Subscriber`."""
-        for placement, messages, first_offset, _ in deliveries:
+        """See `switchboard.LiveListener`."""
+        for heard, messages, first_offset, _ in deliveries:
             for at, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
-                record = (first_offset + at, timestamp_ms, placement.key, value, _headers_of(headers), attributes, 0)
-                self._came(placement.address, record, placement.topic, placement.partition, placement.address)
+                record = (first_offset + at, timestamp_ms, heard.key, value, _headers_of(headers), attributes, 0)
+                self._came(heard.address, record, heard.topic, heard.partition, heard.address)
 
     def _came(self, expected: str, record: Record, topic: str, partition: int, address: str) -> None:
         correlation = next((value for name, value in record[4] if name == CORRELATION), None)

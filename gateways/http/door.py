@@ -1,4 +1,4 @@
-"""What every call of the HTTP door shares: the kernel and admission behind it, its bounds, and the waiting it does.
+"""What every call of the HTTP door shares: the port and admission behind it, its bounds, and the waiting it does.
 
 One `Door` per running service. Routes are plain functions `(door, call) -> response`; they keep no state of their own.
 """
@@ -32,17 +32,18 @@ from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.tickets import Tickets
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks
-from gatehouse.kernel.errors import UnknownTopic
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.http.fixed import Fixed
     from gatehouse.gateways.http.openapi import Route
+    from gatehouse.gateways.switchboard import Submitter
+    from gatehouse.kernel.api import Message
     from gatehouse.kernel.kernel import Kernel
-    from gatehouse.kernel.message import Message, Owner, Stored, When
-from gatehouse.kernel.message import Origin
-from gatehouse.kernel.state.topics import Topic
+    from gatehouse.kernel.message import Stored, When
+    from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2
 """This door's number in the attributes of each record that came in here."""
@@ -51,17 +52,21 @@ NAME: Final = "http"
 
 NO_PRESET: Final = ("", "")
 
+GUARDS_MAX: Final = 4096
+"""Principals whose guards are remembered; the oldest goes, and is made anew by use."""
+
 _PAGE: Final = re.compile("[0-9a-f]{12}")
 
 
 class KnownLogin:
     """Who has shown himself on a connection, and by what."""
 
-    __slots__ = ("authorization", "ends_ms", "principal", "version")
+    __slots__ = ("authorization", "ends_ms", "guard", "principal", "version")
 
-    def __init__(self, authorization: str | None, principal: Principal, version: object, ends_ms: int) -> None:
+    def __init__(self, authorization: str | None, guard: Guard, version: object, ends_ms: int) -> None:
         self.authorization = authorization
-        self.principal = principal
+        self.guard = guard
+        self.principal = guard.logged_in
         self.version = version
         """`Admission.version` at that time: with another one he has to show himself again."""
 
@@ -71,7 +76,7 @@ class KnownLogin:
 
 T = TypeVar("T")
 
-WithPrincipal = Callable[["Door", Call, "Principal"], Awaitable[Answered]]
+WithGuard = Callable[["Door", Call, "Guard"], Awaitable[Answered]]
 """The rest of a call, once it is known who asks."""
 
 Routes = tuple[tuple[str, str, Declared], ...]
@@ -85,9 +90,11 @@ class Door:
         self.services = services
         self.config = config
         self.loop = loop
-        self.kernel = cast("Kernel", services.kernel)          # its calls have no numbers yet: decision 149
+        self.kernel = cast("Kernel", services.kernel)        # for groups and queues: decision 149
         self.admission = services.admission
-        self._tells = self.kernel.records_journeys
+        self.switchboard = services.door(NAME)
+        self.port = self.switchboard.port
+        """For what is nobody's own: what it says is given to nobody before admission was asked."""
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)
         self.cors = Cors(config)
@@ -113,12 +120,13 @@ class Door:
 
         self._waiters: set[Callable[[None], None]] = set()
         self._relief: asyncio.Future[None] | None = None
+        self._guards: dict[Principal, Guard] = {}
         self._slow_until_ms: dict[str, int] = {}               # by the name of who is over quota, however he came
 
     # --- who asks -------------------------------------------------------------------------------------------
 
-    def known_principal(self, call: Call) -> Principal | None:
-        """Who asks, where the same has shown himself on this connection before; None: ask `principal`."""
+    def known_guard(self, call: Call) -> Guard | None:
+        """Who asks, where the same has shown himself on this connection before; None: ask `guard`."""
         session = call.session
         login = session.login
         if login is None or login.version is not self.admission.version \
@@ -126,22 +134,36 @@ class Door:
                 or 0 < login.ends_ms <= self.services.wall_ms():
             return None
         session.user = login.principal.name
-        return login.principal
+        return login.guard
 
-    def with_principal(self, call: Call, then: WithPrincipal) -> Awaitable[Answered]:
-        """What `then` makes of the call and of who asks, who is found as `principal` does."""
-        principal = self.known_principal(call)
-        return self._ask(call, then) if principal is None else then(self, call, principal)
+    def with_guard(self, call: Call, then: WithGuard) -> Awaitable[Answered]:
+        """What `then` makes of the call and of who asks, who is found as `guard` does."""
+        guard = self.known_guard(call)
+        return self._ask(call, then) if guard is None else then(self, call, guard)
 
-    async def _ask(self, call: Call, then: WithPrincipal) -> Answered:
-        return await then(self, call, await self.principal(call))
+    async def _ask(self, call: Call, then: WithGuard) -> Answered:
+        return await then(self, call, await self.guard(call))
 
     async def principal(self, call: Call, preset: tuple[str, str] = NO_PRESET) -> Principal:
-        """Who asks: by what `Authorization` says, else by certificate, else nobody. `preset`: a user and password that
-        stand for nobody (`Credentials.preset`). Raises NotAuthenticated."""
-        principal = self.known_principal(call)
-        if principal is not None:
-            return principal
+        """Who asks, for what is nothing of the kernel; see `guard`."""
+        return (await self.guard(call, preset)).logged_in
+
+    def guard_of(self, principal: Principal) -> Guard:
+        """What the principal may do by this door."""
+        guard = self._guards.get(principal)
+        if guard is None:
+            if len(self._guards) >= GUARDS_MAX:
+                del self._guards[next(iter(self._guards))]
+            guard = self._guards[principal] = self.services.guard(NAME, principal, None)
+        return guard
+
+    # decision 215: a call has a guard, as a session of the other doors has
+    async def guard(self, call: Call, preset: tuple[str, str] = NO_PRESET) -> Guard:
+        """Who asks, and all that he may do: by what `Authorization` says, else by certificate, else nobody. `preset`: a
+        user and password that stand for nobody (`Credentials.preset`). Raises NotAuthenticated."""
+        guard = self.known_guard(call)
+        if guard is not None:
+            return guard
         session, authorization = call.session, call.head.authorization
         version = self.admission.version
         if authorization is not None:
@@ -159,25 +181,22 @@ class Door:
         if isinstance(who, NotAuthenticated):
             raise who
         session.user, session.page = who.name, page_of(call)
-        session.login = KnownLogin(authorization, who, version, self.admission.ends_ms(who))
-        return who
+        guard = self.guard_of(who)
+        session.login = KnownLogin(authorization, guard, version, self.admission.ends_ms(who))
+        return guard
 
-    async def stream_principal(self, call: Call, query: Mapping[str, str]) -> Principal:
-        """Who asks for a stream, found as `principal` does; a `ticket` in the query is as good as `Authorization`.
-        Raises NotAuthenticated."""
+    async def stream_guard(self, call: Call, query: Mapping[str, str]) -> Guard:
+        """Who asks for a stream, found as `guard` does; a `ticket` in the query is as good as `Authorization`. Raises
+        NotAuthenticated."""
         if "ticket" in query and "authorization" not in call.headers:
             who = self.tickets.principal_of(query["ticket"])
             call.session.user = who.name
-            return who
-        return await self.principal(call)
+            return self.guard_of(who)
+        return await self.guard(call)
 
-    def readable_topic(self, principal: Principal, name: str) -> Topic:
-        """A topic that the principal may read whole, which takes the right to everything in it."""
-        self.admission.require_topic(principal, Operation.CONSUME, name)
-        topic = self.kernel.topic(name, tenant=principal.tenant)
-        if topic is None:
-            raise UnknownTopic(f"there is no topic {name!r}")
-        return topic
+    async def stream_principal(self, call: Call, query: Mapping[str, str]) -> Principal:
+        """Who asks for a stream that is nothing of the kernel; see `stream_guard`."""
+        return (await self.stream_guard(call, query)).logged_in
 
     def stream(self, call: Call, headers: dict[str, str], status: int = 200, length: int | None = None
                ) -> Stream:
@@ -192,26 +211,26 @@ class Door:
     @property
     def must_wait(self) -> bool:
         """Whether `ready_to_append` has something to look at."""
-        return bool(self._slow_until_ms) or self.kernel.congested
+        return bool(self._slow_until_ms) or self.port.congested
 
-    async def ready_to_append(self, principal: Principal) -> None:
+    async def ready_to_append(self, guard: Guard) -> None:
         """Returns when a publish may be taken: waits while the kernel is congested. Refuses `over_quota`, `busy`.
 
         Called before the body is read, so that what waits here holds no memory.
         """
         if self._slow_until_ms:
-            self._refuse_over_quota(principal)
-        if self.kernel.congested:
+            self._refuse_over_quota(guard.logged_in.name)
+        if self.port.congested:
             await self._wait_for_relief()
 
-    def append(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
+    def append(self, guard: Guard, messages: list[Message], idempotency_key: str | None,
                whens: list[When] | None = None, wait_s: int | None = None) -> Receipt:
         """Append, or schedule; the receipt ends in what the kernel says once it is durable, or in `outcome_unknown` at
         the deadline, or after `wait_s` where that is sooner. Raises what the kernel refuses at once."""
         receipts = self.receipts
         receipt = receipts.open()
         try:
-            self.submit(principal, messages, receipts, receipt, idempotency_key, whens)
+            self.submit(guard, messages, receipts, receipt, idempotency_key, whens)
         except BaseException:
             receipts.drop(receipt)
             raise
@@ -219,44 +238,23 @@ class Door:
             receipts.hurry(receipt, wait_s)
         return receipt
 
-    def submit(self, principal: Principal, messages: list[Message], owner: Owner, token: object,
+    def submit(self, guard: Guard, messages: list[Message], owner: Submitter | None, token: object,
                idempotency_key: str | None, whens: list[When] | None = None) -> None:
-        """Append messages, or schedule them. `owner` is told of the outcome, as the kernel tells. Raises what the
-        kernel refuses at once."""
-        key = self.scoped(principal, idempotency_key)
-        if self._tells:
-            self.kernel.speaker.speaks(Origin(NAME, principal.name))
+        """Append messages, or schedule them. `owner` is told of the outcome, as the kernel tells; None: nobody asks for
+        it (202). Raises what the kernel refuses at once."""
+        size_bytes = size_of(messages)
         if whens is None:
-            self.kernel.append(messages, owner, token, positions=True, idempotency_key=key)
+            slow_ms = guard.append(messages, owner, token, size_bytes, positions=owner is not None,
+                                   idempotency_key=idempotency_key)
         else:
-            self.kernel.schedule(messages, whens, owner, token, idempotency_key=key)
-        self.charge(principal, messages)
+            slow_ms = guard.schedule(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key)
+        if slow_ms:
+            self.slow_down(guard, slow_ms)       # as few are
 
-    async def append_batches(self, principal: Principal, batches: list[tuple[int, bytes]], records: int,
-                             idempotency_key: str | None) -> Stored:
-        """Append record batches, as (partition id, batch), and wait until they are durable. `records`: how many records
-        they hold. Raises what the kernel refuses."""
-        receipt = self.receipts.open()
-        try:
-            self.kernel.append_batches(batches, self.receipts, receipt,
-                                       idempotency_key=self.scoped(principal, idempotency_key))
-        except BaseException:
-            self.receipts.drop(receipt)
-            raise
-        self._charge_for(principal, records, sum([len(batch) for _, batch in batches]))
-        return await receipt
-
-    def append_unconfirmed(self, principal: Principal, messages: list[Message], idempotency_key: str | None,
-                           whens: list[When] | None = None) -> None:
-        """Append, or schedule, without asking for the outcome (202). Raises what the kernel refuses at once."""
-        key = self.scoped(principal, idempotency_key)
-        if self._tells:
-            self.kernel.speaker.speaks(Origin(NAME, principal.name))
-        if whens is None:
-            self.kernel.append(messages, None, None, idempotency_key=key)
-        else:
-            self.kernel.schedule(messages, whens, None, None, idempotency_key=key)
-        self.charge(principal, messages)
+    def slow_down(self, guard: Guard, slow_ms: int) -> None:
+        """Remember for how long a sender is to be slowed; 0: not at all."""
+        if slow_ms:
+            self._slow_until_ms[guard.logged_in.name] = self.services.now_ms() + slow_ms
 
     async def durable(self, change: Callable[[Receipts, Receipt], T]) -> T:
         """Run a definition's change with an owner and a token, wait until it is durable, return its result."""
@@ -274,44 +272,27 @@ class Door:
             raise
         return await receipt
 
-    @staticmethod
-    def scoped(principal: Principal, idempotency_key: str | None) -> str | None:
-        """Two users may choose the same key: it means something within one principal only."""
-        return None if idempotency_key is None else f"{NAME}\0{principal.tenant}\0{principal.name}\0{idempotency_key}"
-
-    def charge(self, principal: Principal, messages: list[Message]) -> None:
-        """Count what was taken, and remember for how long its sender is to be slowed."""
-        size_bytes = 0
-        for message in messages:
-            size_bytes += len(message[2]) + len(message[1] or b"")
-        self._charge_for(principal, len(messages), size_bytes)
-
-    def _charge_for(self, principal: Principal, count: int, size_bytes: int) -> None:
-        slow_ms = self.admission.charge(NAME, principal, count, size_bytes)
-        if slow_ms:
-            self._slow_until_ms[principal.name] = self.services.now_ms() + slow_ms
-
-    def _refuse_over_quota(self, principal: Principal) -> None:
+    def _refuse_over_quota(self, name: str) -> None:
         """HTTP's way to slow a publisher: 429 until what was overdrawn is made good. The refused cost nothing.
 
         Whose time is over is forgotten, whoever asks: as long as anybody is slowed, everybody takes the long way.
         """
         now_ms = self.services.now_ms()
-        self._slow_until_ms = {name: until_ms for name, until_ms in self._slow_until_ms.items() if until_ms > now_ms}
-        wait_ms = self._slow_until_ms.get(principal.name, now_ms) - now_ms
+        self._slow_until_ms = {who: until_ms for who, until_ms in self._slow_until_ms.items() if until_ms > now_ms}
+        wait_ms = self._slow_until_ms.get(name, now_ms) - now_ms
         if not wait_ms:
             return
-        raise Refusal("over_quota", f"the quota of {principal.name} is used up for {wait_ms} ms; nothing was stored",
+        raise Refusal("over_quota", f"the quota of {name} is used up for {wait_ms} ms; nothing was stored",
                       headers={"Retry-After": str(ceil(wait_ms / 1000))})
 
     async def _wait_for_relief(self) -> None:
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self.config.request_deadline_s):
-                while self.kernel.congested:
+                while self.port.congested:
                     if self._relief is None:
                         self._relief = self.loop.create_future()
-                        self.kernel.on_relief(self._relieved)
+                        self.port.on_relief(self._relieved)
                     await asyncio.shield(self._relief)
         except TimeoutError:
             raise Refusal("busy", "more is waiting for the disk than it takes; nothing was stored",
@@ -332,8 +313,7 @@ class Door:
 
     # --- waiting for messages -------------------------------------------------------------------------------
 
-    async def wait_for_append(self, principal: Principal, topic: Topic, positions: dict[int, int], timeout_s: float
-                              ) -> None:
+    async def wait_for_append(self, guard: Guard, topic: Topic, positions: dict[int, int], timeout_s: float) -> None:
         """Returns when one of the topic's partitions reaches beyond its position, at the time-out, or when the hub
         stops. Raises NotAuthenticated or Denied where the principal may read it no longer.
 
@@ -341,18 +321,17 @@ class Door:
         """
         reply: Reply[None] = Reply()
         wake = partial(reply.set_result, None)
-        kernel = self.kernel
-        watch = kernel.watch(positions.keys(), wake)
+        watch = guard.watch(positions.keys(), wake)
         timer = self.loop.call_later(timeout_s, wake)
-        may_read = partial(self.admission.require_topic, principal, Operation.CONSUME, topic.name)
+        may_read = partial(guard.require_topic, Operation.CONSUME, topic.name)
         try:
-            if all(kernel.bounds(partition)[1] <= at for partition, at in positions.items()):
-                with registered(self.admission, NAME, principal, wake, may_read) as guest:
+            if all(guard.bounds(partition)[1] <= at for partition, at in positions.items()):
+                with registered(self.admission, NAME, guard.logged_in, wake, may_read) as guest:
                     await self.unless_stopping(reply)
                 guest.check()
         finally:
             timer.cancel()
-            watch.cancel()
+            guard.unwatch(watch)
 
     async def unless_stopping(self, reply: Reply[T | None]) -> T | None:
         """The answer; None where the hub stops first."""
@@ -371,6 +350,14 @@ class Door:
             send_home(None)
         for end in list(self.on_stopping):
             end()
+
+
+def size_of(messages: list[Message]) -> int:
+    """The bytes of values and headers."""
+    size_bytes = 0
+    for message in messages:
+        size_bytes += len(message[2]) + len(message[1] or b"")
+    return size_bytes
 
 
 def page_of(call: Call) -> str:

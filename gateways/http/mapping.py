@@ -22,7 +22,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
-from gatehouse.kernel.message import NOW, RETAIN, Placement, When
+from gatehouse.kernel.message import NOW, RETAIN, Place, When
 
 """This door's column in the property table."""
 
@@ -376,12 +376,12 @@ def _user_value(value: object) -> bytes | None:
 
 # --- where messages are ------------------------------------------------------------------------------------------
 
-def describe_place(placement: Placement, position: tuple[int, int, int] | None, timestamp_ms: int, append_ms: int
+def describe_place(place: Place, position: tuple[int, int, int] | None, timestamp_ms: int, append_ms: int
                    ) -> dict[str, Any]:
     """Where a message went, or will go. Without a position its id is not known; offset and time of append are not
     while it waits for its time. `timestamp_ms` is the sender's, or 0."""
     offset = None if position is None or position[1] < 0 else position[1]
-    return {"id": None if position is None else str(position[2]), "topic": placement.topic,
-            "partition": placement.partition,
-            "offset": offset, "address": placement.address,
+    return {"id": None if position is None else str(position[2]), "topic": place.topic,
+            "partition": place.partition,
+            "offset": offset, "address": place.address,
             "timestamp": timestamp_ms or (None if offset is None else append_ms)}

@@ -13,15 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import merge
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import CorruptBatch, StorageFailed
 from gatehouse.kernel.message import Fetched, Piece, Record
 from gatehouse.kernel.records.batch import missing, sound_records
-
-if TYPE_CHECKING:
-    from gatehouse.kernel.kernel import Kernel
-
 
 DAMAGED: Final = (StorageFailed.code, "the log is damaged there")
 SENSELESS: Final = (CorruptBatch.code, "the producer's batch has no sound record there")
@@ -124,9 +120,24 @@ def _unreadable(partition: int, start: int, stop: int, why: tuple[str, str]) -> 
     return {"partition": partition, "offset": start, "count": stop - start, "code": code, "detail": detail}
 
 
-def note_unreadable(kernel: Kernel, page: Page, partition_id_of: Callable[[int], int]) -> None:
+class PartitionReader(Protocol):
+    """Who reads partitions: a guard, for its principal; or the door's port, where each reader's right was asked
+    before."""
+
+    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+              stored: bool) -> None:
+        """See `KernelPort.fetch`."""
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """See `KernelPort.offset_for_time`."""
+
+    def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
+        """See `KernelPort.note_unreadable`."""
+
+
+def note_unreadable(reader: PartitionReader, page: Page, partition_id_of: Callable[[int], int]) -> None:
     """Tell the kernel what producers' batches did not hold; `partition_id_of` makes a partition id of a page's
     partition."""
     for gap in page.unreadable:
         if gap["code"] == CorruptBatch.code:
-            kernel.note_unreadable(partition_id_of(gap["partition"]), gap["offset"], gap["count"])
+            reader.note_unreadable(partition_id_of(gap["partition"]), gap["offset"], gap["count"])

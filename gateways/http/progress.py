@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.door import Door
     from gatehouse.kernel.state.topics import Topic
 
@@ -14,10 +15,10 @@ GROUPS_AT_ONCE: Final = 100
 """Groups looked at before others have a turn: a millisecond or two."""
 
 
-async def count_topics(door: Door, topics: list[Topic]) -> list[dict[str, int]]:
+async def count_topics(door: Door, guard: Guard, topics: list[Topic]) -> list[dict[str, int]]:
     """Three counts for each topic: the `messages` it holds, the `groups` that read it, and the `lag` of the group that
     is furthest behind."""
-    counts = [{"messages": _messages_in(door, topic), "groups": 0, "lag": 0} for topic in topics]
+    counts = [{"messages": _messages_in(guard, topic), "groups": 0, "lag": 0} for topic in topics]
     of_topic = {topic.id: number for number, topic in enumerate(topics)}
     for number, (topic_id, lag) in enumerate(door.kernel.groups.behind(topics), 1):
         topic_counts = counts[of_topic[topic_id]]
@@ -28,8 +29,8 @@ async def count_topics(door: Door, topics: list[Topic]) -> list[dict[str, int]]:
     return counts
 
 
-def _messages_in(door: Door, topic: Topic) -> int:
-    bounds = np.frombuffer(door.kernel.bounds_of(topic), np.int64)
+def _messages_in(guard: Guard, topic: Topic) -> int:
+    bounds = np.frombuffer(guard.bounds_of(topic), np.int64)
     return int(bounds[1::2].sum() - bounds[::2].sum())
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
@@ -12,7 +12,14 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownReceipt
+from gatehouse.kernel.errors import (
+    ExpiredReceipt,
+    KernelError,
+    OffsetOutOfRange,
+    UnknownGroup,
+    UnknownPartition,
+    UnknownReceipt,
+)
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
@@ -191,6 +198,32 @@ class Groups:
                     and prefetcher.cursor.epoch == epoch:
                 return group, (prefetcher.cursor.key, offset, attempt)
         return None
+
+    def held_in(self, tenant: str, name: str, texts: Sequence[str]) -> list[tuple[LeasedGroup, Handle] | KernelError]:
+        """For each receipt of a group or queue what it holds, or why nothing."""
+        reader = self.handles(tenant, name)
+        held: list[tuple[LeasedGroup, Handle] | KernelError] = []
+        for text in texts:
+            try:
+                held.append(self.find(tenant, name, *reader.decode(text)) or ExpiredReceipt("the lease has ended"))
+            except UnknownReceipt as error:
+                held.append(error)
+        return held
+
+    def held(self, tenant: str, receipts: Sequence[tuple[str, Sequence[str]]]
+             ) -> tuple[list[tuple[LeasedGroup, list[Handle]]], bool]:
+        """What receipts hold, (name of a group, texts) each, and whether none has ended. Raises UnknownReceipt."""
+        by_group: dict[LeasedGroup, list[Handle]] = {}
+        all_held = True
+        for name, texts in receipts:
+            for held in self.held_in(tenant, name, texts):
+                if isinstance(held, UnknownReceipt):
+                    raise held
+                if isinstance(held, KernelError):
+                    all_held = False
+                else:
+                    by_group.setdefault(held[0], []).append(held[1])
+        return list(by_group.items()), all_held
 
     # ---- what metrics show
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from gatehouse.gateways.http.live.feeds import Feeds
     from gatehouse.gateways.http.live.scope import Scope
-    from gatehouse.kernel.delivery.deliveries import Watch
-    from gatehouse.kernel.message import Delivery, Fetched
+    from gatehouse.gateways.switchboard import Delivery
+    from gatehouse.kernel.message import Fetched
 
 PACE_S: Final = 0.00002  # decision 68
 """Seconds of the hub's time that one reader may cost per flush: about twice what a write to a socket costs."""
@@ -64,12 +64,12 @@ class Feed:
         self.positions = Positions(feeds.hub)
         self.ready: asyncio.Future[None] | None = None       # done once nothing older can come; None: at once
         self._feeds = feeds
-        self._kernel = feeds.kernel
+        self._port = feeds.port
         self._loop = feeds.loop
         self._scheduled = False
         self._fetching = False                               # or handing out what was fetched
         self._owed: set[FeedReader] = set()                      # those in `live` that have not got the block under way
-        self._slices = feeds.kernel.slices()
+        self._slices = feeds.slices()
         self._next_at = 0.0
         self._turn = 0
         self._under_way: Block
@@ -103,7 +103,7 @@ class Feed:
         changed = self._refresh()
         if not self._fetching and self._knows_all() and (not self.live or not self._wanted()):
             for partition_id in self.scope.partitions:
-                self.positions.move(partition_id, self._kernel.bounds(partition_id)[1])
+                self.positions.move(partition_id, self._port.bounds(partition_id)[1])
                 self._read_up_to(partition_id, self.positions.at(partition_id))
         if changed:
             self._listen()
@@ -157,8 +157,8 @@ class Feed:
         self._fetching = True
         self._turn = (self._turn + 1) % len(wanted)          # what is read last may find the block full
         wanted = wanted[self._turn:] + wanted[:self._turn]
-        self._kernel.fetch([(partition_id, offset, BLOCK_BYTES) for partition_id, offset in wanted], BLOCK_BYTES,
-                           self._on_fetched)
+        self._port.fetch([(partition_id, offset, BLOCK_BYTES) for partition_id, offset in wanted], BLOCK_BYTES,
+                         self._on_fetched, False)
 
     def _on_fetched(self, fetched: list[Fetched]) -> None:
         self._fetching = False
@@ -170,7 +170,7 @@ class Feed:
                               answer, partitions[answer.partition_id][0].settings.compact)
                    for answer in fetched if answer.partition_id in partitions]
         page = build_page(sources, BLOCK_MESSAGES, BLOCK_BYTES, open_piece=self._feeds.open_piece)
-        note_unreadable(self._kernel, page, int)
+        note_unreadable(self._port, page, int)
         after = positions.copy()
         for partition_id, offset in page.positions.items():
             after.move(partition_id, offset)
@@ -226,23 +226,23 @@ class Feed:
 class TopicFeed(Feed):
     """The live end of one topic."""
 
-    _watch: Watch | None = None
+    _watch = 0
 
     def close(self) -> None:
         """Stop watching the topic's partitions: nobody reads the feed any more."""
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        if self._watch:
+            self._port.unwatch(self._watch)
+            self._watch = 0
 
     def _listen(self) -> None:
         self.close()
         if self.live and self.scope.partitions:
-            self._watch = self._kernel.watch(self.scope.partitions.keys(), self.wake)
+            self._watch = self._port.watch(self.scope.partitions.keys(), self.wake)
             if self._wanted():
                 self.wake()
 
     def _wanted(self) -> list[tuple[int, int]]:
-        bounds, at = self._kernel.bounds, self.positions.at
+        bounds, at = self._port.bounds, self.positions.at
         wanted = []
         for partition_id in self.scope.partitions:
             first, end = bounds(partition_id)
@@ -253,19 +253,19 @@ class TopicFeed(Feed):
 
 # decision 66: matched by the kernel when it is stored
 class FilterFeed(Feed):
-    """The live end of a filter; the kernel's `Subscriber`."""
+    """The live end of a filter; the switchboard's `LiveListener`."""
 
     def open(self) -> None:
         """Subscribe, and wait for what was under way before: it was matched without this subscriber."""
         self._matched: dict[int, tuple[int, int]] = {}  # by partition id: first matching offset, and behind the last
         wanted = self.scope.wanted
-        self._kernel.subscribe(wanted.filter or "", self, tenant=wanted.tenant)
+        self._feeds.switchboard.subscribe(wanted.filter or "", self, 0, wanted.tenant)
         self.ready = self._feeds.when_durable()
 
     def close(self) -> None:
         """Unsubscribe from the filter: nobody reads the feed any more."""
         wanted = self.scope.wanted
-        self._kernel.unsubscribe(wanted.filter or "", self, tenant=wanted.tenant)
+        self._feeds.switchboard.unsubscribe(wanted.filter or "", self, wanted.tenant)
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         """Note where one flush put messages that match the filter."""
@@ -273,8 +273,8 @@ class FilterFeed(Feed):
             return
         self._refresh()
         matched, partitions = self._matched, self.scope.partitions
-        for placement, messages, offset, _ in deliveries:
-            partition_id = placement.partition_id
+        for address, messages, offset, _ in deliveries:
+            partition_id = address.partition_id
             if partition_id in partitions:
                 first, _ = matched.get(partition_id, (offset, 0))
                 matched[partition_id] = (first, offset + len(messages))
@@ -285,11 +285,11 @@ class FilterFeed(Feed):
             self.wake()
 
     def _knows_all(self) -> bool:
-        return self._kernel.delivered
+        return self._port.delivered
 
     def _wanted(self) -> list[tuple[int, int]]:
         partitions = self.scope.partitions
-        return [(partition_id, max(first, self._kernel.bounds(partition_id)[0]))
+        return [(partition_id, max(first, self._port.bounds(partition_id)[0]))
                 for partition_id, (first, _) in self._matched.items() if partition_id in partitions]
 
     def _first_of(self, fetched: Fetched) -> int:

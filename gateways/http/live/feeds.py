@@ -1,5 +1,8 @@
 """All feeds that have readers: one per stream, however many read it. Their heartbeat, and what they share.
 
+A feed is nobody's own, so it reads by the door's port (decision 216): each reader's right to all of its stream is asked
+before he is given it, and again when rights have changed.
+
 Several feeds can want the same message in the same turn: it is decoded once and written as JSON once for all of them.
 """
 from __future__ import annotations
@@ -14,6 +17,7 @@ from gatehouse.gateways.http.live.blocks import LOST, MESSAGE, Entry
 from gatehouse.gateways.http.live.feed import Feed, FilterFeed, TopicFeed
 from gatehouse.gateways.http.live.scope import Scope, Wanted
 from gatehouse.gateways.json_messages import door_of, record_to_json
+from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
@@ -34,9 +38,11 @@ class Feeds:
     """Opened and closed by readers, each once."""
 
     def __init__(self, door: Door) -> None:
-        self.kernel = door.kernel
+        self.port = door.port
+        self.switchboard = door.switchboard
+        self.slices = door.services.kernel.slices
         self.loop = door.loop
-        self.hub: bytes = door.kernel.hub
+        self.hub: bytes = door.port.hub
         self.replaying = asyncio.Semaphore(REPLAYS_AT_ONCE)
         self._door = door
         self._feeds: dict[Wanted, Feed] = {}
@@ -54,7 +60,7 @@ class Feeds:
         """The feed of a stream, for one reader. Raises InvalidFilter."""
         feed = self._feeds.get(wanted)
         if feed is None:
-            scope = Scope(self.kernel, wanted, selector)
+            scope = Scope(self.port, wanted, selector)
             feed = FilterFeed(self, scope) if wanted.filter is not None else TopicFeed(self, scope)
             feed.open()
             if not self._feeds:
@@ -74,7 +80,12 @@ class Feeds:
     def when_durable(self) -> asyncio.Future[None]:
         """Done when everything that was appended until now is durable, or refused."""
         waiter = _Waiter(self.loop)
-        self.kernel.append([], waiter)
+        number = self.switchboard.submit(waiter, None)
+        try:
+            self.port.flush(number)
+        except Stopping:
+            self.switchboard.take_back(number)
+            raise
         return waiter.future
 
     # --- from records to entries ------------------------------------------------------------------------------------
@@ -111,7 +122,7 @@ class Feeds:
         key = (partition_id, record[0], wanted.cloud_events, wanted.json_values)
         body = self._written.get(key)
         if body is None:
-            address = self.kernel.address_of(topic.name, record[2], record[4])
+            address = self.port.address_of(topic.name, record[2], record[4])
             body = orjson.dumps(to_structured(record, topic.name, address) if wanted.cloud_events
                                 else self._shown(topic, number, record, address, wanted.json_values))
             if len(self._feeds) > 1:
@@ -142,8 +153,8 @@ class Feeds:
 
     def _tick(self) -> None:
         self._timer = None
-        if self.kernel.topics_version != self._version:
-            self._version = self.kernel.topics_version
+        if self.port.topics_version != self._version:
+            self._version = self.port.topics_version
             for feed in list(self._feeds.values()):
                 feed.on_topics_changed()
         now = self.loop.time()
@@ -156,7 +167,7 @@ class Feeds:
 
 
 class _Waiter:
-    """An owner that waits for one answer (`kernel.message.Owner`)."""
+    """A `switchboard.Submitter` that waits for one answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.future: asyncio.Future[None] = loop.create_future()

@@ -87,7 +87,7 @@ class Replay:
     async def _read(self, partition_ids: list[int]) -> Page:
         at, partitions = self.positions.at, self._feed.scope.partitions
         share = max(1, REPLAY_BYTES // len(partition_ids))
-        first_of = self._feeds.kernel.bounds
+        first_of = self._feeds.port.bounds
         ends = {partition_id: self._feed.positions.at(partition_id) for partition_id in partition_ids}
         fetched = await self._fetch([(partition_id, max(at(partition_id), first_of(partition_id)[0]), share)
                                      for partition_id in partition_ids])
@@ -98,12 +98,12 @@ class Replay:
                           partitions[answer.partition_id][0].settings.compact)
                    for answer in fetched if answer.partition_id in partitions]
         page = build_page(sources, REPLAY_MESSAGES, REPLAY_BYTES, open_piece=self._feeds.open_piece)
-        note_unreadable(self._feeds.kernel, page, int)
+        note_unreadable(self._feeds.port, page, int)
         return _up_to(page, ends)
 
     async def _fetch(self, wants: list[tuple[int, int, int]]) -> list[Fetched]:
         reply: Reply[list[Fetched]] = Reply()
-        self._feeds.kernel.fetch(wants, REPLAY_BYTES, reply.set_result)
+        self._feeds.port.fetch(wants, REPLAY_BYTES, reply.set_result, False)
         return await reply
 
 

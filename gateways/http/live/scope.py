@@ -11,7 +11,7 @@ from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.api import KernelPort
     from gatehouse.kernel.message import Record
     from gatehouse.kernel.selectors.selector import Selector
     from gatehouse.kernel.state.topics import Topic
@@ -32,10 +32,10 @@ class Scope:
     """`partitions` maps partition ids to their topic and number in it, as they are since `refresh`. Raises
     InvalidFilter."""
 
-    def __init__(self, kernel: Kernel, wanted: Wanted, selector: Selector | None) -> None:
+    def __init__(self, port: KernelPort, wanted: Wanted, selector: Selector | None) -> None:
         self.wanted = wanted
         self.partitions: dict[int, tuple[Topic, int]] = {}
-        self._kernel = kernel
+        self._port = port
         self._selector = selector
         self._pattern = None if wanted.filter is None else parse_filter(wanted.filter)
         self._version = -1
@@ -43,10 +43,10 @@ class Scope:
 
     def refresh(self) -> bool:
         """Look at the topics again. True where some partition is gone or new."""
-        kernel = self._kernel
-        if kernel.topics_version == self._version:
+        port = self._port
+        if port.topics_version == self._version:
             return False
-        self._version = kernel.topics_version
+        self._version = port.topics_version
         before = self.partitions
         self.partitions = {partition_id: (topic, number) for topic in self._topics()
                        for number, partition_id in enumerate(topic.partition_ids())}
@@ -55,8 +55,8 @@ class Scope:
     def _topics(self) -> list[Topic]:
         wanted = self.wanted
         if wanted.filter is not None:
-            return self._kernel.topics_for(wanted.filter, wanted.tenant)
-        topic = self._kernel.topic(wanted.topic or "", wanted.tenant)
+            return self._port.topics_for(wanted.filter, wanted.tenant)
+        topic = self._port.topic(wanted.topic or "", wanted.tenant)
         return [] if topic is None else [topic]
 
     def shows(self, topic: Topic, record: Record) -> bool:
@@ -65,7 +65,7 @@ class Scope:
         if pattern is None and selector is None:
             return True
         _, timestamp_ms, key, value, headers, _, _ = record
-        address = self._kernel.address_of(topic.name, key, headers)
+        address = self._port.address_of(topic.name, key, headers)
         if pattern is not None and not matches(pattern, levels_of(address)):
             return False
         return selector is None or selector.matches(headers, key, address, topic.name, timestamp_ms, value)

@@ -35,7 +35,7 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
 from gatehouse.gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
-from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
+from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition
 from gatehouse.kernel.records.batch import as_batch, read_header
 
 BINARY_TYPE: Final = "application/octet-stream"
@@ -67,15 +67,15 @@ async def get_batches(door: Door, call: Call) -> Answered:
 
     Still compressed as their producers sent them, at least one where there is one. The first may begin before `offset`.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    topic = door.readable_topic(principal, call.topic_name())
+    topic = guard.topic(call.topic_name(), Operation.CONSUME)
     partition = PARTITION.read(query, door.config)
     if partition >= topic.partitions:
         raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
-    (fetched,) = await fetch(door, [(topic.partition_id(partition), offset, max_bytes)], max_bytes, stored=True)
+    (fetched,) = await fetch(guard, [(topic.partition_id(partition), offset, max_bytes)], max_bytes, stored=True)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
                       high_watermark=fetched.high_watermark)
@@ -99,22 +99,18 @@ async def post_batches(door: Door, call: Call) -> Answered:
 
     The writer has put each record into its key's partition (murmur2) and says with each batch which partition that is.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
     name = call.topic_name()
-    door.admission.require_topic(principal, Operation.PUBLISH, name)
+    guard.require_topic(Operation.PUBLISH, name)
     given = call.headers.get("idempotency-key")
     key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
-    topic = door.kernel.topic(name, tenant=principal.tenant)
-    if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}")
-    await door.ready_to_append(principal)
+    topic = guard.topic(name, Operation.PUBLISH)
+    await door.ready_to_append(guard)
     batches = read_batches(await door.bodies.read(call))
     counts = [read_header(batch).record_count for _, batch in batches]
-    partition_ids = [topic.partition_id(partition) for partition, _ in batches]
-    stored = await door.append_batches(principal,
-                                       list(zip(partition_ids, (batch for _, batch in batches), strict=True)),
-                                       sum(counts), key)
+    stored = await door.stored(lambda owner, token: door.slow_down(
+        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key)))
     return json_answer({"batches": [
         {"partition": partition, "offset": offset, "count": count, "id": str(first_id)}
         for (partition, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)

@@ -51,11 +51,11 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
 from gatehouse.gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
-from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.records.pieces import encode_pieces
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.message import Fetched, Piece
     from gatehouse.kernel.state.topics import Topic
 
@@ -102,7 +102,7 @@ async def post_positions(door: Door, call: Call) -> Answered:
 
     The right to publish to all of a topic will do as well.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
     document = await _document(door, call, {"topics", "times"})
     names = document.get("topics")
@@ -111,30 +111,32 @@ async def post_positions(door: Door, call: Call) -> Answered:
     times = _times(document.get("times", {}))
     topics, missing = [], []
     for name in names:
-        topic = _visible_topic(door, principal, name)
+        topic = _visible_topic(guard, name)
         if topic is None:
             missing.append(name)
         else:
-            topics.append(await _positions(door, topic, times.get(name)))
+            topics.append(await _positions(guard, topic, times.get(name)))
     routes = [{"filter": entry.filter, "topic": entry.topic, "key": entry.key, "partition_key": entry.partition_key}
-              for entry in door.kernel.route_entries]
+              for entry in door.port.route_entries]
     return json_answer({"topics": topics, "missing": missing, "routes": routes,
                         "doors": {str(number): name for number, name in door.door_names.items()}})
 
 
-def _visible_topic(door: Door, principal: Principal, name: str) -> Topic | None:
+def _visible_topic(guard: Guard, name: str) -> Topic | None:
     """None where there is none. Raises Denied for who may neither read nor write all of it."""
-    if not door.admission.may_topic(principal, Operation.PUBLISH, name):
-        door.admission.require_topic(principal, Operation.CONSUME, name)
-    return door.kernel.topic(name, tenant=principal.tenant)
+    writes = guard.may_topic(Operation.PUBLISH, name)
+    try:
+        return guard.topic(name, Operation.PUBLISH if writes else Operation.CONSUME)
+    except UnknownTopic:
+        return None
 
 
-async def _positions(door: Door, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
-    bounds = door.kernel.bounds_of(topic)
+async def _positions(guard: Guard, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
+    bounds = guard.bounds_of(topic)
     answer = {"name": topic.name, "uuid": str(uuid.UUID(bytes=topic.uuid)), "partitions": topic.partitions,
               "log_start_offsets": bounds[0::2].tolist(), "high_watermarks": bounds[1::2].tolist()}
     if times is not None:
-        asked = {partition: offset_at(door, topic.partition_id(partition), time_ms) for partition,
+        asked = {partition: offset_at(guard, topic.partition_id(partition), time_ms) for partition,
                  time_ms in times.items()}
         answer["offsets_for_times"] = {str(partition): await reply for partition, reply in asked.items()}
     return answer
@@ -175,7 +177,7 @@ async def post_fetch(door: Door, call: Call) -> Answered:
     Still compressed as their producers sent them, until `max_bytes` are reached. A range that got less than all of it
     is asked for again from where it ended. What is wrong with a range stands in its head.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
     document = await _document(door, call, {"ranges", "max_bytes"})
     ranges = _ranges(document.get("ranges"))
@@ -189,7 +191,7 @@ async def post_fetch(door: Door, call: Call) -> Answered:
     topics: dict[tuple[str, bytes | None], Topic | dict[str, Any]] = {}
     for asked_range in ranges:
         name = (asked_range.topic, asked_range.uuid)
-        topic = topics[name] if name in topics else topics.setdefault(name, _topic(door, principal, asked_range))
+        topic = topics[name] if name in topics else topics.setdefault(name, _topic(guard, asked_range))
         if isinstance(topic, dict):
             heads.append(topic)
         elif asked_range.partition >= topic.partitions:
@@ -199,7 +201,7 @@ async def post_fetch(door: Door, call: Call) -> Answered:
             compacted.append(topic.settings.compact)
             wants.append((topic.partition_id(asked_range.partition), asked_range.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
-    fetched = await fetch(door, [(partition_id, offset, share) for partition_id, offset in wants], max_bytes,
+    fetched = await fetch(guard, [(partition_id, offset, share) for partition_id, offset in wants], max_bytes,
                           stored=True)
     served = zip(fetched, compacted, strict=True)
     pieces: list[Piece] = []
@@ -212,10 +214,10 @@ async def post_fetch(door: Door, call: Call) -> Answered:
                         Response(body, content_type="application/octet-stream"))
 
 
-def _topic(door: Door, principal: Principal, asked_range: _Range) -> Topic | dict[str, Any]:
+def _topic(guard: Guard, asked_range: _Range) -> Topic | dict[str, Any]:
     """The topic of a range, or what its head says instead."""
     try:
-        topic = door.readable_topic(principal, asked_range.topic)
+        topic = guard.topic(asked_range.topic, Operation.CONSUME)
     except (KernelError, Denied) as error:
         return _refused(error.code, str(error))
     if asked_range.uuid is not None and topic.uuid != asked_range.uuid:

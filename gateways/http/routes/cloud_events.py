@@ -44,45 +44,45 @@ EVENT_BODIES: Final = (Body(EVENT, STRUCTURED, "A CloudEvent.", required=False),
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.mapping import Publication
     from gatehouse.gateways.http.request import Call
-    from gatehouse.kernel.message import Placement
 
-    Place = Callable[[Publication], Placement]
+    Place = Callable[[Publication], int]
 
 
-async def post_events(door: Door, call: Call, principal: Principal, publication: Publication, *, of_topic: bool,
-                      place: Place) -> Answered:
+async def post_events(door: Door, call: Call, guard: Guard, publication: Publication, *, of_topic: bool, place: Place
+                      ) -> Answered:
     """Store what the request holds; `place` says where one event goes."""
     from gatehouse.gateways.http.routes.messages import prepare_each, store_batch  # they build on this file
     from gatehouse.gateways.http.routes.publish import store
     kind = call.media
     if not kind.startswith("application/cloudevents"):
         read_binary(publication, of_topic)
-        placement = place(publication)
-        await door.ready_to_append(principal)
-        return await store(door, call, principal, placement, publication, await door.bodies.read(call))
+        place(publication)                   # refused before the body is read
+        await door.ready_to_append(guard)
+        value = await door.bodies.read(call)
+        return await store(door, call, guard, place(publication), publication, value)
     if kind not in (STRUCTURED, BATCH):
         raise Refusal("unsupported_media_type", f"events are {STRUCTURED} or {BATCH}")
     _check_headers(publication)
-    await door.ready_to_append(principal)
+    await door.ready_to_append(guard)
     document = _read(await door.bodies.read_document(call))
     if kind == BATCH:
         items = _items(document, door.config.max_request_messages)
 
-        def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
+        def read(item: Any, wall_ms: int) -> tuple[int, Publication]:
             event = read_structured(item, of_topic)
             return place(event), event
 
-        return await store_batch(door, principal, prepare_each(door, items, publication, read), publication)
+        return await store_batch(door, guard, prepare_each(door, guard, items, publication, read), publication)
     event = read_structured(document, of_topic)
     if not any(name == b"traceparent" for name, _ in event.headers):
         event.headers += [pair for pair in publication.headers if pair[0] == b"traceparent"]
     event.idempotency_key, event.wait_s = publication.idempotency_key, publication.wait_s
     event.respond_async = publication.respond_async
-    return await store(door, call, principal, place(event), event, event.value)
+    return await store(door, call, guard, place(event), event, event.value)
 
 
 def _check_headers(publication: Publication) -> None:

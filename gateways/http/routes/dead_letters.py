@@ -181,7 +181,8 @@ async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
     group = door.kernel.groups.queue_group(queue)
     at = max(start, group.committed(partition_id))
     while at < min(stop, door.kernel.bounds(partition_id)[1]):
-        (fetched,) = await fetch(door, [(partition_id, at, door.config.max_page_bytes)], door.config.max_page_bytes)
+        max_bytes = door.config.max_page_bytes
+        (fetched,) = await fetch(door.port, [(partition_id, at, max_bytes)], max_bytes)
         if fetched.error is not None:
             raise fetched.error
         if not fetched.pieces:

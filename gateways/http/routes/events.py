@@ -162,10 +162,10 @@ async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str
     """Where a reader of the feed begins. Refuses `invalid_cursor`, `invalid_parameter`, `too_many_partitions`."""
     if feed.ready is not None and not feed.ready.done():
         await asyncio.shield(feed.ready)                     # it is everybody's who opens this stream
-    partitions, hub = feed.scope.partitions, door.kernel.hub
+    partitions, hub = feed.scope.partitions, door.port.hub
     if last_event_id:
         return _resumed(door, feed, last_event_id)
-    bounds = {partition_id: door.kernel.bounds(partition_id) for partition_id in partitions}
+    bounds = {partition_id: door.port.bounds(partition_id) for partition_id in partitions}
     if begin_at in (None, "latest"):
         return Positions(hub, {partition_id: end for partition_id, (_, end) in bounds.items()})
     if len(partitions) > MAX_PARTITIONS:
@@ -175,7 +175,7 @@ async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str
     if begin_at == "earliest":
         return Positions(hub, {partition_id: first for partition_id, (first, _) in bounds.items()})
     time_ms = time_of(begin_at or "")
-    asked = {partition_id: offset_at(door, partition_id, time_ms) for partition_id in partitions}
+    asked = {partition_id: offset_at(door.port, partition_id, time_ms) for partition_id in partitions}
     offsets = {partition_id: await reply for partition_id, reply in asked.items()}
     return Positions(hub, {partition_id: bounds[partition_id][1] if offset is None else offset
                            for partition_id, offset in offsets.items()})
@@ -184,11 +184,11 @@ async def begin(door: Door, feed: Feed, begin_at: str | None, last_event_id: str
 def _resumed(door: Door, feed: Feed, last_event_id: str) -> Positions:
     """Behind the event of this id. Where a backup was restored since, at the end of what there is."""
     try:
-        positions = decode_word(last_event_id, door.kernel.hub)
+        positions = decode_word(last_event_id, door.port.hub)
     except ValueError as error:
         raise Refusal("invalid_cursor", f"this event id was not made here: {error}") from None
     for partition_id in feed.scope.partitions:
-        end = door.kernel.bounds(partition_id)[1]
+        end = door.port.bounds(partition_id)[1]
         if positions.at(partition_id) > end:
             positions.move(partition_id, end)
     return positions

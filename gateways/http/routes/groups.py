@@ -152,7 +152,8 @@ async def get_offsets(door: Door, call: Call) -> Answered:
     principal = await door.principal(call)
     query = call.query()
     name, _ = _existing(door, principal, call)
-    topics = [door.readable_topic(principal, query["topic"])] if "topic" in query else _topics(door, principal, name)
+    topics = [door.guard_of(principal).topic(query["topic"], Operation.CONSUME)] if "topic" in query \
+        else _topics(door, principal, name)
     return json_answer({"offsets": [row for topic in topics for row in _offsets(door, name, topic)]})
 
 
@@ -170,7 +171,7 @@ async def put_offsets(door: Door, call: Call) -> Answered:
     document = await read_object(door, call, "what a group is rewound to")
     topic, partition = _read_rewind(door, principal, document)
     partitions = range(topic.partitions) if partition is None else (partition,)
-    new_offsets = await named_offsets(door, topic, partitions, partition, {"from": document["to"]})
+    new_offsets = await named_offsets(door.guard_of(principal), topic, partitions, partition, {"from": document["to"]})
     offsets = dict(zip([topic.partition_id(number) for number in partitions], new_offsets, strict=True))
     await door.durable(lambda owner, token: _rewind(door, name, topic, offsets, owner, token))
     return json_answer({"offsets": _offsets(door, name, topic)})
@@ -189,7 +190,7 @@ def _read_rewind(door: Door, principal: Principal, document: dict[str, Any]) -> 
     to, topic, partition = document.get("to"), document.get("topic"), document.get("partition")
     if not isinstance(to, str) or not isinstance(topic, str) or document.keys() - {"to", "topic", "partition"}:
         raise Refusal("invalid_body", "a rewind has a 'topic', a 'to' and perhaps a 'partition'")
-    stored_topic = door.readable_topic(principal, topic)
+    stored_topic = door.guard_of(principal).topic(topic, Operation.CONSUME)
     if partition is not None and (type(partition) is not int or not 0 <= partition < stored_topic.partitions):
         raise UnknownPartition(f"{topic} has the partitions 0 to {stored_topic.partitions - 1}")
     return stored_topic, partition
@@ -269,7 +270,7 @@ def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
 
 async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
     """When the first of them was stored."""
-    fetched = await fetch(door, wants, door.config.max_page_bytes) if wants else []
+    fetched = await fetch(door.port, wants, door.config.max_page_bytes) if wants else []
     return min((answer.pieces[0].append_ms for answer in fetched if answer.pieces), default=None)
 
 

@@ -97,7 +97,7 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
     """Messages of the topic that the query names, leased to a member of the group of this name."""
     def require() -> Topic:
         door.admission.require_group(principal, Operation.CONSUME, name)
-        return door.readable_topic(principal, query["topic"])
+        return door.guard_of(principal).topic(query["topic"], Operation.CONSUME)
 
     topic = require()
     group_of = partial(door.kernel.groups.group, name, topic.name, tenant=principal.tenant)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -25,7 +26,7 @@ from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
-from gatehouse.gateways.http.door import DOOR, NAME, Door, Routes
+from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.mapping import Publication, describe_place, read_message
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -51,14 +52,9 @@ from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.scheduling.accepting import first_due
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.kernel.message import Message, Placement, Stored
-
-ADDRESSES: Final = f"{NAME} addresses"
-"""The look-up of addresses as JSON says them: not as a path does, where each level is percent-encoded."""
-
-KEYS: Final = f"{NAME} keys"
-"""The look-up of topics and keys."""
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Place, Stored
 
 REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", b"traceparent"))
 """What a JSON body's own headers may say; every other property stands in its message."""
@@ -96,23 +92,24 @@ async def post_messages(door: Door, call: Call) -> Answered:
     `application/json` is a list of messages, any other type is one message whose value is the body. Many messages are
     stored together, except those that are refused one by one; their order is kept.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     topic = call.topic_name()
     publication = call.head.publication(door.services.wall_ms)
     kind = call.media
     if call.head.is_event:
         given = query["key"].encode() if "key" in query else None
-        return await post_events(door, call, principal, publication, of_topic=True, place=lambda event: (
-            place_in(door, principal, topic, event.key if given is None else given)))
+        return await post_events(door, call, guard, publication, of_topic=True, place=lambda event: (
+            guard.place_key(topic, event.key if given is None else given)))
     if kind == JSON:
-        return await _post_json(door, call, principal, topic, query, publication)
+        return await _post_json(door, call, guard, topic, query, publication)
     key = query["key"].encode() if "key" in query else publication.key
     if publication.key is not None and publication.key != key:
         raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
-    placement = place_in(door, principal, topic, key)
-    await door.ready_to_append(principal)
-    return await store(door, call, principal, placement, publication, await door.bodies.read(call))
+    guard.place_key(topic, key)              # refused before the body is read
+    await door.ready_to_append(guard)
+    value = await door.bodies.read(call)
+    return await store(door, call, guard, guard.place_key(topic, key), publication, value)
 
 
 @declare("publish", query=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
@@ -125,37 +122,36 @@ async def post_publications(door: Door, call: Call) -> Answered:
     Without, each message of a list in JSON says where it goes: by its `address`, or by `topic` and `key`.
     """
     query = call.query()
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     publication = call.head.publication(door.services.wall_ms)
     if ADDRESS.name in query:
         if RAW_WILDCARD.search(call.raw_query):
             raise Refusal("invalid_address", "an address to publish to holds no wildcard; a blank in it is written %20")
-        placement = _place(door, principal, query[ADDRESS.name])
-        return await publish_at(door, call, principal, publication, placement)
+        return await publish_at(door, call, guard, publication, partial(guard.place, query[ADDRESS.name]))
     if call.media != JSON:
         raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
                                                 "/v1/publish?address=ADDRESS", headers={"Accept": JSON})
-    return await _post_json(door, call, principal, None, {}, publication)
+    return await _post_json(door, call, guard, None, {}, publication)
 
 
-async def _post_json(door: Door, call: Call, principal: Principal, topic: str | None, query: dict[str, str],
+async def _post_json(door: Door, call: Call, guard: Guard, topic: str | None, query: dict[str, str],
                      publication: Publication) -> Answered:
     """`topic` None: each message names its own."""
     if "key" in query:
         raise Refusal("invalid_parameter", "in application/json every message has its own 'key'; for one JSON value "
                                            "use /v1/publish/ADDRESS", parameter="key")
     check_request_headers(publication)
-    await door.ready_to_append(principal)
+    await door.ready_to_append(guard)
     items = read_items(await door.bodies.read_document(call), door.config.max_request_messages)
-    batch = prepare(door, principal, topic, items, publication)
-    return await store_batch(door, principal, batch, publication)
+    batch = prepare(door, guard, topic, items, publication)
+    return await store_batch(door, guard, batch, publication)
 
 
-async def store_batch(door: Door, principal: Principal, batch: Batch, request: Publication) -> Response:
+async def store_batch(door: Door, guard: Guard, batch: Batch, request: Publication) -> Response:
     """Append what can be stored and answer for each. Refuses where that is nothing."""
     if batch.results and not batch.messages:
         raise _nothing_stored(batch)
-    return _answer(batch, await _append(door, principal, batch, request), request.respond_async)
+    return _answer(batch, await _append(door, guard, batch, request), request.respond_async)
 
 
 def _nothing_stored(batch: Batch) -> Refusal:
@@ -204,41 +200,42 @@ class Batch(NamedTuple):
     """The messages that can be stored, and for each of the request what it will be told."""
 
     messages: list[Message]
+    places: list[Place]                      # of each, as it was when the request was read
     whens: list[When]                        # of each
     results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
 
 
-Read = Callable[[Any, int], "tuple[Placement, Publication]"]
+Read = Callable[[Any, int], "tuple[int, Publication]"]
 """(one of a list, wall time in ms) -> where it goes and what it says"""
 
 
-def prepare(door: Door, principal: Principal, topic: str | None, items: list[Any], request: Publication) -> Batch:
+def prepare(door: Door, guard: Guard, topic: str | None, items: list[Any], request: Publication) -> Batch:
     """Messages of a JSON body, ready to be stored, and what each that cannot be is told."""
-    def read(item: Any, wall_ms: int) -> tuple[Placement, Publication]:
+    def read(item: Any, wall_ms: int) -> tuple[int, Publication]:
         address, named = ("", topic) if topic is not None else _take_destination(item)
         publication = read_message(item, wall_ms)
-        return (_place(door, principal, address) if named is None
-                else place_in(door, principal, named, publication.key)), publication
+        return guard.place(address) if named is None else guard.place_key(named, publication.key), publication
 
-    return prepare_each(door, items, request, read)
+    return prepare_each(door, guard, items, request, read)
 
 
-def prepare_each(door: Door, items: list[Any], request: Publication, read: Read) -> Batch:
+def prepare_each(door: Door, guard: Guard, items: list[Any], request: Publication, read: Read) -> Batch:
     """Messages of a list of any kind, ready to be stored, and what is told of each that cannot be. `read` reads one
     item."""
     wall_ms = door.services.wall_ms()
-    batch = Batch([], [], [])
+    batch = Batch([], [], [], [])
     trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
-            placement, publication = read(item, wall_ms)
+            place, publication = read(item, wall_ms)
             if trace and not any(name == b"traceparent" for name, _ in publication.headers):
                 publication.headers += trace
             when = publication.when
             if when is not NOW:
                 first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it
-            batch.messages.append(_message(placement, publication, attributes))
+            batch.messages.append(_message(guard, place, publication, attributes))
+            batch.places.append(guard.look(place))
             batch.whens.append(when)
             batch.results.append(len(batch.messages) - 1)
         except Refusal as error:
@@ -265,45 +262,24 @@ def _take_destination(item: Any) -> tuple[str, str | None]:
     return named, None
 
 
-def _place(door: Door, principal: Principal, address: str) -> Placement:
-    cache = door.admission.cache(principal, ADDRESSES)
-    raw = address.encode()
-    placement = cache.places.get(raw)
-    if placement is None:
-        placement = door.admission.place(principal, address)
-        cache.remember(raw, placement)
-    return placement
-
-
-def place_in(door: Door, principal: Principal, topic: str, key: bytes | None) -> Placement:
-    """Where a message with this topic and key is stored, by a look-up that remembers the verdict too."""
-    cache = door.admission.cache(principal, KEYS)
-    raw = topic.encode() if key is None else b"%b\0%b" % (topic.encode(), key)
-    placement = cache.places.get(raw)
-    if placement is None or "\0" in topic:               # which no topic has: it would read as another one's key
-        placement = door.admission.place_in(principal, topic, key)
-        cache.remember(raw, placement)
-    return placement
-
-
-def _message(placement: Placement, publication: Publication, attributes: int) -> Message:
+def _message(guard: Guard, place: int, publication: Publication, attributes: int) -> Message:
     headers = encode_headers(publication.headers)
     size_bytes = len(publication.key or b"") + len(publication.value or b"") + len(headers)
-    if size_bytes > placement.max_message_bytes:
-        raise MessageTooLarge(f"{size_bytes} bytes; a message of {placement.topic} has at most "
-                              f"{placement.max_message_bytes}")
-    return placement, publication.value, headers, attributes | publication.attributes, publication.timestamp_ms
+    max_bytes = guard.max_bytes(place)
+    if size_bytes > max_bytes:
+        raise MessageTooLarge(f"{size_bytes} bytes; a message of {guard.look(place).topic} has at most {max_bytes}")
+    return place, publication.value, headers, attributes | publication.attributes, publication.timestamp_ms
 
 
-async def _append(door: Door, principal: Principal, batch: Batch, request: Publication) -> Stored | None:
+async def _append(door: Door, guard: Guard, batch: Batch, request: Publication) -> Stored | None:
     """None where nobody waits for it, or there is nothing."""
     if not batch.messages:
         return None
     whens = batch.whens if any(when is not NOW for when in batch.whens) else None
     if request.respond_async:
-        door.append_unconfirmed(principal, batch.messages, request.idempotency_key, whens)
+        door.submit(guard, batch.messages, None, None, request.idempotency_key, whens)
         return None
-    return await door.append(principal, batch.messages, request.idempotency_key, whens, request.wait_s)
+    return await door.append(guard, batch.messages, request.idempotency_key, whens, request.wait_s)
 
 
 def _answer(batch: Batch, stored: Stored | None, respond_async: bool) -> Response:
@@ -320,10 +296,10 @@ def results_of(batch: Batch, stored: Stored | None, status: int) -> list[dict[st
         if isinstance(result, dict):
             results.append(result)
             continue
-        message = batch.messages[result]
         position = stored.positions[result] if stored is not None else None
         append_ms = stored.append_ms if stored is not None else 0
-        results.append({**describe_place(message[0], position, message[4], append_ms), "status": status})
+        place, timestamp_ms = batch.places[result], batch.messages[result][4]
+        results.append({**describe_place(place, position, timestamp_ms, append_ms), "status": status})
     return results
 
 

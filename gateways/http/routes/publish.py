@@ -5,7 +5,7 @@ one whose sender asked for no durability.
 """
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.addresses import check_http_path
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
-from gatehouse.gateways.http.door import DOOR, NAME, Door, Routes
+from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.mapping import Publication, describe_place
 from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
 from gatehouse.gateways.http.openapi import PROBLEM
@@ -29,8 +29,12 @@ from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.message import TRANSIENT
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.kernel.message import Message, Placement, Stored
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Place, Stored
+
+Find = Callable[[], int]
+"""Gives the place where a body goes, under the rights of now."""
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
@@ -68,64 +72,66 @@ def publish(door: Door, call: Call) -> Awaitable[Answered]:
     taken in each of their modes; a batch goes to one address.
     """
     call.query()
-    return door.with_principal(call, _publish)
+    return door.with_guard(call, _publish)
 
 
-def _publish(door: Door, call: Call, principal: Principal) -> Awaitable[Answered]:
+def _publish(door: Door, call: Call, guard: Guard) -> Awaitable[Answered]:
     publication = call.head.publication(door.services.wall_ms)
-    return publish_at(door, call, principal, publication, place(door, principal, call.captures[0]))
+    if publication.key is None and not (call.head.is_event or door.must_wait) and door.bodies.has_whole(call):
+        return store(door, call, guard, place(guard, call.captures[0]), publication, call.take_body())
+    return publish_at(door, call, guard, publication, partial(place, guard, call.captures[0]))
 
 
-def publish_at(door: Door, call: Call, principal: Principal, publication: Publication, placement: Placement
-               ) -> Awaitable[Answered]:
-    """Store the body there, as one message or as events, and answer."""
+def publish_at(door: Door, call: Call, guard: Guard, publication: Publication, find: Find) -> Awaitable[Answered]:
+    """Store the body where `find` says, as one message or as events, and answer."""
+    number = find()
     if call.head.is_event:
-        return post_events(door, call, principal, publication, of_topic=False, place=lambda _: placement)
-    if publication.key is not None and publication.key != placement.key:
-        placement = place_with_key(door, principal, placement, publication.key)
+        return post_events(door, call, guard, publication, of_topic=False, place=lambda _: find())
+    if publication.key is not None:
+        number = place_with_key(guard, number, publication.key)
     if door.must_wait or not door.bodies.has_whole(call):
-        return _store_later(door, call, principal, placement, publication)
-    return store(door, call, principal, placement, publication, call.take_body())
+        return _store_later(door, call, guard, publication, find)
+    return store(door, call, guard, number, publication, call.take_body())
 
 
-async def _store_later(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication
-                       ) -> Answered:
-    """The same, once the hub has room for the body, and all of it has come."""
-    await door.ready_to_append(principal)
-    return await store(door, call, principal, placement, publication, await door.bodies.read(call))
+# decision 217: the place is asked for again after a wait
+async def _store_later(door: Door, call: Call, guard: Guard, publication: Publication, find: Find) -> Answered:
+    """The same, once the hub has room for the body, and all of it has come: the right may have gone meanwhile."""
+    await door.ready_to_append(guard)
+    value = await door.bodies.read(call)
+    number = find()
+    if publication.key is not None:
+        number = place_with_key(guard, number, publication.key)
+    return await store(door, call, guard, number, publication, value)
 
 
-def store(door: Door, call: Call, principal: Principal, placement: Placement, publication: Publication,
-          value: bytes | None) -> Reply[Response]:
+def store(door: Door, call: Call, guard: Guard, place: int, publication: Publication, value: bytes | None
+          ) -> Reply[Response]:
     """Append one message whose place and properties are known; the answer, once it is durable."""
     headers = call.head.encoded_headers(publication)
     whens = [publication.when] if publication.later else None
     attributes = DOOR | publication.attributes
     if publication.respond_async:
-        message: Message = (placement, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
-        door.append_unconfirmed(principal, [message], publication.idempotency_key, whens)
+        message: Message = (place, value, headers, attributes | TRANSIENT, publication.timestamp_ms)
+        door.submit(guard, [message], None, None, publication.idempotency_key, whens)
         taken: Reply[Response] = Reply()
-        taken.set_result(json_answer(describe_place(placement, None, publication.timestamp_ms, 0), 202,
+        taken.set_result(json_answer(describe_place(guard.look(place), None, publication.timestamp_ms, 0), 202,
                                      {"Preference-Applied": "respond-async"}))
         return taken
-    receipt = door.append(principal, [(placement, value, headers, attributes, publication.timestamp_ms)],
+    receipt = door.append(guard, [(place, value, headers, attributes, publication.timestamp_ms)],
                           publication.idempotency_key, whens, publication.wait_s)
-    return receipt.finished_by(partial(_created, placement, publication.timestamp_ms))
+    return receipt.finished_by(partial(_created, guard.look(place), publication.timestamp_ms))
 
 
-def _created(placement: Placement, timestamp_ms: int, stored: Stored) -> Response:
-    return json_answer(describe_place(placement, stored.positions[0], timestamp_ms, stored.append_ms), 201)
+def _created(place: Place, timestamp_ms: int, stored: Stored) -> Response:
+    return json_answer(describe_place(place, stored.positions[0], timestamp_ms, stored.append_ms), 201)
 
 
-def place(door: Door, principal: Principal, raw_address: str) -> Placement:
+def place(guard: Guard, raw_address: str) -> int:
     """Where an address is stored, by the look-up that remembers the verdict too."""
-    cache = door.admission.cache(principal, NAME)
     raw = raw_address.encode("utf-8", "surrogateescape")
-    placement = cache.places.get(raw)
-    if placement is None:
-        placement = door.admission.place(principal, address_of_path(raw_address))
-        cache.remember(raw, placement)
-    return placement
+    number = guard.places.get(raw)
+    return guard.place_raw(raw, address_of_path(raw_address)) if number is None else number
 
 
 def address_of_path(raw_address: str) -> str:
@@ -134,11 +140,14 @@ def address_of_path(raw_address: str) -> str:
     return "/".join(escape(level, LEVEL_ESCAPES) for level in decode_levels(raw_address))
 
 
-def place_with_key(door: Door, principal: Principal, placement: Placement, key: bytes) -> Placement:
+def place_with_key(guard: Guard, number: int, key: bytes) -> int:
     """The place for `X-Message-Key`: the address names the topic, the header the key in it."""
-    if placement.key is not None:
+    of_address = guard.look(number)
+    if of_address.key == key:
+        return number
+    if of_address.key is not None:
         raise Refusal("invalid_header", "X-Message-Key is the key of a bare topic; this address has its own")
-    return door.admission.place_in(principal, placement.topic, key)
+    return guard.place_key(of_address.topic, key)
 
 
 ROUTES: Routes = (("POST", PUBLISH_PREFIX + "{address...}", publish),)

@@ -41,7 +41,8 @@ from gatehouse.kernel.errors import InvalidSelector, OffsetOutOfRange, UnknownPa
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.http.page import PartitionReader
     from gatehouse.kernel.message import Fetched, Record
     from gatehouse.kernel.state.topics import Topic
 
@@ -95,26 +96,26 @@ async def get_messages(door: Door, call: Call) -> Answered:
     end: its cursor goes on. Who accepts `application/cloudevents-batch+json` is given CloudEvents, and what else a
     page says in headers.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
     parsed = wants_json(query)
-    topic = door.readable_topic(principal, call.topic_name())
+    topic = guard.topic(call.topic_name(), Operation.CONSUME)
     max_messages = MAX_MESSAGES.read(query, door.config)
     wait_s = WAIT.read(query, door.config)
-    cursor = await _start_of(door, topic, query)
-    selection = None if selector is None else Selection(door, topic, selector)
-    page = await _search(door, principal, topic, cursor, max_messages, wait_s, selection)
+    cursor = await _start_of(door, guard, topic, query)
+    selection = None if selector is None else Selection(guard, topic, selector)
+    page = await _search(door, guard, topic, cursor, max_messages, wait_s, selection)
     if asks_for(call.headers.get("accept", ""), BATCH):
-        return door.counted(len(page.records), _events(door, topic, cursor, page))
-    return door.counted(len(page.records), json_answer(_document(door, topic, cursor, page, parsed, selection)))
+        return door.counted(len(page.records), _events(guard, topic, cursor, page))
+    return door.counted(len(page.records), json_answer(_document(door, guard, topic, cursor, page, parsed, selection)))
 
 
 # decision 53: cut into answers
-async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
+async def _search(door: Door, guard: Guard, topic: Topic, cursor: Cursor, max_messages: int, wait_s: float,
                   selection: Selection | None) -> Page:
     """The first page from the cursor on that has something to tell, or the last when time is up."""
-    page = await _read(door, topic, cursor, max_messages, selection)
+    page = await _read(door, guard, topic, cursor, max_messages, selection)
     deadline, skipped = door.loop.time() + wait_s, page.skipped
     search_deadline = max(deadline, door.loop.time() + SEARCH_S)
     while page.empty and not door.stopping:
@@ -126,12 +127,20 @@ async def _search(door: Door, principal: Principal, topic: Topic, cursor: Cursor
             await asyncio.sleep(0)                            # a search gives way to everybody else at every step
         else:
             ends = {topic.partition_id(partition): at for partition, at in page.positions.items()}
-            await door.wait_for_append(principal, topic, ends, left_s)
-        if door.kernel.topic_by_uuid(topic.uuid) is None:
-            raise UnknownTopic(f"the topic {topic.name!r} has been deleted")
-        page = await _read(door, topic, cursor, max_messages, selection)
+            await door.wait_for_append(guard, topic, ends, left_s)
+        require_still(guard, topic)
+        page = await _read(door, guard, topic, cursor, max_messages, selection)
         skipped += page.skipped
     return page._replace(skipped=skipped)
+
+
+# decision 217: the right is asked for again after a wait
+def require_still(guard: Guard, topic: Topic) -> None:
+    """Before a topic is read further. Raises UnknownTopic where it has been deleted, Denied."""
+    try:
+        guard.topic_by_uuid(topic.uuid, Operation.CONSUME)
+    except UnknownTopic:
+        raise UnknownTopic(f"the topic {topic.name!r} has been deleted") from None
 
 
 def read_selector(text: str, parameter: str) -> Selector:
@@ -145,7 +154,7 @@ def read_selector(text: str, parameter: str) -> Selector:
 
 # --- where to begin -----------------------------------------------------------------------------------------
 
-async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
+async def _start_of(door: Door, guard: Guard, topic: Topic, query: dict[str, str]) -> Cursor:
     partition = PARTITION.find(query, door.config)
     if "cursor" in query:
         if "from" in query:
@@ -157,7 +166,7 @@ async def _start_of(door: Door, topic: Topic, query: dict[str, str]) -> Cursor:
         raise Refusal("invalid_parameter", f"{topic.name} has {topic.partitions} partitions; name one with 'partition'",
                       parameter="partition")
     partitions = range(topic.partitions) if partition is None else (partition,)
-    offsets = await named_offsets(door, topic, partitions, partition, query)
+    offsets = await named_offsets(guard, topic, partitions, partition, query)
     return Cursor(topic.uuid, partition, 0, dict(zip(partitions, offsets, strict=True)))
 
 
@@ -179,11 +188,11 @@ def _continued(topic: Topic, text: str, partition: int | None) -> Cursor:
     return cursor
 
 
-async def named_offsets(door: Door, topic: Topic, partitions: range | tuple[int, ...], partition: int | None,
+async def named_offsets(guard: Guard, topic: Topic, partitions: range | tuple[int, ...], partition: int | None,
                         query: dict[str, str]) -> list[int]:
     """The offset of each partition that `from` names."""
     begin = query.get("from", "earliest")
-    bounds = [door.kernel.bounds(topic.partition_id(number)) for number in partitions]
+    bounds = [guard.bounds(topic.partition_id(number)) for number in partitions]
     if begin == "earliest":
         return [first for first, _ in bounds]
     if begin == "latest":
@@ -195,7 +204,7 @@ async def named_offsets(door: Door, topic: Topic, partitions: range | tuple[int,
                           parameter="from")
         return [_offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), *bounds[0])]
     time_ms = time_of(begin, ", or with 'partition' an offset")
-    asked = [offset_at(door, topic.partition_id(number), time_ms) for number in partitions]
+    asked = [offset_at(guard, topic.partition_id(number), time_ms) for number in partitions]
     offsets = [await reply for reply in asked]
     return [end if at is None else at for at, (_, end) in zip(offsets, bounds, strict=True)]
 
@@ -217,40 +226,41 @@ def _offset_within(offset: int, first: int, end: int) -> int:
     return offset
 
 
-def offset_at(door: Door, partition_id: int, time_ms: int) -> Reply[int | None]:
+def offset_at(reader: PartitionReader, partition_id: int, time_ms: int) -> Reply[int | None]:
     """The first offset at or after a time, None where there is none yet."""
     reply: Reply[int | None] = Reply()
-    door.kernel.offset_for_time(partition_id, time_ms, lambda offset, _: reply.set_result(offset))
+    reader.offset_for_time(partition_id, time_ms, lambda offset, _: reply.set_result(offset))
     return reply
 
 
 # --- one page -----------------------------------------------------------------------------------------------
 
-async def _read(door: Door, topic: Topic, cursor: Cursor, max_messages: int, selection: Selection | None) -> Page:
+async def _read(door: Door, guard: Guard, topic: Topic, cursor: Cursor, max_messages: int,
+                selection: Selection | None) -> Page:
     budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
     wants, partitions = [], []
     for partition in _in_turn(cursor):
         partition_id, at = topic.partition_id(partition), cursor.positions[partition]
-        first, end = door.kernel.bounds(partition_id)
+        first, end = guard.bounds(partition_id)
         if not first <= at == end:
             partitions.append(partition)
             wants.append((partition_id, max(at, first)))
     share = max(1, budget // max(1, len(wants)))
-    fetched = await fetch(door, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
+    fetched = await fetch(guard, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
     for (_, at), answer in zip(wants, fetched, strict=True):
         _check_fetched(at, answer)
     sources = [PageSource(partition, cursor.positions[partition], answer, topic.settings.compact)
                for partition, answer in zip(partitions, fetched, strict=True)]
     page = build_page(sources, max_messages, door.config.max_page_bytes, selection)
-    note_unreadable(door.kernel, page, topic.partition_id)
+    note_unreadable(guard, page, topic.partition_id)
     return page._replace(positions=cursor.positions | page.positions)
 
 
 class Selection:
     """Whether a selector wants records of a topic, and which of its names none of them has had."""
 
-    def __init__(self, door: Door, topic: Topic, selector: Selector) -> None:
-        self._kernel = door.kernel
+    def __init__(self, guard: Guard, topic: Topic, selector: Selector) -> None:
+        self._guard = guard
         self._topic = topic
         self._selector = selector
         self._unseen = set(range(len(selector.names)))
@@ -259,7 +269,7 @@ class Selection:
     def __call__(self, record: Record) -> bool:
         _, timestamp_ms, key, value, headers, _, _ = record
         selector, topic = self._selector, self._topic.name
-        address = self._kernel.address_of(topic, key, headers) if selector.reads_address else ""
+        address = self._guard.address_of(topic, key, headers) if selector.reads_address else ""
         slots = selector.slots_of(headers, key, address, topic, timestamp_ms, value)
         self._looked = True
         if self._unseen:
@@ -289,17 +299,17 @@ def _check_fetched(offset: int, fetched: Fetched) -> None:
         raise error
 
 
-async def fetch(door: Door, wants: list[tuple[int, int, int]], max_bytes: int, *, stored: bool = False
+async def fetch(reader: PartitionReader, wants: list[tuple[int, int, int]], max_bytes: int, *, stored: bool = False
                 ) -> list[Fetched]:
-    """`kernel.fetch` as something to wait for."""
+    """`KernelPort.fetch` as something to wait for."""
     reply: Reply[list[Fetched]] = Reply()
-    door.kernel.fetch(wants, max_bytes, reply.set_result, stored=stored)
+    reader.fetch(wants, max_bytes, reply.set_result, stored)
     return await reply
 
 
-def _events(door: Door, topic: Topic, cursor: Cursor, page: Page) -> Response:
+def _events(guard: Guard, topic: Topic, cursor: Cursor, page: Page) -> Response:
     """The page as a batch of CloudEvents; what else a page says stands in headers."""
-    events = [to_structured(record, topic.name, door.kernel.address_of(topic.name, record[2], record[4]))
+    events = [to_structured(record, topic.name, guard.address_of(topic.name, record[2], record[4]))
               for _, record in page.records]
     missing = sum(gap["count"] for gap in (*page.lost, *page.unreadable))
     headers = {"X-Cursor": _next_cursor(topic, cursor, page), "X-Skipped": str(page.skipped), "X-Lost": str(missing),
@@ -312,11 +322,11 @@ def _next_cursor(topic: Topic, cursor: Cursor, page: Page) -> str:
     return encode_cursor(cursor._replace(turn=turn, positions=page.positions))
 
 
-def _document(door: Door, topic: Topic, cursor: Cursor, page: Page, parsed: bool, selection: Selection | None
-              ) -> dict[str, Any]:
+def _document(door: Door, guard: Guard, topic: Topic, cursor: Cursor, page: Page, parsed: bool,
+              selection: Selection | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "messages": [record_to_json(record, topic.name, partition,
-                                    door.kernel.address_of(topic.name, record[2], record[4]),
+                                    guard.address_of(topic.name, record[2], record[4]),
                                     door.door_names.get(door_of(record[5]), str(door_of(record[5]))), parsed=parsed)
                      for partition, record in page.records],
         "cursor": _next_cursor(topic, cursor, page),

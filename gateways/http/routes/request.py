@@ -52,27 +52,27 @@ async def request(door: Door, call: Call) -> Answered:
     Whoever answers, by any door, publishes to the message's `reply-to` with its `correlation-id`. With `X-Reply-To`
     that is an address of yours, which links carry to other hubs, and at which you need the right to consume.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     wait_s = FOR.read(call.query(), door.config) or float(door.config.max_wait_s)
     publication = call.head.publication(door.services.wall_ms)
     if publication.later or publication.respond_async or publication.idempotency_key or call.head.is_event \
             or publication.key is not None:
         raise Refusal("invalid_header", "a request is one message, sent now and waited for: it has no Idempotency-Key, "
                                         "no time to wait for, no X-Message-Key")
-    placement = place(door, principal, call.captures[0])
+    place(guard, call.captures[0])           # refused before the body is read
     headers, address, correlation = _with_reply(publication)
     if address:
-        door.admission.require(principal, Operation.CONSUME, address)
-    await door.ready_to_append(principal)
+        guard.require(Operation.CONSUME, address)
+    await door.ready_to_append(guard)
     value = await door.bodies.read(call)
-    answers = door.answers.setdefault(principal.tenant, Answers(door, principal.tenant))
+    answers = door.answers.setdefault(guard.tenant, Answers(door, guard.tenant))
     if sum([len(tenant) for tenant in door.answers.values()]) >= MAX_WAITING:
         raise Refusal("busy", f"{MAX_WAITING} requests wait for an answer already")
     reply = answers.expect(address, correlation)
     late = door.loop.call_later(wait_s, reply.set_exception, Refusal("no_answer", f"nothing answered in {wait_s:g} s"))
     try:
-        await door.append(principal, [(placement, value, encode_headers(headers), DOOR | publication.attributes,
-                                       publication.timestamp_ms)], None)
+        await door.append(guard, [(place(guard, call.captures[0]), value, encode_headers(headers),
+                                   DOOR | publication.attributes, publication.timestamp_ms)], None)
         return _shown(door, await door.unless_stopping(reply))
     finally:
         late.cancel()

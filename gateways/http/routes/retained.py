@@ -29,6 +29,7 @@ from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY, ONE
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.message import Retained
 
 Page = tuple[list["Retained"], "str | None"]
@@ -47,13 +48,13 @@ async def get_retained(door: Door, call: Call) -> Answered:
 
     A message with `X-Retain: true` sets the value of its address, one with an empty body ends it.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     levels = decode_levels(call.captures[0])
     pattern = "/".join(level if level in (ONE, MANY) else escape(level, LEVEL_ESCAPES) for level in levels)
-    door.admission.require(principal, Operation.CONSUME, pattern)
+    guard.require(Operation.CONSUME, pattern)
     count, parsed = MAX_MESSAGES.read(query, door.config), wants_json(query)
-    values, after = await _read(door, pattern, principal.tenant, count, decode_name(query.get("cursor", "")))
+    values, after = await _read(guard, pattern, count, decode_name(query.get("cursor", "")))
     if ONE in levels or MANY in levels:
         cursor = None if after is None else encode_name(after)
         messages = [_to_json(door, value, parsed) for value in values]
@@ -63,7 +64,7 @@ async def get_retained(door: Door, call: Call) -> Answered:
     return door.counted(1, json_answer(_to_json(door, values[0], parsed)))
 
 
-async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -> Page:
+async def _read(guard: Guard, pattern: str, count: int, start: str) -> Page:
     reply: Reply[Page] = Reply()
 
     def on_done(values: list[Retained], after: str | None, error: Exception | None) -> None:
@@ -72,7 +73,7 @@ async def _read(door: Door, pattern: str, tenant: str, count: int, start: str) -
         else:
             reply.set_result((values, after))
 
-    door.kernel.retained(pattern, tenant, on_done, max_values=count, start=start)
+    guard.retained(pattern, on_done, max_values=count, start=start)
     return await reply
 
 

@@ -13,6 +13,7 @@ and what became of one is {"id", "state": "delivered" or "recalled", "due", "at"
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
@@ -43,7 +44,7 @@ from gatehouse.kernel.scheduling.queries import Page, Scheduled
 from gatehouse.kernel.scheduling.records import Pending
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
 
 MAX_KEY_BYTES: Final = 17
 """The most bytes of the place that a cursor names."""
@@ -66,18 +67,17 @@ async def list_scheduled(door: Door, call: Call) -> Answered:
 
     A page may be shorter than `max`, even empty, before the end.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     limit = MAX_MESSAGES.read(query, door.config)
     start = _decode_cursor(query["cursor"]) if "cursor" in query else b""
     reply: Reply[Page | StorageFailed] = Reply()
-    door.kernel.scheduling.page(principal.tenant, start, limit, reply.set_result)
+    guard.scheduled(start, limit, reply.set_result)
     page = await reply
     if isinstance(page, StorageFailed):
         raise page
     messages, end = page
-    return json_answer({"scheduled": [_describe(door, message) for message in messages
-                                      if _may_see(door, principal, message)],
+    return json_answer({"scheduled": [_describe(door, message) for message in messages],
                         "cursor": None if end is None else end.hex()})
 
 
@@ -85,9 +85,9 @@ async def list_scheduled(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The message, or what became of it.", {"anyOf": [WAITING, SETTLED]}),))
 async def get_scheduled(door: Door, call: Call) -> Answered:
     """Show a message that waits for its time, or what became of it within the last day."""
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    return json_answer(_describe(door, await _find(door, principal, call)))
+    return json_answer(_describe(door, await _find(guard, call)))
 
 
 @declare("scheduled", needs=(Need(Operation.PUBLISH, "address"),), writes=True, audited="scheduled.recalled",
@@ -99,34 +99,24 @@ async def recall(door: Door, call: Call) -> Answered:
 
     Who may publish at its address may recall it.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    message = await _find(door, principal, call)
-    if isinstance(message.what, Pending):
-        door.admission.require(principal, Operation.PUBLISH, message.what.address)
-    kernel = door.kernel
-    await door.durable(lambda owner, token: kernel.scheduling.recall(message.id, principal.tenant, owner, token))
+    message = await _find(guard, call)
+    await door.stored(partial(guard.recall, message))
     return json_answer({"id": str(message.id), "state": "recalled"})
 
 
-async def _find(door: Door, principal: Principal, call: Call) -> Scheduled:
+async def _find(guard: Guard, call: Call) -> Scheduled:
     """The one that the path names. Raises UnknownScheduled, also where the principal may not see it."""
     text = call.captures[0]
     message: Scheduled | None = None
     if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)) and int(text) < 1 << 64:
         reply: Reply[Scheduled | None] = Reply()
-        door.kernel.scheduling.show(int(text), principal.tenant, reply.set_result)
+        guard.show_scheduled(int(text), reply.set_result)
         message = await reply
-    if message is None or not _may_see(door, principal, message):
+    if message is None:
         raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {text[:32]!r}")
     return message
-
-
-def _may_see(door: Door, principal: Principal, message: Scheduled) -> bool:
-    """Who may read or write where it goes; what became of one says nothing about that."""
-    what = message.what
-    return not isinstance(what, Pending) or any(
-        door.admission.may(principal, operation, what.address) for operation in (Operation.CONSUME, Operation.PUBLISH))
 
 
 def _describe(door: Door, scheduled: Scheduled) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.state.topics import MAX_PARTITIONS, Topic, TopicSettings
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
 
 MAX_SETTING: Final = (1 << 63) - 1
 SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
@@ -79,18 +79,16 @@ async def list_topics(door: Door, call: Call) -> Answered:
     Those that the user may read, by name. With `counts`: how many messages each holds, how many groups read it, and
     how many messages the one of them that is furthest behind has not settled.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     count = MAX_LISTED.read(query, door.config)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
     counted = wants_counts(query)
-    topics = sorted((topic for topic in door.kernel.topics(tenant=principal.tenant) if topic.name > after
-                     and matching(topic.name, query)
-                     and door.admission.may_topic(principal, Operation.CONSUME, topic.name)), key=_name_of)
+    topics = [topic for topic in guard.topics_after(after, Operation.CONSUME) if matching(topic.name, query)]
     cursor = encode_name(topics[count - 1].name) if len(topics) > count else None
     listed = [describe_topic(topic) for topic in topics[:count]]
     if counted:
-        for document, counts in zip(listed, await count_topics(door, topics[:count]), strict=True):
+        for document, counts in zip(listed, await count_topics(door, guard, topics[:count]), strict=True):
             document.update(counts)
     return json_answer({"topics": listed, "cursor": cursor})
 
@@ -99,12 +97,12 @@ async def list_topics(door: Door, call: Call) -> Answered:
          problems=("unknown_topic",))
 async def get_topic(door: Door, call: Call) -> Answered:
     """Show a topic with the bounds of its partitions."""
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    topic = door.readable_topic(principal, call.topic_name())
+    topic = guard.topic(call.topic_name(), Operation.CONSUME)
     bounds = []
     for partition, partition_id in enumerate(topic.partition_ids()):
-        first, end = door.kernel.bounds(partition_id)
+        first, end = guard.bounds(partition_id)
         bounds.append({"partition": partition, "log_start_offset": first, "high_watermark": end})
     return defined_answer(describe_topic(topic), {"bounds": bounds})
 
@@ -120,19 +118,15 @@ async def put_topic(door: Door, call: Call) -> Answered:
     What the document leaves out is as by default. Partitions can be added, never taken away. `If-Match` with the
     topic's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
     """
-    principal, name = await _asking(door, call)
+    guard, name = await _asking(door, call)
     partitions, changes = await _read_document(door, call)
     settings = TopicSettings(**changes)
-    existing = door.kernel.topic(name, tenant=principal.tenant)
-    door.admission.require_topic(principal, Operation.ALTER if existing is not None else Operation.CREATE, name)
+    existing = guard.topic_to_change(name)
     _check_conditions(call, existing)
     if existing is None:
-        create = partial(door.kernel.create_topic, name, partitions=partitions, settings=settings,
-                         tenant=principal.tenant,
-                         maker=door.admission.maker(principal))
-        topic = await door.durable(lambda owner, token: create(owner=owner, token=token))
+        topic = await door.durable(partial(guard.create_topic, name, partitions, settings))
         return json_answer(describe_topic(topic), 201, {"Location": f"/v1/topics/{name}"})
-    return await _change(door, principal, existing, partitions, settings)
+    return await _change(door, guard, existing, partitions, settings)
 
 
 @declare("topics", bodies=(SETTINGS_BODY,), needs=ALTERING, writes=True, audited="topic.changed",
@@ -143,12 +137,10 @@ async def patch_topic(door: Door, call: Call) -> Answered:
 
     `If-Match` with the topic's `ETag` changes only what was seen.
     """
-    principal, name = await _asking(door, call)
+    guard, name = await _asking(door, call)
     partitions, changes = await _read_document(door, call)
-    door.admission.require_topic(principal, Operation.ALTER, name)
-    _check_conditions(call, door.kernel.topic(name, tenant=principal.tenant))
-    existing = _existing(door, principal, name)
-    return await _change(door, principal, existing, partitions, replace(existing.settings, **changes))
+    existing = _existing(guard, call, name)
+    return await _change(door, guard, existing, partitions, replace(existing.settings, **changes))
 
 
 @declare("topics", needs=ALTERING,
@@ -159,25 +151,20 @@ async def delete_topic(door: Door, call: Call) -> Answered:
 
     `If-Match` with the topic's `ETag` deletes only what was seen.
     """
-    principal, name = await _asking(door, call)
-    door.admission.require_topic(principal, Operation.ALTER, name)
-    _check_conditions(call, door.kernel.topic(name, tenant=principal.tenant))
-    _existing(door, principal, name)
-    delete = partial(door.kernel.delete_topic, name, tenant=principal.tenant)
-    await door.durable(lambda owner, token: delete(owner=owner, token=token))
+    guard, name = await _asking(door, call)
+    _existing(guard, call, name)
+    await door.durable(partial(guard.delete_topic, name))
     return Response(status=204)
 
 
-async def _change(door: Door, principal: Principal, existing: Topic, partitions: int | None,
+async def _change(door: Door, guard: Guard, existing: Topic, partitions: int | None,
                   settings: TopicSettings) -> Response:
     if partitions in (None, existing.partitions) and settings == existing.settings:
         return json_answer(describe_topic(existing))
     if partitions is not None and partitions < existing.partitions:
         raise Refusal("partitions_remain",
                       f"{existing.name} has {existing.partitions} partitions; they can be added, not removed")
-    change = partial(door.kernel.change_topic, existing.name, partitions=partitions, settings=settings,
-                     tenant=principal.tenant)
-    topic = await door.durable(lambda owner, token: change(owner=owner, token=token))
+    topic = await door.durable(partial(guard.change_topic, existing.name, partitions, settings))
     return json_answer(describe_topic(topic))
 
 
@@ -188,20 +175,25 @@ def describe_topic(topic: Topic) -> dict[str, Any]:
             "created": topic.created_ms}
 
 
-async def _asking(door: Door, call: Call) -> tuple[Principal, str]:
-    principal = await door.principal(call)
+async def _asking(door: Door, call: Call) -> tuple[Guard, str]:
+    guard = await door.guard(call)
     call.query()
-    return principal, call.topic_name()
+    return guard, call.topic_name()
 
 
 def _check_conditions(call: Call, existing: Topic | None) -> None:
     check_conditions(call.headers, None if existing is None else describe_topic(existing))
 
 
-def _existing(door: Door, principal: Principal, name: str) -> Topic:
-    topic = door.kernel.topic(name, tenant=principal.tenant)
-    if topic is None:
-        raise UnknownTopic(f"there is no topic {name!r}")
+def _existing(guard: Guard, call: Call, name: str) -> Topic:
+    """A topic that may be altered, as the request has seen it. Raises Denied, UnknownTopic; refuses
+    `precondition_failed`, also where there is none."""
+    try:
+        topic = guard.topic(name, Operation.ALTER)
+    except UnknownTopic:
+        _check_conditions(call, None)
+        raise
+    _check_conditions(call, topic)
     return topic
 
 
@@ -219,10 +211,6 @@ async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, 
             raise Refusal("invalid_body", f"{name!r} is a whole number from 1, or null")
     partitions = document.pop("partitions", None)
     return partitions, document
-
-
-def _name_of(topic: Topic) -> str:
-    return topic.name
 
 
 ROUTES: Routes = (

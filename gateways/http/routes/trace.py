@@ -166,7 +166,7 @@ def _is_it(event: Event, way: str, raw: bytes) -> bool:
 
 
 def _found_at(door: Door, principal: Principal, query: dict[str, str]) -> dict[str, Any]:
-    topic = door.readable_topic(principal, query[TOPIC.name])
+    topic = door.guard_of(principal).topic(query[TOPIC.name], Operation.CONSUME)
     partition_id = topic.partition_id(PARTITION.read(query, door.config))
     message_id = door.kernel.looking.id_at(partition_id, OFFSET.read(query, door.config))
     if message_id < 0:

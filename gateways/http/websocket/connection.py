@@ -82,6 +82,7 @@ class WebSocketConnection:
     def __init__(self, door: Door, principal: Principal, deflate: Deflate | None, link: Link) -> None:
         self.door = door
         self.principal = principal
+        self.guard = door.guard_of(principal)
         self._link = link
         self._reader = MessageReader(door.config.max_body_bytes, deflate is not None,
                                      deflate is None or deflate.client_keeps)
@@ -268,7 +269,7 @@ class WebSocketConnection:
     async def _publish_later(self, frame: Frame, frame_id: Id) -> None:
         """Publish once the kernel has room; the frames behind it wait, too."""
         try:
-            await self.door.ready_to_append(self.principal)
+            await self.door.ready_to_append(self.guard)
             self._publish(frame, frame_id)
         except Exception as error:           # the same as in `_on_text`
             self._answer_error(frame_id, error)
@@ -280,12 +281,12 @@ class WebSocketConnection:
         if frame.get("idempotency_key") is not None:
             request.idempotency_key = read_idempotency_key(text_in(frame, "idempotency_key").encode())
         items = items_of(frame.get("messages"), self.door.config.max_request_messages)
-        batch = prepare(self.door, self.principal, None, items, request)
+        batch = prepare(self.door, self.guard, None, items, request)
         if not batch.messages:
             self._answer_published(frame_id, batch, None)
             return
         whens = batch.whens if any(when is not NOW for when in batch.whens) else None
-        self.door.submit(self.principal, batch.messages, self, (frame_id, batch), request.idempotency_key, whens)
+        self.door.submit(self.guard, batch.messages, self, (frame_id, batch), request.idempotency_key, whens)
         self._unanswered += 1
 
     def on_stored(self, stored: list[Stored]) -> None:

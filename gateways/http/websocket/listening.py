@@ -18,11 +18,9 @@ class Listening:
     frame `checks` may give more credit."""
 
     def __init__(self, connection: WebSocketConnection, group: str, credit: int) -> None:
-        door, principal = connection.door, connection.principal
         self.group = group
         self._connection = connection
-        self._membership = door.services.transactions.join(
-            group, principal.tenant, self, name=f"{principal.name} websocket", credit=credit)
+        self._membership = connection.guard.join_checks(group, self, f"{connection.principal.name} websocket", credit)
 
     def add_credit(self, count: int) -> None:
         """Let the client be sent so many checks more."""
@@ -30,8 +28,7 @@ class Listening:
 
     def allowed(self) -> bool:
         """Whether the client may still be asked."""
-        connection = self._connection
-        return connection.door.admission.may_group(connection.principal, Operation.TRANSACT, self.group)
+        return self._connection.guard.may_group(Operation.TRANSACT, self.group)
 
     def on_checks(self, checks: list[Check]) -> None:
         """Send checks to the client. Called by the coordinator."""

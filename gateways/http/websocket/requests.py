@@ -66,7 +66,7 @@ async def _hold(connection: WebSocketConnection, frame: Frame) -> Frame:
     if frame.get("idempotency_key") is not None:
         request.idempotency_key = read_idempotency_key(text_in(frame, "idempotency_key").encode())
     document: dict[str, Any] = {name: frame[name] for name in ("group", "messages", "check") if name in frame}
-    answer = await hold_document(connection.door, connection.principal, document, request)
+    answer = await hold_document(connection.door, connection.guard, document, request)
     return {"type": "held", "transaction": answer.pop("id"), **answer}
 
 
@@ -77,10 +77,10 @@ async def _decide(connection: WebSocketConnection, frame: Frame) -> Frame:
         raise Refusal("invalid_frame", str(error)) from None
     if decision is None:                              # who is not sure is told how it stands
         door = connection.door
-        outcome = describe(await find_transaction(door, connection.principal, transaction_id), door.services.wall_of)
+        outcome = describe(await find_transaction(connection.guard, transaction_id), door.services.wall_of)
         return {"type": "decided", "transaction": outcome["id"], "state": outcome["state"],
                 "decided": outcome["decided"]}
-    answer = await decide(connection.door, connection.principal, transaction_id, decision)
+    answer = await decide(connection.door, connection.guard, transaction_id, decision)
     return {"type": "decided", "transaction": answer.pop("id"), **answer}
 
 

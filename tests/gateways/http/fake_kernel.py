@@ -9,13 +9,26 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
+from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.delivery.deliveries import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
-from gatehouse.kernel.message import Fetched, FirstLevel, Message, Owner, Piece, Placement, Stored
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import (
+    Fetched,
+    FirstLevel,
+    Message,
+    NumberedMessage,
+    Owner,
+    Piece,
+    Placement,
+    Stored,
+    tell,
+)
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.records.record import encode_headers, encode_key, varint
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
@@ -50,6 +63,14 @@ class FakeKernel:
         self._pending: list[tuple[list[Message], Owner | None, object, str | None]] = []
         self._answers: dict[str, list[tuple[int, int, int]]] = {}
         self._next_id = (1 << 60) + 1
+
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
+        """The real port of a door, over this kernel."""
+        return Port(cast(Kernel, self), self._append_numbered, door, transactions)
+
+    def _append_numbered(self, messages: list[NumberedMessage], owner: Owner | None, token: object, positions: bool,
+                         given: dict[int, Placement]) -> None:
+        self.append([(given[place], *rest) for place, *rest in messages], owner, token, positions=positions)
 
     def slices(self) -> Slices:
         """Everything in one turn: no time passes, so that no slice comes to its end."""
@@ -121,7 +142,7 @@ class FakeKernel:
                 stored = Stored(token, self.fault, NOW_MS, [] if self.fault is not None else positions)
                 answers.setdefault(owner, []).append(stored)
         for owner, stored_list in answers.items():
-            owner.on_stored(stored_list)
+            tell(owner, stored_list)
         self._watches.follow(touched)
 
     def _store(self, message: Message, touched: set[int]) -> tuple[int, int, int]:

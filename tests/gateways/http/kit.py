@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import aiohttp
@@ -102,6 +103,8 @@ def run_door(test: Callable[[Client], Awaitable[None]], *, kernel: FakeKernel | 
 async def _run(test: Callable[[Client], Awaitable[None]], kernel: FakeKernel,
                admission: Callable[[Any], Admission] | None, services: dict[str, Any], config: HttpConfig) -> None:
     fake = cast(Any, kernel)
+    if "transactions" in services:           # they stand beside the kernel, and doors have ports of both
+        services["transactions"].port = partial(kernel.port, transactions=services["transactions"])
     admitted = admission(fake) if admission is not None else AuditedAdmission(fake, lambda: NOW_MS)
     given = Services(**{"hub_name": "test", "kernel": fake, "admission": admitted, "now_ms": hub_ms,
                         "wall_ms": services.get("now_ms", lambda: NOW_MS), "specs": (GATEWAY,),

@@ -15,22 +15,16 @@ HUB = bytes(16)
 PARTITION = 1
 
 
-class Kernel:
-    """Never has more to read; its slices end after each step."""
-
-    def __init__(self, loop: FakeLoop) -> None:
-        self._loop = loop
-
-    def slices(self) -> Slices:
-        return Slices(self._loop, [].append, slice_ms=0)
+class Port:
+    """Never has more to read."""
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         return 0, 0
 
-    def watch(self, partition_ids: Any, wake: Any) -> Any:
-        return self
+    def watch(self, partition_ids: Any, wake: Any) -> int:
+        return 1
 
-    def cancel(self) -> None: ...
+    def unwatch(self, number: int) -> None: ...
 
 
 class Scope:
@@ -44,8 +38,13 @@ class Feeds:
     hub = HUB
 
     def __init__(self, loop: FakeLoop) -> None:
-        self.kernel = Kernel(loop)
+        self.port = Port()
         self.loop = asyncio.new_event_loop()
+        self._hub_loop = loop
+
+    def slices(self) -> Slices:
+        """They end after each step."""
+        return Slices(self._hub_loop, [].append, slice_ms=0)
 
 
 class Reader:

@@ -15,7 +15,7 @@ from gatehouse.gateways.connections.connection import ENDING
 from gatehouse.gateways.http.calls import Running
 from gatehouse.gateways.http.session import MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.transactions.coordinator import CheckSettings
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.kit import NOW_MS, Client, hub_ms, run_door, until
@@ -265,7 +265,7 @@ class Begins:
         return CheckSettings()
 
     def begin(self, halves: object, *, owner: Owner, token: object, **more: object) -> None:
-        owner.on_stored([Stored(token, None, NOW_MS, [(0, -1, 7)])])
+        tell(owner, [Stored(token, None, NOW_MS, [(0, -1, 7)])])
 
 
 @pytest.mark.parametrize("lost", ["shop", "plant/temp"])
