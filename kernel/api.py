@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
     NOBODY,
+    Chooser,
     Fetched,
     Handle,
     Headers,
@@ -127,6 +128,12 @@ class KernelPort(Protocol):
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 
+    def unfollowed(self) -> int:
+        """How many messages pass before one that may be followed: `speak_in_turn` is to be told then."""
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        """Of the messages that are appended next, those before each of these indices come from there."""
+
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
 
@@ -213,10 +220,22 @@ class KernelPort(Protocol):
         nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
 
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+        """As `append`, of messages that were gathered of several guards: those before each of these indices have
+        places that were given to one. Raises as `append`, with nothing taken of any."""
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        """Call it once, before the next frame is sealed: what it appends is in that frame. It must not raise. Raises
+        Stopping."""
+
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
         """Append each message when it falls due. Answered with (0, -1, id) of each that waits. Raises InvalidDelay,
         InvalidSchedule, TooManyScheduled and what `append` raises."""
+
+    def recall_named(self, name: str, tenant: str, number: int) -> None:
+        """All that waits under a name (`When.name`) will not be delivered; a thousand messages at once. Answered with
+        (0, -1, id) of each, or with UnknownScheduled, Stopping."""
 
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
@@ -379,6 +398,12 @@ class LeasedGroupPort(Protocol):
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters."""
 
+    def read_leased(self, handles: Sequence[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        """Read leased messages; None where one cannot be read."""
+
+    def reject_read(self, handles: Sequence[Handle], messages: list[Leased]) -> None:
+        """Dead letters of what was read, in the frame that is being filled. Raises Stopping."""
+
     def purge(self) -> int:
         """Settle what is ready; how many messages that was. Raises Stopping."""
 
@@ -431,6 +456,10 @@ class GroupsPort(Protocol):
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None: ...
+
+    def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None: ...
+
+    def unbind_chooser(self, filter: str, tenant: str = "/") -> None: ...
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None: ...
 

@@ -93,6 +93,7 @@ class When(NamedTuple):
     due_ms: int = 0              # by the wall clock; 0, or a time that is over: at once
     repeat: str = ""             # see `kernel.scheduling.schedule`; "": once
     delay_ms: int = 0            # without `due_ms`: so long from now, whatever the wall clock is set to
+    name: str = ""               # by which its sender may recall it; "": by its id alone
 
 
 NOW: Final = When()
@@ -104,6 +105,17 @@ class Subscriber(Protocol):
     def on_delivery(self, deliveries: list[Delivery]) -> Iterator[None] | None:
         """Called with what of a flush matches, in append order: once, or more often where a producer's batch is large.
         Must not block or raise. Who has much to do returns the steps of it."""
+
+
+class Chooser(Protocol):
+    """A door's rule that leads messages of other doors to its queues, where no filter says it. A queue is named by its
+    first partition id. Must not block or raise."""
+
+    def choose(self, address: str) -> tuple[int, ...] | None:
+        """The queues that every message to this address enters; None: it depends on the message."""
+
+    def choose_for(self, address: str, headers: bytes, attributes: int, timestamp_ms: int) -> tuple[int, ...]:
+        """The queues that one message to this address enters."""
 
 
 class FirstLevel:
@@ -136,8 +148,8 @@ class Placement:
     __slots__ = ("tenant", "address", "topic", "topic_id", "partition", "partition_id", "key", "key_part",
                  "address_header",
                  "max_message_bytes", "compact", "fixed_topic", "fixed_partition", "targets", "also", "fleeting",
-                 "routed", "queue", "limited", "may_create", "maker", "first_level", "version", "topics_version",
-                 "shown")
+                 "routed", "choosing", "chosen", "queue", "limited", "may_create", "maker", "first_level", "version",
+                 "topics_version", "shown")
 
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, partition: int, partition_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
@@ -159,14 +171,30 @@ class Placement:
         self.also: tuple[int, ...] = ()              # queues that its messages enter besides
         self.fleeting: tuple[int, ...] = self.also   # those of them that take what is TRANSIENT, too
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
+        self.choosing: tuple[Chooser, ...] = ()      # who says of each of its messages what that enters besides
+        self.chosen: dict[tuple[int, ...], Placement] | None = None    # where those go, by what they enter
         self.queue: Any = None                       # the queue it is, where it leads to one alone
         self.may_create = False                      # whoever asked for it may have its topic made anew,
         self.maker = ""                              # for whom that counts; "": the hub itself
-        self.limited = False                         # one of the queues that it enters may be full
+        self.limited = False                         # one of the queues that it enters may be full, or `choosing`
         self.first_level = first_level
         self.version = -1
         self.topics_version = -1
         self.shown: Place | None = None              # as doors see it
+
+    def with_queues(self, partition_ids: tuple[int, ...]) -> Placement:
+        """The same place, whose messages enter these queues, too."""
+        place = Placement(self.tenant, self.address, self.topic, self.topic_id, self.partition, self.partition_id,
+                          self.key, self.key_part, self.address_header, self.max_message_bytes, self.first_level)
+        place.compact, place.fixed_topic, place.fixed_partition = self.compact, self.fixed_topic, self.fixed_partition
+        place.targets, place.routed, place.queue = self.targets, self.routed, self.queue
+        place.may_create, place.maker = self.may_create, self.maker
+        place.version, place.topics_version = self.version, self.topics_version
+        others = [partition_id for partition_id in partition_ids if partition_id not in self.also]
+        place.also = place.fleeting = (*self.also, *others)
+        if self.also is not self.fleeting:
+            place.fleeting = (*self.fleeting, *others)
+        return place
 
 Delivery = tuple[Placement, "list[NumberedMessage]", int, int]
 """(placement, messages, offset of the first, options of the matching subscription); the offsets are consecutive"""

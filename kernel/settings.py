@@ -28,7 +28,7 @@ class KernelSettings:
     retention_ms: int = 72 * 3_600_000
     retention_bytes: int = 10 << 30
     kept_bytes: int = 10 << 30
-    max_message_bytes: int = 4 << 20
+    max_message_bytes: int = 16 << 20
 
     max_scheduled: int = 10_000_000
     """Messages that wait for their time."""

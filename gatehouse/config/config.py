@@ -121,9 +121,10 @@ class KernelSection:
         "min": 1 << 20, "help": "Size of the whole log, in bytes, above which its oldest segments are deleted."})
     kept_bytes: int = field(default=10 * GIB, metadata={
         "min": 0, "help": "Bytes kept beyond retention for what is still owed to somebody."})
-    max_message_bytes: int = field(default=4 << 20, metadata={
+    max_message_bytes: int = field(default=16 << 20, metadata={
         "min": 1024, "max": MAX_MESSAGE_BYTES_LIMIT,
-        "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own."})
+        "help": "Largest message, in bytes, that any door takes; every door advertises it. A topic may set its own. "
+                "Over HTTP a body has `max_body_bytes` at most."})
     max_scheduled: int = field(default=10_000_000, metadata={
         "min": 0, "max": 1_000_000_000, "help": "Messages that may wait for their time; what comes beyond is refused."})
     max_sessions: int = field(default=1_000_000, metadata={

@@ -93,10 +93,10 @@ ASKED: Final = (  # decision 187
     *_rows("basic.recover-async", REFUSED, "requeue"),
     *_rows("confirm.select", HONOURED, "no_wait"),
     *_rows("queue.declare", COUNTED, UNKNOWN, "what it might mean does not happen, as in RabbitMQ"),
-    *_rows("property", HONOURED, "headers delivery_mode priority reply_to expiration user_id"),
-    *_rows("property", NO_EFFECT, "content_type content_encoding correlation_id message_id timestamp type app_id "
+    *_rows("property", HONOURED, "headers delivery_mode priority reply_to expiration user_id message_id"),
+    *_rows("property", NO_EFFECT, "content_type content_encoding correlation_id timestamp type app_id "
                                   "cluster_id", "they are the clients': kept, and shown to other doors"),
-    *_rows("header", HONOURED, "CC BCC x-half x-half-id x-half-check x-death"),
+    *_rows("header", HONOURED, "CC BCC x-half x-half-id x-half-check x-death x-delay-key x-idempotent"),
     *_rows("exchange.declare", HONOURED, "x-delayed-type hash-header hash-property"),
     *_rows("queue.declare", HONOURED, "x-max-age"),
     *_rows("basic.consume", HONOURED, "x-stream-offset"),

@@ -14,6 +14,7 @@ from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_t
 from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange
+from gatehouse.gateways.amqp.hearing import Hearing
 from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
@@ -40,9 +41,13 @@ class Broker:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
         self.replies = DirectReplies()
+        self.begun_bytes = 0
+        """Of contents that are not whole yet, on all connections."""
+
         self._kernel = services.kernel
         self._wall_ms = services.wall_ms
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
+        self._hearing: dict[str, Hearing] = {}             # what other doors publish, by virtual host
         self._names = 0
         self._load()
         queues.dead_letter_by(self._bury)
@@ -62,6 +67,7 @@ class Broker:
             vhost = self.vhosts[tenant] = VirtualHost(tenant, self.queues.adopt, self.queues.names_of_others)
             for queue in self.queues.reopen(vhost):
                 vhost.restore_queue(queue)
+            self._hearing[tenant] = Hearing(vhost, self._kernel.groups, self._wall_ms)
         return vhost
 
     def _load(self) -> None:
@@ -82,6 +88,8 @@ class Broker:
         for vhost, binding, arguments in bindings:
             if vhost.restore_binding(binding, arguments):
                 self._hear(vhost, binding)
+        for tenant, hearing in self._hearing.items():
+            hearing.follow([binding for vhost, binding, _ in bindings if vhost.name == tenant])
         for vhost in self.vhosts.values():
             self._apply_policies(vhost)
 
@@ -117,6 +125,7 @@ class Broker:
 
     def store(self, vhost: VirtualHost, changes: Iterable[Change], owner: Owner | None, token: object) -> None:
         """Make changes durable; `owner` is told."""
+        changes = list(changes)
         writes: dict[str, bytes | None] = {}
         for change in changes:
             if isinstance(change, Binding):
@@ -129,10 +138,12 @@ class Broker:
                 self._forget(vhost, records.stream_record(change.name), writes)
             elif isinstance(change, Destination):
                 self._forget(vhost, records.exchange_record(change.name), writes)
+        self._hearing[vhost.name].follow(changes)
         self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
 
     def undo(self, vhost: VirtualHost, changes: Iterable[Change]) -> None:
         """What was made is gone again: the disk did not take it. What was deleted stays so until the next start."""
+        changes = list(changes)
         for change in changes:
             if isinstance(change, AmqpQueue) and vhost.queues.get(change.name) is change:
                 self._let_go(change)
@@ -142,6 +153,7 @@ class Broker:
             elif isinstance(change, Binding) and vhost.is_bound(change):
                 vhost.forget_binding(change)
                 self.queues.unhear(vhost, change)
+        self._hearing[vhost.name].follow(changes)
 
     def _note_binding(self, vhost: VirtualHost, binding: Binding, writes: dict[str, bytes | None]) -> None:
         """Keep a binding that is new, or forget one that is gone."""

@@ -26,6 +26,7 @@ from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, ReplyConsumer
 from gatehouse.gateways.amqp.errors import NO_METHOD, AmqpError, ChannelFault, ConnectionFault, precondition, refused
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
+from gatehouse.gateways.amqp.recalling import TOLD, DelayListener
 from gatehouse.gateways.amqp.rights import READ
 from gatehouse.gateways.amqp.streams import StreamConsumer, not_of_streams, read_start
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
@@ -38,6 +39,7 @@ from gatehouse.kernel.groups.sharing import SHARE
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.session import AmqpSession
     from gatehouse.gateways.amqp.tables import Table
+    from gatehouse.gateways.amqp.telling import NoticeConsumer
     from gatehouse.gateways.amqp.vhost import AmqpQueue
     from gatehouse.kernel.message import Handle, Leased
 
@@ -55,7 +57,7 @@ class Channel:
         self.publishing = Publishing(self, confirms=False)
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
-        self.listeners: dict[str, CheckListener] = {}           # consumers of what is told about transactions
+        self.listeners: dict[str, NoticeConsumer] = {}           # consumers of what is told, of transactions and delays
         self.reply_consumer: ReplyConsumer | None = None        # who gets answers that pass no queue
         self.tx: Tx | None = None              # from tx.select on
         self.unacked: Unacked[Origin] = Unacked()
@@ -193,7 +195,7 @@ class Channel:
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():
-            listener.half.pump()
+            listener.pump()
 
     # ---- consuming
 
@@ -220,7 +222,7 @@ class Channel:
         self.reply(encode_method("basic.qos-ok"))
 
     def _consume(self, arguments: Arguments) -> None:
-        listens = arguments["queue"].startswith(TXN)
+        listens = arguments["queue"].startswith(TXN) or arguments["queue"] == TOLD
         answers = arguments["queue"] == REPLY_TO
         queue = None if listens or answers else self.source(arguments["queue"])
         tag = arguments["consumer_tag"] or self.connection.broker.new_name("amq.ctag-")
@@ -280,18 +282,20 @@ class Channel:
             self.reply_consumer = None
 
     def _listen(self, arguments: Arguments, tag: str) -> None:
-        listener = CheckListener(self, arguments["queue"], tag, no_ack=arguments["no_ack"], limit=self._consumer_limit)
+        name, no_ack = arguments["queue"], arguments["no_ack"]
+        listener = DelayListener(self, name, tag, no_ack=no_ack) if name == TOLD \
+            else CheckListener(self, name, tag, no_ack=no_ack, limit=self._consumer_limit)
         self.listeners[tag] = listener
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
-        listener.half.join()
+        listener.join()
 
     def _cancel(self, arguments: Arguments) -> None:
         tag = arguments["consumer_tag"]
         consumer = self.consumers.pop(tag, None)
         listener = self.listeners.pop(tag, None)
         if listener is not None:
-            listener.half.leave()
+            listener.leave()
         if self.reply_consumer is not None and self.reply_consumer.tag == tag:
             self._end_replies()
         if not arguments["no_wait"]:
@@ -451,7 +455,7 @@ class Channel:
         self.closing = True
         self.publishing.drop_content()
         for listener in self.listeners.values():
-            listener.half.leave()
+            listener.leave()
         self.listeners.clear()
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():

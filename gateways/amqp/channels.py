@@ -19,6 +19,7 @@ CHANNEL_ERROR: Final = 504
 FRAME_ERROR: Final = 501
 RESOURCE_ERROR: Final = 506
 CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
+BEGUN_BYTES_MAX: Final = 256 << 20     # of their parts that have come, on all connections of the door
 OPEN: Final = start_of("channel.open")
 CLOSE: Final = start_of("channel.close")
 CLOSE_OK: Final = start_of("channel.close-ok")
@@ -103,9 +104,19 @@ class Channels:
         if self._content_bytes > max(CONTENT_BYTES_MAX, self._connection.message_bytes_max):
             raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {CONTENT_BYTES_MAX} bytes begun at once")
 
-    def release(self, size: int) -> None:
-        """A content of this size, for which `reserve` was called, is whole or was dropped."""
+    def note_part(self, size: int) -> None:  # decision 263
+        """A part of a content has come, and waits for the rest. Raises ConnectionFault 506 where the connections of
+        this door have too much of that together."""
+        broker = self._connection.broker
+        broker.begun_bytes += size
+        if broker.begun_bytes > BEGUN_BYTES_MAX:
+            raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {BEGUN_BYTES_MAX} bytes begun at once by all "
+                                                  "connections")
+
+    def release(self, size: int, parts: int) -> None:
+        """A content of this size, for which `reserve` was called, is whole or was dropped; `parts`: what had come."""
         self._content_bytes -= size
+        self._connection.broker.begun_bytes -= parts
 
     # ---- the end of a turn
 
@@ -116,7 +127,8 @@ class Channels:
     def finish_turn(self) -> None:
         """Append and settle what the frames so far asked for. Raises AmqpError for what ends the connection."""
         while self._unfinished:
-            channel, _ = self._unfinished.popitem()
+            channel = next(iter(self._unfinished))         # in the order they began: Spring publishes by many channels
+            del self._unfinished[channel]
             try:
                 channel.finish_turn()
             except ChannelFault as error:

@@ -15,6 +15,8 @@ from gatehouse.gateways.amqp.tables import Field
 from gatehouse.kernel.groups.group import HoldLimit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.vhost import AmqpQueue
     from gatehouse.kernel.message import Handle, Leased
@@ -40,6 +42,14 @@ class Origin(ABC):
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         """What became of these: `ack`, `release` or `reject`. `at_once`: in the frame that is being filled."""
 
+    def read(self, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        """Read these, as they are to be rejected; None where that cannot be. What is no queue has nothing to read."""
+        on_read([])
+
+    def reject_read(self, handles: list[Handle], messages: list[Leased]) -> None:
+        """Reject these, which were read, in the frame that is being filled."""
+        self.settle("reject", handles, at_once=True)
+
 
 class ConsumerSource(Origin):
     """A queue: what settling its deliveries needs."""
@@ -57,6 +67,12 @@ class ConsumerSource(Origin):
             queues.release(self.queue, handles)
         else:
             queues.reject(self.queue, handles)
+
+    def read(self, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        self.channel.connection.broker.queues.read_leased(self.queue, handles, on_read)
+
+    def reject_read(self, handles: list[Handle], messages: list[Leased]) -> None:
+        self.channel.connection.broker.queues.reject_read(self.queue, handles, messages)
 
     def hold_limit(self) -> HoldLimit | None:
         """How long a delivery may be without an acknowledgement: as the consumer says, its queue, or the

@@ -12,10 +12,12 @@ from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
+from gatehouse.gateways.amqp.recalling import RECALL, recall, tell_accepted
 from gatehouse.gateways.amqp.sending import Sent
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import (
     CreateDenied,
+    IdempotencyConflict,
     InvalidDelay,
     KeptFull,
     KernelError,
@@ -37,6 +39,7 @@ NO_ROUTE: Final = 312
 UNEXPECTED_FRAME: Final = 505
 NOT_IMPLEMENTED: Final = 540
 RESOURCE_ERROR: Final = 506
+COMMANDS: Final = (DECIDE, RECALL)     # routing keys of the default exchange that are no queues
 
 
 class Content:
@@ -114,6 +117,7 @@ class Publishing:
                                   "expected content header for class 60, got non content header frame instead")
         content.parts.append(payload)
         content.got += len(payload)
+        self._channel.connection.channels.note_part(len(payload))
         if content.got > content.size:
             raise SyntaxFault(f"a body of {content.got} bytes whose header says {content.size}")
         if content.got == content.size:
@@ -122,19 +126,15 @@ class Publishing:
     def drop_content(self) -> None:
         """Drop a publish whose content is not whole yet."""
         if self.content is not None and self.content.size > 0:
-            self._channel.connection.channels.release(self.content.size)
+            self._channel.connection.channels.release(self.content.size, self.content.got)
         self.content = None
 
     def _complete(self, content: Content) -> None:
         self.drop_content()
         channel = self._channel
         body = content.parts[0] if len(content.parts) == 1 else b"".join(content.parts)
-        if not content.arguments["exchange"] and content.arguments["routing_key"] == DECIDE:
-            if channel.tx is not None:
-                raise _of_publish(precondition("half messages are not decided within a transaction of the channel"))
-            self.submit()
-            self._tag += 1
-            decide(channel, self._tag, body)
+        if not content.arguments["exchange"] and content.arguments["routing_key"] in COMMANDS:
+            self._carry_out(content.arguments["routing_key"], body)
             return
         try:
             raw = self._with_reply_name(content.raw)
@@ -148,9 +148,9 @@ class Publishing:
             self._hold(content, sent, sent.half, body)
             return
         if sent.message is not None and sent.delay_ms:
-            self._let_wait([sent.message, *sent.copies], sent.delay_ms)
-        elif sent.message is not None and sent.copies:
-            self._append_with_copies(sent.message, sent.copies)
+            self._let_wait([sent.message, *sent.copies], sent)
+        elif sent.message is not None and (sent.copies or sent.repeat_key is not None):
+            self._append_apart([sent.message, *sent.copies], sent.repeat_key)
         elif sent.message is not None:
             self.pending.append(sent.message)
         if sent.routed and sent.message is not None:
@@ -160,6 +160,16 @@ class Publishing:
         if sent.message is None:
             self._tag += 1
             self.confirm(self._tag)
+
+    def _carry_out(self, command: str, body: bytes) -> None:
+        """A publish that is no message. Raises AmqpError."""
+        channel = self._channel
+        if channel.tx is not None:
+            raise _of_publish(precondition("half messages are not decided, and nothing is recalled, within a "
+                                           "transaction of the channel"))
+        self.submit()
+        self._tag += 1
+        (decide if command == DECIDE else recall)(channel, self._tag, body)
 
     def tell_fate(self, content: Content, raw: bytes, body: bytes, sent: Sent) -> None:
         """Return what goes nowhere, and hand over what passes no queue."""
@@ -205,34 +215,42 @@ class Publishing:
         self._submitted = self._tag
         self.settled = False
 
-    def _append_with_copies(self, message: Message, copies: tuple[Message, ...]) -> None:
-        """One publish that is several messages, as streams are among its queues: all of them or none."""
+    def _append_apart(self, messages: list[Message], repeat_key: str | None) -> None:
+        """One publish that is several messages, as streams are among its queues, or that may be repeated: all of it or
+        nothing."""
         self.submit()
         self._tag += 1
         try:
-            self._append([message, *copies], self._tag)
+            self._append(messages, self._tag, repeat_key)
         except QueueFull as full:
             connection = self._channel.connection
-            connection.broker.bury_refused(connection.vhost, full.queue, [message])
+            connection.broker.bury_refused(connection.vhost, full.queue, messages[:1])
             self._refuse([self._tag])
 
-    def _let_wait(self, messages: list[Message], delay_ms: int) -> None:  # decision 196
+    def _let_wait(self, messages: list[Message], sent: Sent) -> None:  # decision 196
         """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
         self.submit()
-        self._tag += 1
-        connection = self._channel.connection
+        self._tag = tag = self._tag + 1
+        channel = self._channel
+        connection = channel.connection
+
+        def on_stored(answer: Stored) -> int:
+            tell_accepted(channel, tag, sent.delay_key, answer)
+            return tag
+
+        whens = [When(delay_ms=sent.delay_ms, name=sent.delay_key)] * len(messages)
         try:
-            connection.slow_down(connection.guard.schedule(messages, [When(delay_ms=delay_ms)] * len(messages),
-                                                           self if self.confirms else None, self._tag, 0))
-        except InvalidDelay as error:
+            connection.slow_down(connection.guard.schedule(messages, whens, self if self.confirms else None, on_stored,
+                                                           0, idempotency_key=sent.repeat_key))
+        except (InvalidDelay, IdempotencyConflict) as error:
             raise _of_publish(precondition(str(error))) from None
         except (TooManyScheduled, StorageFull, KeptFull):
-            self._refuse([self._tag])
+            self._refuse([tag])
             return
         except KernelError as error:
             raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
         if self.confirms:
-            self._submitted = self._tag
+            self._submitted = tag
             self.settled = False
 
     def confirm(self, tag: int, *, nack: bool = False) -> None:
@@ -272,13 +290,13 @@ class Publishing:
             kept = sorted({*range(len(messages))}.difference(refused))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
 
-    def _append(self, messages: list[Message], tag: int) -> None:
+    def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None) -> None:
         """`tag`: of the last. Raises QueueFull, AmqpError."""
         try:
-            self._channel.connection.append(messages, self if self.confirms else None, tag)
+            self._channel.connection.append(messages, self if self.confirms else None, tag, repeat_key)
         except QueueFull:
             raise
-        except MessageTooLarge as error:
+        except (MessageTooLarge, IdempotencyConflict) as error:
             raise _of_publish(precondition(str(error))) from None
         except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed
             raise _of_publish(not_placed(error)) from None

@@ -282,6 +282,19 @@ class KernelQueues:
         if queue.kernel_queue is not None:
             self._group(queue).reject(handles)
 
+    def read_leased(self, queue: AmqpQueue, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]
+                    ) -> None:
+        """Read what a consumer holds; None where that cannot be."""
+        if queue.kernel_queue is None:
+            on_read([])
+        else:
+            self._group(queue).read_leased(handles, on_read)
+
+    def reject_read(self, queue: AmqpQueue, handles: list[Handle], messages: list[Leased]) -> None:
+        """As `reject`, of what was read: in the frame that is being filled."""
+        if queue.kernel_queue is not None:
+            self._group(queue).reject_read(handles, messages)
+
     def dead_letter_by(self, bury: Bury) -> None:
         """Ask this what a dead letter becomes."""
         def route(kernel_queue: Queue, leased: Leased, reason: str) -> list[Message] | None:
@@ -378,7 +391,7 @@ def filter_of(binding: Binding, exchange_type: str) -> str:
         return address_of_amqp(source, key)
     if exchange_type == "fanout":
         return f"{escape(source, LEVEL_ESCAPES)}/{MANY}"
-    return ""                                  # headers are not looked at
+    return ""                                  # `hearing` leads what passes these
 
 
 def _kernel_settings(queue: AmqpQueue) -> QueueSettings:

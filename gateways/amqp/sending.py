@@ -17,6 +17,7 @@ from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
 from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.gateways.amqp.recalling import read_key
 from gatehouse.gateways.amqp.streams import place_copies
 from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.kernel.errors import KernelError, Unroutable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
 DELAY: Final = "x-delay"
+IDEMPOTENT: Final = "x-idempotent"
 INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 
 
@@ -52,6 +54,21 @@ def _milliseconds(expiration: str) -> int:
     raise precondition(f"invalid expiration '{expiration}': {why}")
 
 
+def _repeat_key(traits: Traits) -> str | None:  # decision 262
+    """What makes a message repeatable: its `message_id`, where the sender asks for that. Raises ChannelFault 406."""
+    field = traits.headers.get(IDEMPOTENT)
+    if field is None:
+        return None
+    if field.type != "t":
+        raise precondition(f"the header {IDEMPOTENT} is true or false")
+    if not field.value:
+        return None
+    message_id: str = traits.said.get("message_id", "")
+    if not message_id:
+        raise precondition(f"a message with the header {IDEMPOTENT} has a message_id")
+    return message_id
+
+
 class Sent(NamedTuple):
     message: Message | None    # None: it goes nowhere
     routed: bool               # whether it enters a queue
@@ -59,6 +76,8 @@ class Sent(NamedTuple):
     reply: ReplyConsumer | None = None         # who gets it without a queue
     delay_ms: int = 0          # it waits so long before it goes anywhere
     copies: tuple[Message, ...] = ()                   # for streams that it enters, too
+    delay_key: str = ""        # by which it is recalled while it waits
+    repeat_key: str | None = None              # however often it is sent with this, it is stored once
 
 
 class SendTarget(NamedTuple):
@@ -112,6 +131,7 @@ class AmqpSender:
             name, routing_key = TOPIC_EXCHANGE, routing_key_of(answered)
         self._check_exchange(name, routing_key)
         delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
+        delay_key, repeat_key = read_key(traits.headers), _repeat_key(traits)
         target = self._target(name, routing_key, traits)
         place = target.place
         if place is None:
@@ -135,7 +155,8 @@ class AmqpSender:
         attributes = mapping.attributes_of(traits)
         copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
         return Sent((place, body, headers, attributes, timestamp_ms), target.routed or answered is not None,
-                    mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies)
+                    mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies, delay_key=delay_key,
+                    repeat_key=repeat_key)
 
     def _delay_ms(self, name: str, headers: Table) -> int:
         """How long a delayed-message exchange lets a message wait. Others let none."""

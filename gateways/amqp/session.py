@@ -312,10 +312,11 @@ class AmqpSession:
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object) -> None:
-        """Append messages. Raises KernelError."""
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, repeat_key: str | None = None
+               ) -> None:
+        """Append messages; once, however often they come with the same `repeat_key`. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        self.slow_down(self.guard.append(messages, owner, token, size_bytes))
+        self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key))
 
     def slow_down(self, wait_ms: int) -> None:
         """Something was taken: read the client again after `wait_ms`, and say so where publishes have to wait."""

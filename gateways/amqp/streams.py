@@ -29,6 +29,8 @@ from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.topics import TopicSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.vhost import VirtualHost
@@ -167,6 +169,12 @@ class StreamConsumer(Consumer):
 
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         """There is room for more; the stream stays as it is."""
+
+    def read(self, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        on_read([])
+
+    def reject_read(self, handles: list[Handle], messages: list[Leased]) -> None:
+        self.settle("reject", handles)
 
     def side_of(self, leased: Leased) -> bytes:
         side = self.channel.connection.broker.side_of(self.queue, leased)

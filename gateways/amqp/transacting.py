@@ -15,15 +15,12 @@ there is no room for is not kept: a notice is dropped and counted, a check comes
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from gatehouse.gateways.admission.errors import Denied
-from gatehouse.gateways.amqp import codec
-from gatehouse.gateways.amqp.consuming import Origin
 from gatehouse.gateways.amqp.errors import ChannelFault, ConnectionFault, not_placed, precondition, refused
-from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.gateways.amqp.telling import NoticeConsumer, tell
 from gatehouse.gateways.half_messages import CHECKS_AHEAD, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import (
@@ -40,26 +37,18 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.mapping import HalfHeaders
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.message import Handle, Leased, Stored
+    from gatehouse.kernel.message import Handle, Stored
 
 TXN: Final = "$txn."
 WORDS: Final = HalfWords("$txn.half.", "$txn.check.", "$txn.decided")  # decision 46
 DECIDE: Final = "$txn.decide"
 RESOURCE_ERROR: Final = 506
 NO_ROOM: Final = (QueueFull, TooManyTransactions)
-JSON_PROPERTIES: Final = b"\x80\0\x10application/json"          # flags: a content type alone
 
 
 def client_of(channel: Channel) -> HalfClient:
     """The connection of this channel: all of its channels are told."""
-    connection = channel.connection
-
-    def tell(name: str, document: Document) -> bool:
-        sent = [listener.send(document) for each in connection.channels for listener in each.listeners.values()
-                if listener.name == name]
-        return all(sent)
-
-    return HalfClient(connection.guard, WORDS, tell)
+    return HalfClient(channel.connection.guard, WORDS, partial(tell, channel))
 
 
 def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> bool:
@@ -100,57 +89,35 @@ def decide(channel: Channel, tag: int, body: bytes) -> None:
     client_of(channel).decide(body, on_result)
 
 
-class CheckListener(Origin):
+class CheckListener(NoticeConsumer):
     """A consumer of one of the names above."""
 
     def __init__(self, channel: Channel, name: str, tag: str, *, no_ack: bool, limit: int) -> None:
         """Raises ChannelFault 403, 404, 406."""
-        super().__init__(channel)
-        self.name = name
-        self.tag = tag
+        super().__init__(channel, name, tag, no_ack=no_ack)
         connection = channel.connection
         check_listened(name)
-        self.half = HalfListener(connection.services, WORDS, name, connection.vhost.name, connection.identity.name,
-                                 self.send, credit=limit or CHECKS_AHEAD, is_acknowledged=not no_ack)
+        self._half = HalfListener(connection.services, WORDS, name, connection.vhost.name, connection.identity.name,
+                                  self.send, credit=limit or CHECKS_AHEAD, is_acknowledged=not no_ack)
         if not self.allowed():
             raise refused(f"read access to queue '{name}' in vhost '{connection.vhost.name}' refused for user "
                           f"'{connection.rights.principal.name}'")
-        raw, raw_name = tag.encode(), name.encode()
-        self._raw_tag = bytes((len(raw),)) + raw
-        self._side = b"\0" + bytes((len(raw_name),)) + raw_name + JSON_PROPERTIES
-        self._no_ack = no_ack
 
     def allowed(self) -> bool:
-        """Whether the client may still listen."""
-        return self.half.may_listen(self.channel.connection.rights.principal)
+        return self._half.may_listen(self.channel.connection.rights.principal)
 
-    def on_gone(self) -> None:
-        """The right to it was taken away."""
-        self.half.leave()
-        self.channel.listeners.pop(self.tag, None)
-        if self.channel.connection.wants_cancels:
-            self.channel.reply(encode_method("basic.cancel", consumer_tag=self.tag, no_wait=True))
+    def join(self) -> None:
+        self._half.join()
 
-    def send(self, document: Document) -> bool:
-        """False where the socket has no room for it."""
-        channel = self.channel
-        if not channel.may_deliver():
-            return False
-        message: Leased = (None, 0, 1, 0, 0, None, orjson.dumps(document), b"", codec.DOOR)
-        if self._no_ack:
-            tag = channel.unacked.next_tag
-            channel.unacked.next_tag += 1
-        else:
-            tag = channel.unacked.add(self, [message[:3]])
-            self.out += 1
-        frames = codec.encode_deliveries(channel.raw, self._raw_tag, tag, channel.connection.body_max, [message],
-                                         lambda _: self._side)
-        channel.connection.write(frames)
-        return True
+    def leave(self) -> None:
+        self._half.leave()
+
+    def pump(self) -> None:
+        self._half.pump()
 
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         """Whatever became of them: there is room for as many checks again."""
-        self.half.add_credit(len(handles))
+        self._half.add_credit(len(handles))
 
 
 def check_listened(name: str) -> None:

@@ -5,15 +5,15 @@
     tx.rollback, the end           nothing was published; what was settled awaits its acknowledgement again
 
 A commit that the hub does not take closes the channel with 406, and nothing of it is done: no queue got a message, no
-message is acknowledged. The dead letters of what was rejected follow in a frame of their own; should the hub be killed
-between the two, those messages are delivered again.
+message is acknowledged. Dead letters of what was rejected are in the same frame: they are read before, and the
+connection is not read meanwhile.
 """
 # decision 189: one frame, though RabbitMQ promises that of one queue alone
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, precondition
+from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.kernel.errors import KernelError, Stopping
 
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.sending import Sent
     from gatehouse.gateways.amqp.unacked import Run
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.message import Handle, Stored
+    from gatehouse.kernel.message import Handle, Leased, Stored
 
 TX_BYTES_MAX: Final = 64 << 20         # of what the channels of a connection have published and not committed
 PUBLISH_BYTES: Final = 512             # that a publish is counted for beside its body and properties
+READ_AT_ONCE: Final = 64               # of what is rejected: bounds what is read before its size is known
 RESOURCE_ERROR: Final = 506
+REJECT: Final = "reject"
 
 
 class KeptPublish(NamedTuple):
@@ -70,10 +72,12 @@ class Tx:
             raise precondition("a half message is a transaction of its own: not within one of the channel")
         if sent.delay_ms:
             raise precondition("a delayed message is not published within a transaction of the channel")
+        if sent.repeat_key is not None:
+            raise precondition("a message that may be repeated is not published within a transaction of the channel")
         size = PUBLISH_BYTES + len(raw) + len(body)
         channels = self._channel.connection.channels
         if channels.tx_bytes + size > TX_BYTES_MAX:
-            raise precondition(f"transactions of a connection of more than {TX_BYTES_MAX} bytes")
+            raise _too_large()
         channels.tx_bytes += size
         self._bytes += size
         self._publishes.append(KeptPublish(content, raw, body, sent, self._channel.connection.sender.version))
@@ -105,6 +109,63 @@ class Tx:
 
     def commit(self) -> None:
         """Raises ChannelFault 406, with nothing done."""
+        rejected = self._rejected()
+        if rejected:
+            self._read(rejected)
+        else:
+            self._commit({})
+
+    def _rejected(self) -> list[tuple[Origin, list[Handle]]]:
+        by_source: dict[Origin, list[Handle]] = {}
+        for how, runs in self._settled:
+            for run in runs if how == REJECT else ():
+                by_source.setdefault(run.source, []).extend([handle for handle in run.handles if handle is not None])
+        return list(by_source.items())
+
+    def _read(self, rejected: list[tuple[Origin, list[Handle]]]) -> None:
+        """Read what is rejected, a part at a time, and commit then. Nothing else of the connection has its turn."""
+        parts = [(source, handles[at:at + READ_AT_ONCE]) for source, handles in rejected
+                 for at in range(0, len(handles), READ_AT_ONCE)]
+        read: dict[Origin, list[Leased]] = {}
+        size_bytes = 0
+        connection = self._channel.connection
+        connection.hold()
+        self._committing += 1
+
+        def on_read(messages: list[Leased] | None) -> None:
+            nonlocal size_bytes
+            source, _ = parts.pop()
+            read.setdefault(source, []).extend(messages or [])
+            size_bytes += sum([len(message[6] or b"") + len(message[7]) for message in messages or ()])
+            if messages is None or size_bytes > TX_BYTES_MAX:
+                end(_not_read() if messages is None else _too_large())
+            elif parts:
+                go_on()
+            else:
+                end(None)
+
+        def go_on() -> None:
+            source, handles = parts[-1]
+            source.read(handles, on_read)
+
+        def end(error: ChannelFault | None) -> None:
+            self._committing -= 1
+            channel = self._channel
+            if not channel.closing:
+                try:
+                    if error is not None:
+                        raise error
+                    self._commit(read)
+                except ChannelFault as fault:
+                    channel.fail(fault, "tx.commit")
+                except AmqpError as fault:
+                    connection.fail(fault)
+            connection.go_on()
+
+        go_on()
+
+    def _commit(self, read: dict[Origin, list[Leased]]) -> None:
+        """`read` has what is rejected. Raises AmqpError, with nothing done."""
         channel = self._channel
         connection = channel.connection
         sender = connection.sender
@@ -131,9 +192,9 @@ class Tx:
             channel.publishing.tell_fate(publish.content, publish.raw, publish.body, sent)
         settled, self._settled, self.held = self._settled, [], 0
         self._drop_publishes()
-        self._carry_out(settled)
+        self._carry_out(settled, read)
 
-    def _carry_out(self, settled: list[Settled]) -> None:
+    def _carry_out(self, settled: list[Settled], read: dict[Origin, list[Leased]]) -> None:
         """In the frame that the publishes are in: nothing else has had its turn since."""
         by_source: dict[tuple[str, Origin], list[Handle]] = {}
         for how, runs in settled:
@@ -142,7 +203,10 @@ class Tx:
                 run.source.out -= len(handles)
                 by_source.setdefault((how, run.source), []).extend(handles)
         for (how, source), handles in by_source.items():
-            source.settle(how, handles, at_once=True)
+            if how == REJECT:
+                source.reject_read(handles, read[source])
+            else:
+                source.settle(how, handles, at_once=True)
         self._channel.wake()
 
     def on_stored(self, stored: list[Stored]) -> None:
@@ -164,3 +228,11 @@ class Tx:
                 channel.give_back()
             channel.fail(precondition(f"nothing of the transaction is done: {answer.error}"), "tx.commit")
         channel.connection.on_settled()
+
+
+def _too_large() -> ChannelFault:
+    return precondition(f"transactions of a connection of more than {TX_BYTES_MAX} bytes")
+
+
+def _not_read() -> ChannelFault:
+    return precondition("nothing of the transaction is done: what is rejected cannot be read")

@@ -269,8 +269,18 @@ class VirtualHost:
         return True
 
     def hears(self, queue: AmqpQueue, source: str) -> bool:
-        """Whether a queue is bound to this exchange."""
-        return any(binding.source == source for binding in self._bound.get(Destination(QUEUE, queue.name), ()))
+        """Whether a queue is bound to this exchange, or to one that is bound to it, however far."""
+        places = {Destination(QUEUE, queue.name): None}
+        pending = list(places)
+        while pending:
+            for binding in self._bound.get(pending.pop(), ()):
+                if binding.source == source:
+                    return True
+                place = Destination(EXCHANGE, binding.source)
+                if place in self._bound and place not in places:
+                    places[place] = None
+                    pending.append(place)
+        return False
 
     def bindings_to(self, queue: AmqpQueue) -> list[Binding]:
         """What leads to a queue."""
@@ -287,14 +297,14 @@ class VirtualHost:
     # ---- routing
 
     def route(self, exchange: str, keys: Iterable[str], headers: Table = NO_HEADERS,
-              properties: Properties = NO_PROPERTIES) -> list[AmqpQueue]:
+              properties: Properties = NO_PROPERTIES, *, alternates: bool = True) -> list[AmqpQueue]:
         """The queues that a message enters, each once. The exchange is known to exist."""
         names: dict[str, None] = {}
         seen = {exchange}
         pending = [exchange]
         while pending:
             name = pending.pop()
-            for kind, to in self._destinations(name, keys, headers, properties):
+            for kind, to in self._destinations(name, keys, headers, properties, alternates):
                 if kind == QUEUE:
                     names[to] = None
                 elif to not in seen:
@@ -302,7 +312,7 @@ class VirtualHost:
                     pending.append(to)
         return [self.queues[name] for name in names if name in self.queues]
 
-    def reachable(self, name: str) -> list[Exchange]:
+    def reachable(self, name: str, *, alternates: bool = True) -> list[Exchange]:
         """The exchange and all that a message may pass from it."""
         names: dict[str, None] = {name: None}
         pending = [name]
@@ -310,13 +320,13 @@ class VirtualHost:
             exchange = self.exchanges.get(pending.pop())
             if exchange is not None:
                 behind = [to for kind, to in (binding.destination for binding in exchange.bindings) if kind == EXCHANGE]
-                for to in behind if exchange.alternate is None else [*behind, exchange.alternate]:
+                for to in behind if exchange.alternate is None or not alternates else [*behind, exchange.alternate]:
                     if to not in names:
                         names[to] = None
                         pending.append(to)
         return [self.exchanges[exchange_name] for exchange_name in names if exchange_name in self.exchanges]
 
-    def _destinations(self, name: str, keys: Iterable[str], headers: Table, properties: Properties
+    def _destinations(self, name: str, keys: Iterable[str], headers: Table, properties: Properties, alternates: bool
                       ) -> list[Destination]:
         """Where one exchange sends it; what it sends nowhere goes to its alternate exchange."""
         if name == "":
@@ -325,7 +335,7 @@ class VirtualHost:
         if exchange is None:
             return []
         destinations = [place for key in keys for place in exchange.router.route(key, headers, properties)]
-        if not destinations and exchange.alternate is not None:
+        if not destinations and exchange.alternate is not None and alternates:
             return [Destination(EXCHANGE, exchange.alternate)]
         return destinations
 

@@ -22,7 +22,7 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import Headers, Placement
+from gatehouse.kernel.message import Headers, Message, Placement
 from gatehouse.kernel.records.record import encode_header, encode_key
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, Topics
@@ -187,6 +187,10 @@ class Places:
     def configure(self, settings: KernelSettings) -> None:
         """These settings hold from now on."""
         self._settings = settings
+
+    def choose(self, messages: list[Message]) -> list[Message]:
+        """The same messages, each with the placement of just the queues that it enters, where that depends on it."""
+        return self._subscriptions.choose(messages)
 
     def refresh(self, placement: Placement) -> None:
         """Bring a placement up to date: where it leads, and who hears of it. Raises as `place`."""

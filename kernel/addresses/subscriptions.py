@@ -6,11 +6,15 @@ on its own tenant's addresses, and a publish does not pay for other tenants' sub
 """
 from __future__ import annotations
 
+from typing import Final
+
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
-from gatehouse.kernel.message import Delivery, FirstLevel, Placement, Subscriber
+from gatehouse.kernel.message import Chooser, Delivery, FirstLevel, Message, Placement, Subscriber
 from gatehouse.kernel.records.record import encode_header
+
+CHOSEN_MAX: Final = 1_024              # sets of queues that are remembered of one address; forgotten beyond that
 
 
 class QueueTarget:
@@ -42,6 +46,18 @@ class Lasting:
         """Never called: what matches is in the partition already."""
 
 
+class Choosing:
+    """A door's chooser among the subscribers: it says which queues what matches enters."""
+
+    __slots__ = ("chooser",)
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.chooser = chooser
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """Never called: what matches is in the queues already."""
+
+
 class Subscriptions:
     """Every subscription and binding of the hub. A filter hears of its own tenant's messages alone."""
 
@@ -52,6 +68,7 @@ class Subscriptions:
         self.version = 0
         self.count = 0                               # subscriptions and bindings, of all tenants
         self._lasting = 0                            # of them, those of `Lasting`
+        self._choosing: dict[tuple[str, str], Choosing] = {}           # by tenant and filter
 
     def _audience(self, tenant: str) -> Audience[Subscriber]:  # decision 90
         audience = self._audiences.get(tenant)
@@ -83,6 +100,7 @@ class Subscriptions:
         best: dict[Subscriber, int] = {}
         also: dict[int, None] = dict.fromkeys(placement.routed or ())
         lasting: dict[int, None] = {}
+        choosing: dict[Chooser, None] = {}
         audience = self._audiences.get(placement.tenant)
         if audience and placement.queue is None:
             for subscriber, options in audience.match(placement.address):
@@ -91,18 +109,73 @@ class Subscriptions:
                         also[subscriber.partition_id] = None
                 elif isinstance(subscriber, Lasting):
                     lasting[subscriber.partition_id] = None
+                elif isinstance(subscriber, Choosing):
+                    if placement.routed is None:
+                        choosing[subscriber.chooser] = None
                 elif options >= best.get(subscriber, options):
                     best[subscriber] = options
+        undecided = self._choose(choosing, placement.address, also) if choosing else ()
+        if undecided or placement.choosing:
+            placement.choosing, placement.chosen = undecided, None
         placement.targets = tuple(best.items())
         placement.also = placement.fleeting = tuple(also)
         if lasting:
             also.update(lasting)
             placement.also = tuple(also)
-        placement.limited = bool(self.limited) and (placement.partition_id in self.limited
-                                                    or not self.limited.isdisjoint(also))
+        placement.limited = bool(undecided) or bool(self.limited) and (
+            placement.partition_id in self.limited or not self.limited.isdisjoint(also))
         if also and not placement.address_header:      # a queue knows no topic: the record says its address
             placement.address_header = encode_header(ADDRESS_HEADER, placement.address.encode())
         placement.version = placement.first_level.version
+
+    # ---- choosers  # decision 260
+
+    @staticmethod
+    def _choose(choosing: dict[Chooser, None], address: str, also: dict[int, None]) -> tuple[Chooser, ...]:
+        """Ask choosers what an address enters; those that have to see each message are returned."""
+        undecided = []
+        for chooser in choosing:
+            partition_ids = chooser.choose(address)
+            if partition_ids is None:
+                undecided.append(chooser)
+            else:
+                also.update(dict.fromkeys(partition_ids))
+        return tuple(undecided)
+
+    def choose(self, messages: list[Message]) -> list[Message]:
+        """The same messages, each with the placement of just the queues that it enters, where choosers have to see
+        it."""
+        return [(self._chosen(message), *message[1:]) if message[0].choosing else message for message in messages]
+
+    def _chosen(self, message: Message) -> Placement:
+        placement, _, headers, attributes, timestamp_ms = message
+        chosen = dict.fromkeys([partition_id for chooser in placement.choosing for partition_id
+                                in chooser.choose_for(placement.address, headers, attributes, timestamp_ms)])
+        partition_ids = tuple(chosen)
+        if placement.chosen is None or len(placement.chosen) > CHOSEN_MAX:
+            placement.chosen = {}
+        special = placement.chosen.get(partition_ids)
+        if special is None:
+            special = placement.chosen[partition_ids] = placement.with_queues(partition_ids)
+            special.limited = not self.limited.isdisjoint((special.partition_id, *special.also))
+            if special.also and not special.address_header:
+                special.address_header = encode_header(ADDRESS_HEADER, special.address.encode())
+        return special
+
+    def bind_chooser(self, filter_text: str, chooser: Chooser, tenant: str) -> None:
+        """Ask this chooser about messages to matching addresses; bound once more, it is asked anew. Raises
+        InvalidFilter."""
+        key = (tenant, filter_text)
+        choosing = self._choosing.get(key)
+        if choosing is None:
+            choosing = self._choosing[key] = Choosing(chooser)
+        self.subscribe(filter_text, choosing, 0, tenant)
+
+    def unbind_chooser(self, filter_text: str, tenant: str) -> None:
+        """Undo `bind_chooser`, where it was done."""
+        choosing = self._choosing.pop((tenant, filter_text), None)
+        if choosing is not None:
+            self.unsubscribe(filter_text, choosing, tenant)
 
     def touch(self) -> None:
         """All placements must be looked at again."""
@@ -143,7 +216,7 @@ class Subscriptions:
     @property
     def binds(self) -> bool:
         """Whether anything is bound that messages enter besides their topic."""
-        return bool(self._queue_targets) or self._lasting > 0
+        return bool(self._queue_targets) or self._lasting > 0 or bool(self._choosing)
 
     # ---- sessions
 

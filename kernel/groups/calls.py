@@ -27,7 +27,7 @@ from gatehouse.kernel.groups.moving import Moving
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Record
+from gatehouse.kernel.message import NOBODY, Chooser, Handle, Leased, Origin, Owner, Record
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic, Topics
@@ -305,6 +305,15 @@ class Groups:
         self._subscriptions.unbind(filter, queue.first_partition_id, chosen)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
         self._core.put_state([record], owner, token)
+
+    def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None:
+        """Ask a door's chooser which queues messages to matching addresses enter, but for those whose door chose them;
+        bound once more, it is asked anew. Kept in memory alone: a door binds it at each start. Raises InvalidFilter."""
+        self._subscriptions.bind_chooser(filter, chooser, tenant)
+
+    def unbind_chooser(self, filter: str, tenant: str = "/") -> None:
+        """Undo `bind_chooser`."""
+        self._subscriptions.unbind_chooser(filter, tenant)
 
     def on_queue_gone(self, listener: Callable[[Queue], None]) -> None:
         """Tell `listener` of every queue that is not there any more, whoever deleted it."""

@@ -408,6 +408,10 @@ class Prefetcher:  # decision 142
         if on_done is not None:
             on_done()
 
+    def read_leased(self, offsets: list[int], on_read: Callable[[list[Leased] | None], None]) -> None:
+        """Read what these were when they were handed out; None where that cannot be. Nothing changes."""
+        self._read_stretches(stretches_of(sorted(offsets)), [], on_read)
+
     def read_first(self, offsets: list[int], on_read: Callable[[list[Leased]], None]) -> None:
         """Nothing is taken before `on_read` has been given what is there of these."""
         self._first = sorted(offsets)

@@ -195,8 +195,9 @@ class Halves:
                     message_id, what._replace(due_ms=due.due_ms, by_wall=due.by_wall, start_ms=due.start_ms,
                                               accepted_ms=self.loop.wall_ms()))
                 continue
-            messages.append((self._scheduling.destinations.of(what), what.value, what.headers, what.attributes,
-                             what.timestamp_ms))
+            destinations = self._scheduling.destinations
+            messages.append(destinations.choose((destinations.of(what), what.value, what.headers, what.attributes,
+                                                 what.timestamp_ms)))
             ids.append(message_id)
         pending_frame.builder.add_copies(messages, ids, None)
         if self._recorder is not None:
@@ -207,7 +208,7 @@ class Halves:
         """Release half messages as they came, all of them for at once. False, and nothing is done: places have changed
         since."""
         for placement, _, _, _, _ in messages:
-            if placement.version != placement.first_level.version:
+            if placement.version != placement.first_level.version or placement.choosing:
                 return False
         ids = list(range(first_id, first_id + len(messages)))
         pending_frame.builder.add_copies(messages, ids, None)

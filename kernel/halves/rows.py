@@ -37,4 +37,4 @@ class Rows:
 
 
 def _encode(to: Placement, when: When, delay_ms: int) -> bytes:
-    return encode_place(delay_ms, pending_of((to, None, b"", 0, 0), Due(when.due_ms, True, 0), 0, when.repeat))
+    return encode_place(delay_ms, pending_of((to, None, b"", 0, 0), Due(when.due_ms, True, 0), 0, when))

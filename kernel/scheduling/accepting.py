@@ -12,7 +12,7 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.scheduling.book import Book
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.records import Pending, name_of
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.write.appending import KEPT_FULL, Appending
 from gatehouse.kernel.write.committer import Committer
@@ -62,7 +62,8 @@ class Accepting:
             return
         self._disk_guard.require()
         pending_frame = self._committer.open_frame()
-        check(messages, self._places.refresh)
+        if check(messages, self._places.refresh):
+            messages = self._places.choose(messages)
         places: RunPlaces = []
         add(pending_frame, messages, places)
         pending_frame.wait(owner, token, places)
@@ -75,7 +76,7 @@ class Accepting:
             if due is AT_ONCE:
                 builder.add([message], places)
                 continue
-            pending = pending_of(message, due, builder.now_ms, when.repeat)
+            pending = pending_of(message, due, builder.now_ms, when)
             places.append((self._book.plan_of(pending_frame).accept(pending), 0))
             builder.note_bytes(len(pending.headers) + len(pending.value or b"") + STATE_BYTES)
 
@@ -97,7 +98,7 @@ def first_due(when: When, now_ms: int, wall_ms: int) -> Due:
     return Due(due_ms, by_wall, start_ms) if due_ms > begin_ms or schedule is not None else AT_ONCE
 
 
-def pending_of(message: Message, due: Due, accepted_ms: int, repeat: str) -> Pending:
+def pending_of(message: Message, due: Due, accepted_ms: int, when: When) -> Pending:
     """A message that enters no partition yet."""
     says_address = message[2].find(STATED) >= 0
     to, value, headers, attributes, timestamp_ms = stated(message, message[0]) if says_address else message
@@ -106,4 +107,4 @@ def pending_of(message: Message, due: Due, accepted_ms: int, repeat: str) -> Pen
         topic, partition = to.queue.name, to.partition_id - to.queue.first_partition_id
     return Pending(due.due_ms, due.by_wall, accepted_ms, due.start_ms, timestamp_ms, 0, attributes, to.tenant,
                    to.address, topic, to.fixed_topic, to.may_create, to.queue is not None, partition, to.routed, to.key,
-                   repeat, headers, value)
+                   when.repeat, headers, value, name_of(to.tenant, when.name) if when.name else b"")

@@ -142,7 +142,8 @@ class Delivering:
         for key, pending in batch:
             # A frame bears the time at which it began to open_frame: that may be before this was due.
             timestamp_ms = pending.timestamp_ms or (wall_ms if self._shown_ms(key) > builder.now_ms else 0)
-            message = (self._destinations.of(pending), pending.value, pending.headers, pending.attributes, timestamp_ms)
+            message = self._destinations.choose(
+                (self._destinations.of(pending), pending.value, pending.headers, pending.attributes, timestamp_ms))
             if pending.repeat:                   # each is a message of its own, in its place among the others
                 self._add(pending_frame, messages, ids)
                 messages, ids = [], []

@@ -9,7 +9,7 @@ from typing import Final
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, Stopping, UnknownPartition
-from gatehouse.kernel.message import Placement
+from gatehouse.kernel.message import Message, Placement
 from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.state.topics import Topics
 
@@ -43,6 +43,10 @@ class Destinations:  # decision 38
             placement = self._places.place_unrouted(pending.address, pending.tenant)
             self._places.refresh(placement)
         return placement
+
+    def choose(self, message: Message) -> Message:
+        """The message with the placement of just the queues that it enters, where that depends on it."""
+        return self._places.choose([message])[0] if message[0].choosing else message
 
     def _remembered(self, pending: Pending) -> Placement:
         if pending.to_queue or pending.routed is not None:  # other messages to its address may go elsewhere

@@ -16,6 +16,7 @@ from gatehouse.kernel.scheduling.records import (
     forget_record,
     id_key,
     id_of,
+    named_key,
     timer_of,
 )
 from gatehouse.kernel.state.state import Kind
@@ -63,6 +64,7 @@ class Plan:
         key = id_key(message_id)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(pending)))
         self._begin(pending, key)
+        self._note_name(pending, key, b"")
         self._kept += 1
 
     def deliver(self, timer: bytes, pending: Pending, next_ms: int | None) -> None:
@@ -89,7 +91,13 @@ class Plan:
         due_ms = pending.due_ms if pending.by_wall else self._wall_of(pending.due_ms)
         what = Settled(fate, times, due_ms, self._append_ms, pending.tenant)
         self._state.append(StateRecord(Kind.SCHEDULED, key, encode_settled(what)))
+        self._note_name(pending, key, None)
         self._settled.append(key)
+
+    def _note_name(self, pending: Pending, key: bytes, value: bytes | None) -> None:
+        """A message that has a name waits under it from now on; or not any more (None)."""
+        if pending.name:
+            self._state.append(StateRecord(Kind.NAMED, named_key(pending.name, key), value))
 
     def forget(self, record: bytes, ids: list[bytes]) -> None:
         """What became of these; `record` is the key of the record that lists them."""
@@ -116,6 +124,7 @@ class Plan:
             first_id += 1
             self._state.append(StateRecord(Kind.SCHEDULED, key, encode_pending(pending)))
             self._begin(pending, key)
+            self._note_name(pending, key, b"")
         if self._settled:
             self._state.append(forget_record(self._now_ms + REMEMBERED_MS, self._settled))
         counts = self.counts()

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from gatehouse.kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
 from gatehouse.kernel.index.index import Index
@@ -15,6 +15,7 @@ from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import (
     FIRST_FORGET,
     FIRST_WALL,
+    NAME_BYTES,
     Fate,
     Pending,
     Settled,
@@ -23,17 +24,20 @@ from gatehouse.kernel.scheduling.records import (
     id_key,
     id_of,
     is_by_wall,
+    name_of,
     number_of,
     timer_key,
     timer_of,
 )
 from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Changed, Kind, StateTable
 
 READS: Final = 3                   # of one that changes while it is read
 PAGE: Final = 1_000                # entries at most
 PAGE_BYTES: Final = 4 << 20        # of messages, or one of them
 MAX_ID: Final = (1 << 64) - 1
+BEYOND_IDS: Final = b"\xff" * 9   # behind every id
+RECALLED_AT_ONCE: Final = 1_000    # of what waits under one name; the next call takes the next
 
 
 class Scheduled(NamedTuple):
@@ -157,6 +161,32 @@ class Queries:
         except KernelError as error:
             tell(owner, [Stored(token, error, 0, [])])
 
+    def recall_named(self, name: str, tenant: str, owner: Owner, token: object) -> None:  # decision 261
+        """See `Kernel.recall_named`."""
+        digest = name_of(tenant, name)
+        self._worker.submit(partial(self._ids_of, digest, self._state.changed(Kind.NAMED)),
+                            partial(self._found_ids, name, tenant, owner, token))
+
+    def _ids_of(self, name: bytes, changed: Changed) -> list[int]:
+        """On the reading thread: what waits under a name, as many as one recall takes."""
+        stored = self._index.state_range(Kind.NAMED, name, name + BEYOND_IDS)
+        waiting = {key for key, value in stored if value is not None}
+        for key in changed.keys():
+            if key.startswith(name):
+                (waiting.add if changed.has(key) else waiting.discard)(key)
+        return sorted([number_of(key[NAME_BYTES:]) for key in waiting])[:RECALLED_AT_ONCE]
+
+    def _found_ids(self, name: str, tenant: str, owner: Owner, token: object, ids: list[int] | None,
+                   error: BaseException | None) -> None:
+        if ids is None:
+            self._fatal(f"the index cannot be read: {error}")
+        elif ids:
+            gathering = _Recalls(owner, token, ids)
+            for message_id in ids:
+                self.recall(message_id, tenant, gathering, message_id)
+        else:
+            tell(owner, [Stored(token, UnknownScheduled("nothing waits under this name"), 0, [])])
+
     # ---- many
 
     def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
@@ -201,3 +231,28 @@ class Queries:
         waiting = [(key, self._book.waiting(key, value)) for key, value in page[0]]
         on_done(([Scheduled(number_of(id_of(key)), self._shown(pending)) for key, pending in waiting
                   if pending is not None and pending.tenant == tenant], page[1]))
+
+
+class _Recalls:
+    """The `Owner` of several recalls, which answers another one once: with all that was recalled, or with what went
+    wrong. What has been delivered meanwhile is none of either."""
+
+    def __init__(self, owner: Owner, token: object, ids: list[int]) -> None:
+        self._owner = owner
+        self._token = token
+        self._left = len(ids)
+        self._recalled: list[tuple[int, int, int]] = []
+        self._error: Exception = UnknownScheduled("nothing waits under this name any more")
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        append_ms = 0
+        for answer in stored:
+            self._left -= 1
+            if answer.error is None:
+                self._recalled.append((0, -1, cast(int, answer.token)))
+                append_ms = answer.append_ms
+            elif not isinstance(answer.error, (AlreadyDelivered, UnknownScheduled)):
+                self._error = answer.error
+        if not self._left:
+            error = None if self._recalled and isinstance(self._error, UnknownScheduled) else self._error
+            tell(self._owner, [Stored(self._token, error, append_ms, [] if error else self._recalled)])

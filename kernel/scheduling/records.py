@@ -6,13 +6,14 @@
     TIMER      due_ms u64, id u64           nothing: the message falls due then, by hub time
     TIMER      WALL | ms u64, id u64        nothing: the same by the wall clock
     TIMER      FORGET | ms u64, id u64      ids, u64 each: what became of these is forgotten then
+    NAMED      name, id u64                 nothing: the message waits under a name, see `name_of`
 
 A message that waits:
 
      0  fate          u8     PENDING
      1  attributes    u8     of the record
      2  flags         u8     FIXED_TOPIC, FIXED_PARTITION, TO_QUEUE, ROUTED, NULL_KEY, NULL_VALUE, BY_WALL, NO_CREATE
-     3  zero          u8
+     3  name          u8     bytes of its name, 0 or 16
      4  partition     u32    with FIXED_PARTITION; with TO_QUEUE, the priority
      8  times         u32    delivered so far
     12  lengths       u32 each: tenant, address, topic, key, repeat, routed, headers
@@ -20,7 +21,7 @@ A message that waits:
     48  accepted_ms   i64    by the wall clock
     56  start_ms      i64    of the repetitions, by the clock that it is due by
     64  timestamp_ms  i64    0: the time of delivery
-    72  tenant, address, topic, key, repeat, routed (partition ids, u64 each), headers, value
+    72  tenant, address, topic, key, repeat, routed (partition ids, u64 each), headers, name, value
 
 What became of it:
 
@@ -38,6 +39,7 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.log.frame import StateRecord
@@ -59,11 +61,12 @@ FIRST_FORGET: Final = struct.pack(">QQ", FORGET, 0)
 BEYOND: Final = b"\xff" * 17                 # behind every TIMER key
 
 COUNTS_KEY: Final = b""
+NAME_BYTES: Final = 16
 
 _ID = struct.Struct(">Q")
 _TIMER = struct.Struct(">QQ")
 _COUNTS = struct.Struct(">QQ")
-_PENDING = struct.Struct(">BBBxIIIIIIIIIqqqq")
+_PENDING = struct.Struct(">BBBBIIIIIIIIIqqqq")
 _SETTLED = struct.Struct(">BxxxIqq")
 
 
@@ -95,6 +98,7 @@ class Pending(NamedTuple):
     repeat: str                  # "": once
     headers: bytes               # as they stand in a record
     value: bytes | None
+    name: bytes = b""            # its sender may recall it by this, see `name_of`
 
 
 class Settled(NamedTuple):
@@ -114,6 +118,16 @@ class ScheduleCounts(NamedTuple):
 
 def id_key(message_id: int) -> bytes:
     return _ID.pack(message_id)
+
+
+def name_of(tenant: str, name: str) -> bytes:
+    """A sender's name for what waits, in a fixed size."""
+    return blake2b(f"{tenant}\0{name}".encode(), digest_size=NAME_BYTES).digest()
+
+
+def named_key(name: bytes, id_: bytes) -> bytes:
+    """The key of a NAMED record, from a SCHEDULED key; without that, where keys of the name begin."""
+    return name + id_
 
 
 def timer_key(due_ms: int, by_wall: bool, message_id: int) -> bytes:  # decision 37
@@ -163,15 +177,15 @@ def _encode_names(*names: str) -> tuple[list[int], bytes]:
 
 def encode_pending(pending: Pending) -> bytes:  # decision 37
     (due_ms, by_wall, accepted_ms, start_ms, timestamp_ms, times, attributes, tenant, address, topic, fixed_topic,
-     may_create, to_queue, partition, routed, key, repeat, headers, value) = pending
+     may_create, to_queue, partition, routed, key, repeat, headers, value, name) = pending
     flags = fixed_topic * FIXED_TOPIC | (not may_create) * NO_CREATE | (partition >= 0) * FIXED_PARTITION \
         | to_queue * TO_QUEUE | (routed is not None) * ROUTED | (key is None) * NULL_KEY \
         | (value is None) * NULL_VALUE | by_wall * BY_WALL
     lengths, names = _encode_names(tenant, address, topic)
     parts = (key or b"", repeat.encode(), b"".join(map(id_key, routed)) if routed else b"", headers)
-    head = _PENDING.pack(Fate.PENDING, attributes, flags, max(partition, 0), times, *lengths, *map(len, parts), due_ms,
-                         accepted_ms, start_ms, timestamp_ms)
-    return b"".join((head, names, *parts, value or b""))
+    head = _PENDING.pack(Fate.PENDING, attributes, flags, len(name), max(partition, 0), times, *lengths,
+                         *map(len, parts), due_ms, accepted_ms, start_ms, timestamp_ms)
+    return b"".join((head, names, *parts, name, value or b""))
 
 
 def encode_settled(settled: Settled) -> bytes:
@@ -183,19 +197,20 @@ def decode(value: bytes) -> Pending | Settled:
     if value[0] != Fate.PENDING:
         fate, times, due_ms, settled_ms = _SETTLED.unpack_from(value)
         return Settled(Fate(fate), times, due_ms, settled_ms, value[_SETTLED.size:].decode())
-    _, attributes, flags, partition, times, *rest = _PENDING.unpack_from(value)
+    _, attributes, flags, name_bytes, partition, times, *rest = _PENDING.unpack_from(value)
     lengths, (due_ms, accepted_ms, start_ms, timestamp_ms) = rest[:-4], rest[-4:]
     parts, at = [], _PENDING.size
     for length in lengths:
         parts.append(value[at:at + length])
         at += length
     tenant, address, topic, key, repeat, routed, headers = parts
+    name, at = value[at:at + name_bytes], at + name_bytes
     return Pending(due_ms, bool(flags & BY_WALL), accepted_ms, start_ms, timestamp_ms, times, attributes,
                    tenant.decode(), address.decode(), topic.decode(), bool(flags & FIXED_TOPIC),
                    not flags & NO_CREATE, bool(flags & TO_QUEUE), partition if flags & FIXED_PARTITION else -1,
                    tuple(map(number_of, split_ids(routed))) if flags & ROUTED else None,
                    None if flags & NULL_KEY else key, repeat.decode(), headers,
-                   None if flags & NULL_VALUE else value[at:])
+                   None if flags & NULL_VALUE else value[at:], name)
 
 
 def counts_record(counts: ScheduleCounts) -> StateRecord:

@@ -74,6 +74,11 @@ class Scheduling:
         """
         self._queries.recall(message_id, tenant, owner, token)
 
+    def recall_named(self, name: str, tenant: str, owner: Owner, token: object = None) -> None:
+        """Take back all that waits under a name, the oldest `RECALLED_AT_ONCE` of it. Answered when that is durable,
+        with (0, -1, id) of each; or with UnknownScheduled, Stopping."""
+        self._queries.recall_named(name, tenant, owner, token)
+
     def statistics(self) -> dict[str, int]:
         return {"scheduled": self.book.counts.pending, "scheduled_delivered_total": self.book.delivered}
 

@@ -61,6 +61,7 @@ class Kind(IntEnum):
     SENT = 31             # how far a link's other hub has a partition of ours, by link, topic uuid and partition
     LINK = 32             # the hub at the other end of a link, its key, and what people have said of the link
     INVITATION = 33       # an invitation to a link that nobody has used, by its number
+    NAMED = 34            # a message to be delivered later, by the name that its sender gave it and its id; no value
     CONSUMER_GROUP = 36   # epochs of a consumer group, by tenant and name
     CONSUMER_MEMBER = 37  # a member of a consumer group, with what it has and is to have, by group and member id
     BEGUN = 38            # where in the log an epoch began, by its number
@@ -68,7 +69,7 @@ class Kind(IntEnum):
     RETAINED_CLOCK = 46   # when and on which hub an address's value was retained or ended, by tenant and levels
 
 
-RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT))
+RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT, Kind.NAMED))
 """Kinds that are read by ranges of their keys: what changed of them since a checkpoint is listed by kind."""
 
 

@@ -44,7 +44,7 @@ class Appending:
         self._idempotency = idempotency
         self._queue_limits = queue_limits
         self._recorder = recorder
-        self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
+        self.unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
                placements: dict[int, Placement] | None = None) -> None:
@@ -57,13 +57,16 @@ class Appending:
         if limited or self._disk_guard.kept_full:
             placed: list[Message] = messages if placements is None else [
                 (placements[message[0]], *message[1:]) for message in messages]
+            if limited:
+                placed = self._places.choose(placed)
+                messages, placements = placed, None
             if self._disk_guard.kept_full:
                 self.refuse_owed(placed)
             if limited:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        self._unfollowed -= len(messages)                # decision 199
-        if self._unfollowed < 0:
+        self.unfollowed -= len(messages)                # decision 199
+        if self.unfollowed < 0:
             self._add_followed(pending_frame, messages, places, placements)
         else:
             pending_frame.builder.add(messages, places, None, placements)
@@ -81,6 +84,8 @@ class Appending:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         limited = check(messages, self._places.refresh)
+        if limited:
+            messages = self._places.choose(messages)
         if self._disk_guard.kept_full:
             self.refuse_owed(messages)
         if limited and add is None:
@@ -89,8 +94,8 @@ class Appending:
         if add is not None:
             add(pending_frame, messages, places)
         else:
-            self._unfollowed -= len(messages)
-            if self._unfollowed < 0:
+            self.unfollowed -= len(messages)
+            if self.unfollowed < 0:
                 self._add_followed(pending_frame, messages, places, None)
             else:
                 pending_frame.builder.add(messages, places)
@@ -103,7 +108,7 @@ class Appending:
         """Some of these may be followed: they are told to whoever records journeys."""
         recorder = self._recorder
         assert recorder is not None, "nobody counts down to what is not recorded"
-        followed, self._unfollowed = recorder.follow(messages, placements, self._unfollowed + len(messages))
+        followed, self.unfollowed = recorder.follow(messages, placements, self.unfollowed + len(messages))
         all_places: MessagePlaces = [] if places is None else places
         pending_frame.builder.add(messages, all_places if followed else places, None, placements)
         if followed:

@@ -227,6 +227,9 @@ class Batches:
         for at, timestamp_ms, key, value, headers, attributes, _ in inside.records:
             placement = self._places.for_record(topic, partition, key, headers)
             self._subscriptions.refresh(placement)
+            if placement.choosing:
+                placement = self._subscriptions.choose([(placement, value, encode_headers(headers), attributes,
+                                                         timestamp_ms)])[0][0]
             if placement.also:
                 inside.copies.append((self._places.copied_to(placement, topic), value, encode_headers(headers),
                                       attributes & ~RETAIN, timestamp_ms))

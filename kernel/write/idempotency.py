@@ -28,6 +28,8 @@ from gatehouse.kernel.errors import IdempotencyConflict
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Message, Owner
 from gatehouse.kernel.records.batch import HEADER_BYTES
+from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Repeatable, Submission
@@ -47,9 +49,12 @@ class Answer(NamedTuple):
 
 
 def fingerprint(messages: list[Message]) -> bytes:
-    """Tells whether a repeated key comes with the same messages."""
+    """Tells whether a repeated key comes with the same messages. One that is to live for so long ends later each time
+    that it is sent: when it expires does not count."""
     digest = blake2b(digest_size=16)
     for placement, value, headers, _, timestamp_ms in messages:
+        if headers.find(EXPIRES_HEADER) >= 0:
+            headers = encode_headers([header for header in read_headers(headers, 0)[0] if header[0] != EXPIRES_HEADER])
         for part in (placement.address.encode(), value, headers, timestamp_ms.to_bytes(8, "big", signed=True)):
             digest.update(b"\0" if part is None else len(part).to_bytes(8, "big") + b"\1" + part)
     return digest.digest()

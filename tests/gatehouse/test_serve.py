@@ -19,23 +19,6 @@ CONNACK = bytes.fromhex("20020000")
 PUBLISH = bytes.fromhex("32080003612f6200017a")
 PUBACK = bytes.fromhex("40020001")
 
-FAILING_DISK = """
-import errno, os
-from pathlib import Path
-import gatehouse.kernel.log.disk
-
-sync = gatehouse.kernel.log.disk.RealAppendFile.sync
-
-def sync_or_fail(self):
-    if Path('{sign}').exists():
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-    sync(self)
-
-gatehouse.kernel.log.disk.RealAppendFile.sync = sync_or_fail
-from gatehouse.cli.main import main
-main()
-"""
-
 # A clock whose append time falls: what the kernel asserts of it does not hold.
 FALLING = """
 from pathlib import Path
@@ -76,8 +59,9 @@ CONFIG = config_of(("mqtt",))
 def start(tmp_path):
     started: list[RunningHub] = []
 
-    def start(config: str = CONFIG, *arguments: str, ready: bool = True, program: str | None = None) -> RunningHub:
-        hub = RunningHub(tmp_path, config, *arguments, program=program)
+    def start(config: str = CONFIG, *arguments: str, ready: bool = True, program: str | None = None,
+              orders: dict[str, str] | None = None) -> RunningHub:
+        hub = RunningHub(tmp_path, config, *arguments, program=program, orders=orders)
         started.append(hub)
         if ready:
             hub.wait_ready()
@@ -176,7 +160,7 @@ def test_reload_tells_what_would_change(start, tmp_path):
                           check=False)
     assert (done.returncode, done.stdout) == (0, f"told process {hub.process.pid} to read its configuration again\n")
     assert "reload: hub.name changed" in hub.wait_log_line("reload:")
-    live = CONFIG.replace("[kernel]", "[kernel]\nmax_message_bytes = 2048")
+    live = CONFIG.replace("max_message_bytes = 4194304", "max_message_bytes = 2048")
     assert live != CONFIG
     (tmp_path / "gateways.toml").write_text(live)
     hub.process.send_signal(signal.SIGHUP)
@@ -242,7 +226,7 @@ def answers_to_a_publish(hub):
 
 
 def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_path):
-    hub = start(CONFIG.replace('"never"', '"commit"'), program=FAILING_DISK.format(sign=tmp_path / "fail"))
+    hub = start(CONFIG.replace('"never"', '"commit"'), orders={"fail_sync": str(tmp_path / "fail")})
     (tmp_path / "fail").touch()
     assert answers_to_a_publish(hub) in (b"", CONNACK), "nothing may be acknowledged that is not stored"
     code, said = hub.ended()

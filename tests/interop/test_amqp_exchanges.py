@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
 import pika
 import pytest
-from pika.exceptions import ChannelClosedByBroker
+from confluent_kafka import Producer
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from pika.exceptions import ChannelClosedByBroker, NackError
 
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub
 
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with running_hub(tmp_path_factory.mktemp("hub"), "http", "amqp") as hub:
+    with running_hub(tmp_path_factory.mktemp("hub"), "mqtt", "http", "amqp", "kafka") as hub:
         yield hub
         code, said = hub.stop()
         assert code == 0
@@ -175,3 +179,62 @@ def test_a_delay_at_a_plain_exchange_has_no_effect(channel):
     channel.basic_publish("", "plain.q", b"1", pika.BasicProperties(headers={"x-delay": 60_000}))
     ((_, properties, _),) = take(channel, "plain.q", 1)
     assert properties.headers == {"x-delay": 60_000}
+
+
+# ---- other doors
+
+def test_other_doors_pass_headers_exchanges_and_exchanges_behind_exchanges(hub, channel):
+    channel.exchange_declare("works", "headers", durable=True)
+    channel.exchange_declare("alarms", "topic", durable=True)
+    for queue in ("works.red", "works.all"):
+        channel.queue_declare(queue, durable=True)
+    channel.queue_bind("works.red", "works", "", {"colour": "red"})
+    channel.exchange_bind("alarms", "amq.topic", "works.#")
+    channel.queue_bind("works.all", "alarms", "works.*.temp")
+    channel.queue_bind("works.all", "alarms", "works.line9")
+    publisher = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    publisher.connect("127.0.0.1", hub.port("mqtt"))
+    publisher.loop_start()
+    for body, colour in ((b"mqtt red", "red"), (b"mqtt blue", "blue")):
+        said = Properties(PacketTypes.PUBLISH)
+        said.UserProperty = ("colour", colour)
+        publisher.publish("works/line1/temp", body, qos=1, properties=said).wait_for_publish(DEADLINE_S)
+    publisher.loop_stop()
+    publisher.disconnect()
+    request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}/v1/publish/works/line2/temp", b"http",
+                                     {"X-Header-colour": "red", "Content-Type": "text/plain"}, method="POST")
+    with urllib.request.urlopen(request, timeout=DEADLINE_S):
+        pass
+    producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}"})
+    producer.produce("works", b"kafka", "line9", headers={"colour": b"red"})
+    assert producer.flush(DEADLINE_S) == 0
+    assert [body for _, _, body in take(channel, "works.red", 3)] == [b"mqtt red", b"http", b"kafka"]
+    got = take(channel, "works.all", 4)
+    assert [body for _, _, body in got] == [b"mqtt red", b"mqtt blue", b"http", b"kafka"]
+    assert {method.exchange for method, _, _ in got} == {"amq.topic"}
+    assert channel.basic_get("works.red")[0] is None and channel.basic_get("works.all")[0] is None
+
+
+# ---- recalled
+
+def test_a_sender_recalls_by_its_own_key(hub, channel):
+    channel.exchange_declare("timers", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
+    channel.queue_declare("due", durable=True)
+    channel.queue_bind("due", "timers", "due")
+    for order in ("17", "18"):
+        channel.basic_publish("timers", "due", order.encode(), pika.BasicProperties(
+            headers={"x-delay": 2_000, "x-delay-key": f"order-{order}"}))
+    channel.basic_publish("", "$delay.recall", json.dumps({"key": "order-17"}).encode())
+    with pytest.raises(NackError):
+        channel.basic_publish("", "$delay.recall", json.dumps({"key": "order-17"}).encode())
+    assert [body for _, _, body in take(channel, "due", 1)] == [b"18"]
+    assert channel.basic_get("due")[0] is None
+
+
+def test_a_publish_that_is_repeated_is_stored_once(hub, channel):
+    channel.queue_declare("once", durable=True)
+    once = pika.BasicProperties(message_id="7", headers={"x-idempotent": True})
+    for _ in range(3):
+        channel.basic_publish("", "once", b"a", once)
+    channel.basic_publish("", "once", b"b")
+    assert [body for _, _, body in take(channel, "once", 2)] == [b"a", b"b"]

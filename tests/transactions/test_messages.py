@@ -14,6 +14,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.settings import GroupSettings
 from gatehouse.kernel.message import RETAIN, Retained, When
+from gatehouse.kernel.settings import KernelSettings
 from gatehouse.transactions.coordinator import State
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Witness
@@ -228,5 +229,5 @@ def test_headers_and_keys_come_through(rig: TransactionRig):
 
 def test_a_message_that_is_too_large_is_refused_at_once(rig: TransactionRig):
     with pytest.raises(MessageTooLarge):
-        rig.begin(("orders/1", bytes(5 << 20)))
+        rig.begin(("orders/1", bytes(KernelSettings().max_message_bytes + 1)))
     assert rig.transactions.statistics()["transactions_open"] == 0

@@ -9,7 +9,8 @@ from gatehouse.gateways.amqp import arguments, asked, mapping, properties
 from gatehouse.gateways.amqp.asked import ASKED, Fate
 from gatehouse.gateways.amqp.dead_letters import DEATHS
 from gatehouse.gateways.amqp.methods import METHODS
-from gatehouse.gateways.amqp.sending import DELAY
+from gatehouse.gateways.amqp.recalling import DELAY_KEY
+from gatehouse.gateways.amqp.sending import DELAY, IDEMPOTENT
 from tests.gateways.amqp.fakes import Hub
 
 README = (Path(__file__).parents[3] / "gateways" / "amqp" / "README.md").read_text()
@@ -36,7 +37,8 @@ def test_every_field_of_a_method_stands_in_it(spec: tuple[str, tuple[tuple[str, 
 
 def test_every_property_and_every_header_that_is_read_stands_in_it() -> None:
     assert names("property") == set(properties.NAMES)
-    assert names("header") == {*mapping.CARBON_COPIES, mapping.HALF, mapping.HALF_ID, mapping.HALF_CHECK, DELAY, DEATHS}
+    assert names("header") == {*mapping.CARBON_COPIES, mapping.HALF, mapping.HALF_ID, mapping.HALF_CHECK, DELAY, DEATHS,
+                               DELAY_KEY, IDEMPOTENT}
 
 
 def test_every_argument_that_is_read_stands_in_it() -> None:

@@ -305,6 +305,22 @@ def test_contents_that_have_begun_are_bounded(hub: Hub) -> None:
     refused(client, "connection", 506)
 
 
+def test_parts_of_contents_are_bounded_for_all_connections_together(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatehouse.gateways.amqp.channels.BEGUN_BYTES_MAX", 10_000)
+    body = codec.frame(codec.BODY, 1, bytes(4_000))
+    begun = codec.frame(codec.METHOD, 1, encode_method("basic.publish", routing_key="q")) + codec.content_head(
+        b"\0\1", b"\0\0", 9_000) + body
+    clients = [hub.client().login() for _ in range(3)]
+    for client in clients:
+        client.send(begun)
+    refused(clients[2], "connection", 506)
+    for client in clients[1:]:
+        client.session.handle_closed()
+    clients[0].send(body + codec.frame(codec.BODY, 1, bytes(1_000)))               # that one is whole
+    assert hub.broker.begun_bytes == 0
+    assert clients[0].ask("basic.qos")[-1][1] == "basic.qos-ok"
+
+
 @pytest.mark.parametrize(("options", "raw", "code", "words"), [
     ({"exchange": "nix"}, b"\0\0", 404, "NOT_FOUND - no exchange 'nix' in vhost '/'"),
     ({"exchange": "inside"}, b"\0\0", 403, "ACCESS_REFUSED - cannot publish to internal exchange 'inside' in vhost "),

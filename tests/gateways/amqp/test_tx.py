@@ -216,3 +216,78 @@ def test_a_disk_that_is_full_takes_nothing_of_it(ends: bool) -> None:
     hub.kernel.flush()
     hub.advance(10_000)
     assert (hub.ready("from"), hub.ready("to")) == ([b"1"], [])
+
+
+# ---- rejected
+
+def counts_of(hub: KernelHub, queue: str) -> int:
+    count: int = hub.client().ask("queue.declare", queue=queue, passive=True)[0][2]["message_count"]
+    return count
+
+
+def test_dead_letters_are_in_the_frame_of_the_commit(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="dead", durable=True)
+    fill(client, "work", b"1", b"2", b"3", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    client.ask("queue.declare", queue="to", durable=True)
+    client.ask("tx.select")
+    for _ in range(3):
+        assert get(client, "work") is not None
+    client.ask("basic.ack", delivery_tag=1)
+    client.ask("basic.reject", delivery_tag=2, requeue=False)
+    client.ask("basic.nack", delivery_tag=3, requeue=False)
+    client.publish("", "to", b"a")
+    hub.advance(1_000)
+    assert get(hub.client(), "dead") is None
+    flushes = hub.rig.kernel.statistics()["flushes_total"]
+    assert client.ask("tx.commit")[0][1] == "tx.commit-ok"
+    assert hub.rig.kernel.statistics()["flushes_total"] == flushes + 1
+    hub.restart()
+    client = hub.client()
+    assert get(client, "work") is None
+    assert [get(client, name)[1] for name in ("dead", "dead", "to")] == [b"2", b"3", b"a"]      # type: ignore[index]
+
+
+def test_what_is_rejected_in_a_commit_that_is_refused_stays(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="dead", durable=True)
+    fill(client, "work", b"1", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    fill(client, "full", b"0", **{"x-max-length": 1, "x-overflow": "reject-publish"})
+    client.ask("tx.select")
+    assert get(client, "work") is not None
+    client.ask("basic.reject", delivery_tag=1, requeue=False)
+    client.publish("", "full", b"a")
+    assert "nothing of the transaction is done" in closed(client.ask("tx.commit"))
+    client = hub.client()
+    assert get(client, "dead") is None
+    found = get(client, "work")
+    assert found is not None and found[1:] == (b"1", True)
+
+
+def test_too_much_to_be_rejected_at_once(hub: KernelHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = hub.client()
+    fill(client, "work", *[bytes(100)] * 70)
+    client.ask("tx.select")
+    for _ in range(70):
+        get(client, "work")
+    client.ask("basic.nack", delivery_tag=70, multiple=True, requeue=False)
+    monkeypatch.setattr("gatehouse.gateways.amqp.tx.TX_BYTES_MAX", 6_000)
+    assert "transactions of a connection of more than 6000 bytes" in closed(client.ask("tx.commit"))
+    assert counts_of(hub, "work") == 70
+
+
+def test_what_comes_behind_a_commit_waits_for_it(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "work", b"1")
+    client.ask("queue.declare", queue="to", durable=True)
+    client.ask("tx.select")
+    assert get(client, "work") is not None
+    client.send(codec.frame(codec.METHOD, 1, encode_method("basic.reject", delivery_tag=1, requeue=False))
+                + codec.frame(codec.METHOD, 1, encode_method("tx.commit")))
+    client.publish("", "to", b"a")
+    client.send(codec.frame(codec.METHOD, 1, encode_method("tx.commit")))
+    client.hub.kernel.flush()
+    got = client.got() + client.ask("basic.qos")
+    assert [name for _, name, _ in got] == ["tx.commit-ok", "tx.commit-ok", "basic.qos-ok"]
+    found = get(client, "to")
+    assert found is not None and found[1] == b"a" and get(client, "work") is None

@@ -39,11 +39,19 @@ class KernelHub:
 
     def __init__(self) -> None:
         self.rig = Rig()
+        self.kernel = _Flushing(self.rig)
+        self._open()
+
+    def _open(self) -> None:
         kernel = self.rig.kernel
         now_ms = self.rig.world.loop.now_ms
         self.services = Services("hub", kernel, Admission(kernel, now_ms), now_ms)
-        self.kernel = _Flushing(self.rig)
         open_door(self.services)
+
+    def restart(self) -> None:
+        """Killed, and started again: connections are gone."""
+        self.rig.restart()
+        self._open()
 
     def open(self, spec: Any, config: AmqpConfig) -> tuple[Any, FakeLink]:
         link = FakeLink()

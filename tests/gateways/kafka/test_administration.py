@@ -154,7 +154,7 @@ def test_settings_of_a_topic_are_what_was_set_and_the_defaults_of_the_hub() -> N
     assert not retention.read_only
     assert [(row.name, row.value, row.source) for row in retention.synonyms] == [
         ("retention.ms", "5000", 1), ("log.retention.ms", "259200000", 5)]
-    assert (size.value, size.config_source) == (str(4 << 20), 5)
+    assert (size.value, size.config_source) == (str(16 << 20), 5)
     assert all(config.documentation for config in configs.values())
 
 

@@ -48,7 +48,8 @@ def test_every_attack_is_refused_in_kafkas_words(way: Way, attack: Attack, error
     peer = KernelPeer(max_request_bytes=200 << 20)
     data = attack(way)
     answer, = peer.produced(produce(9, {("plant", 0): data, ("plant", 1): way.batch(TEN, 10)}))
-    assert answer["plant", 0].error_code == (CODES[error] if len(data) <= 4 << 20 else MESSAGE_TOO_LARGE)
+    limit = peer.rig.settings.max_message_bytes
+    assert answer["plant", 0].error_code == (CODES[error] if len(data) <= limit else MESSAGE_TOO_LARGE)
     assert answer["plant", 0].error_message
     assert answer["plant", 1].error_code == 0, "the other partition is stored"
     assert peer.rig.kernel.bounds(peer.topic.partition_id(0)) == (0, 0)

@@ -15,6 +15,7 @@ from gatehouse.kernel.groups.max_length import ByteCount
 from gatehouse.kernel.groups.settings import QueueSettings
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.retention.holders import joined
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel import poison
 from tests.kernel.groups.test_groups import handles, join, pop, send, values
 from tests.kernel.rig import Rig
@@ -54,7 +55,8 @@ POISON = [
     ("a record that makes no sense", poison.broken_in_the_middle(poison.SENSELESS), 7,
      [b"0", b"1", b"2", b"4", b"5", b"6"], 1),
     ("a length that points nowhere", poison.broken_in_the_middle(poison.ENDLESS), 7, [b"0", b"1", b"2"], 4),
-    ("a record that is too large", poison.huge_in_the_middle(5 << 20), 7, [b"0", b"1", b"2", b"4", b"5", b"6"], 1),
+    ("a record that is too large", poison.huge_in_the_middle(KernelSettings().max_message_bytes + 1), 7,
+     [b"0", b"1", b"2", b"4", b"5", b"6"], 1),
     ("garbage", poison.garbage(), 5, [], 5),
     ("deltas that lie", poison.lying_deltas(), 3, [b"0", b"1", b"2"], 0),
 ]

@@ -88,7 +88,8 @@ def test_every_attack_is_refused_and_nothing_is_stored(way: Way, attack: Attack,
         pass
     else:
         rig.run()
-        assert answers(rig)[-1] == ("attack", error if len(batch) <= 4 << 20 else MessageTooLarge)
+        limit = rig.settings.max_message_bytes
+        assert answers(rig)[-1] == ("attack", error if len(batch) <= limit else MessageTooLarge)
     rig.run()
     assert rig.kernel.bounds(partition_id) == (0, 0)
 
@@ -188,7 +189,7 @@ def test_batches_of_a_producer_stay_in_order_whatever_comes_between(plan: list[t
 
 
 def test_one_turn_of_the_loop_opens_so_much_and_leaves_the_rest_to_the_worker() -> None:
-    rig = Rig()
+    rig = Rig(settings=KernelSettings(max_message_bytes=4 << 20))
     partitions = [partition_of(rig, f"t{number}") for number in range(8)]
     megabytes = [wrap(gzip(encode_record(0, None, bytes(300_000))), 1, codec=1)] * 8
     for partition_id, batch in zip(partitions, megabytes, strict=True):
@@ -305,7 +306,7 @@ def test_publishers_are_not_read_while_too_much_waits(monkeypatch: pytest.Monkey
 
 
 def test_the_worker_is_given_no_more_than_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig()
+    rig = Rig(settings=KernelSettings(max_message_bytes=4 << 20))
     partition_id = partition_of(rig)
     monkeypatch.setattr(validating, "MAX_OPENED_BYTES", 9 << 20)
     for number in range(5):                                      # each may open to 4 MiB
