@@ -250,9 +250,11 @@ def encode_ack(first: int, packet_id: bytes, reason: int, text: str = "", user: 
     return fixed_header(first, len(body)) + body
 
 
-def encode_disconnect(reason: int, text: str = "") -> bytes:
-    """An MQTT 5 DISCONNECT of the hub's."""
+def encode_disconnect(reason: int, text: str = "", reference: str = "") -> bytes:
+    """An MQTT 5 DISCONNECT of the hub's. `reference`: another server."""
     pairs = _told(text, None)
+    if reference:
+        pairs.append((properties.SERVER_REFERENCE, reference))
     body = bytes((reason,)) + (encode_properties(pairs) if pairs else b"")
     return fixed_header(DISCONNECT, len(body)) + body
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
 
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
+STOPPING: Final = "stopping"           # why a connection ends with the hub
 TELLING_BYTES: Final = 1_024           # a client that takes smaller packets alone is sent no reason strings
 PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
 EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
@@ -674,10 +675,10 @@ class MqttSession:
         """What was published is acknowledged, then the connection is closed; only MQTT 5 has a goodbye."""
         self._will = None                                      # the client is well, it is we who go
         if self._inbox is None or self._inbox.settled:
-            self._end("stopping")
+            self._end(STOPPING)
             return
         self._link.pause()
-        self._inbox.end_when_settled("stopping")
+        self._inbox.end_when_settled(STOPPING)
 
     def handle_closed(self) -> None:
         self._finish()
@@ -688,8 +689,11 @@ class MqttSession:
             return
         if says and self._level == packets.MQTT5 and self._is_let_in:
             code, _, text = reason.partition(": ")
+            reference = self._config.server_reference if code == STOPPING else ""
+            if reference:
+                reason_code = reasons.ANOTHER_SERVER
             self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
-                                                       (text or code) if self._tells else ""))
+                                                       (text or code) if self._tells else "", reference))
         self._finish()
         self._link.close(reason)
 

@@ -565,6 +565,13 @@ def test_3_14_2_1_a_hub_that_stops_says_so() -> None:
     assert client.ended().reason == reasons.SHUTTING_DOWN
 
 
+def test_4_11_a_hub_that_stops_names_another_server() -> None:
+    client = Client(FakeHub(), config=MqttConfig(server_reference="hub2.example:1883"))
+    client.session.handle_stopping()
+    told = client.ended()
+    assert (told.reason, told.properties.values[P.SERVER_REFERENCE]) == (reasons.ANOTHER_SERVER, "hub2.example:1883")
+
+
 @pytest.mark.parametrize(("data", "reason"), [
     (connect_packet(), reasons.PROTOCOL_ERROR),
     (packet(0xF0, b"\x18\0"), reasons.PROTOCOL_ERROR),
