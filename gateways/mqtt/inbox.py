@@ -29,8 +29,9 @@ from gatehouse.gateways.mqtt.codec import (
     publish_topic,
     value_of,
 )
-from gatehouse.gateways.mqtt.errors import InvalidPublish, ProtocolError
+from gatehouse.gateways.mqtt.errors import InvalidPublish, InvalidRecall, ProtocolError
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.kernel.errors import (
     CreateDenied,
     IdempotencyConflict,
@@ -65,8 +66,8 @@ NO_TOPIC: Final = (CreateDenied, TooManyTopics, UnknownTopic)
 DENIED: Final = (Denied, Unroutable, *NO_TOPIC)
 """What `on_denied` is about."""
 
-NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, IdempotencyConflict,
-                    InvalidCheckBack)
+NOT_TAKEN: Final = (*DENIED, InvalidRecall, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay,
+                    IdempotencyConflict, InvalidCheckBack)
 """Refusals of a publish to one of the hub's own topics (a delay, a half message, a decision): the same publish, sent
 again, would be refused again."""
 
@@ -149,6 +150,8 @@ class Inbox:
                 self._schedule(packet, raw)
             elif raw == mapping.DECIDE.encode():
                 transacting().decide(packet, value_of(packet))
+            elif raw == mapping.RECALL.encode():
+                transacting().recalling.recall(packet, value_of(packet))
             else:
                 raise InvalidAddress(f"topics that begin with {mapping.RESERVED!r} are the hub's")
         except NOT_TAKEN as error:
@@ -162,10 +165,13 @@ class Inbox:
         parts = mapping.split_delayed(mapping.decode_topic(raw))
         if parts is None:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
-        delay_ms, address = parts
+        delay_ms, written = parts
+        key, address = mapping.split_key(written)
+        if written != address and not is_recall_key(key):
+            raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
         messages.append(self.message_of(packet, raw, self.guard.place(address)))
         acks = self.acks_of(packet)
-        self.guard.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks, len(packet))
+        self.guard.schedule(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None, acks, len(packet))
         if acks:
             self.expect_answer()
 
@@ -421,6 +427,8 @@ class Inbox:
                 transacting().hold(packet, publish.raw)
             elif publish.raw == mapping.DECIDE.encode():
                 transacting().decide(packet, publish.value)
+            elif publish.raw == mapping.RECALL.encode():
+                transacting().recalling.recall(packet, publish.value)
             elif publish.raw.startswith(mapping.DELAYED.encode()):
                 self._schedule(packet, publish.raw)
             elif publish.when is not None:
@@ -452,6 +460,22 @@ class Inbox:
         message_id = str(answer.positions[0][2]) if answer.positions else ""
         return encode_ack(PUBACK if publish.qos == 1 else PUBREC, publish.packet_id, reasons.SUCCESS, "",
                           [("id", message_id)] if message_id and self._tells else None)
+
+    def answer_late(self, packet: bytes, error: Exception | None) -> None:
+        """Acknowledge a whole PUBLISH that was carried out apart, in its turn; `error`: why it came to nothing, which
+        only MQTT 5 can be told."""
+        if error is not None:
+            self._deny(error)
+        if not packet_id_of(packet, 0):
+            return
+        acks = self.acks_of(packet, late=True)
+        if error is not None and self.incoming is not None:
+            reason = reasons.reason_of(getattr(error, "code", ""))
+            first = PUBACK if packet[0] & 6 == 2 else PUBREC
+            if first == PUBREC:
+                self.received.pop(packet_id_of(packet, 0), None)
+            acks = encode_ack(first, packet_id_of(packet, 0), reason, str(error) if self._tells else "")
+        self.acknowledge_in_turn(acks)
 
     def answer_no(self, publish: Publish, code: str, text: str) -> None:
         """Say why an MQTT 5 PUBLISH is not stored, in its turn; nobody is told with QoS 0."""
