@@ -55,7 +55,7 @@ class InvalidDelivery(InvalidPublish):
     code = "invalid_delivery"
 
 
-class InvalidRecall(Exception):
+class InvalidRecallPublish(Exception):
     """A PUBLISH to `$recall` names neither a key nor an id of a delayed message."""
 
     code = "invalid_recall"

@@ -29,7 +29,7 @@ from gatehouse.gateways.mqtt.codec import (
     publish_topic,
     value_of,
 )
-from gatehouse.gateways.mqtt.errors import InvalidPublish, InvalidRecall, ProtocolError
+from gatehouse.gateways.mqtt.errors import InvalidPublish, InvalidRecallPublish, ProtocolError
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.kernel.errors import (
@@ -66,7 +66,7 @@ NO_TOPIC: Final = (CreateDenied, TooManyTopics, UnknownTopic)
 DENIED: Final = (Denied, Unroutable, *NO_TOPIC)
 """What `on_denied` is about."""
 
-NOT_TAKEN: Final = (*DENIED, InvalidRecall, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay,
+NOT_TAKEN: Final = (*DENIED, InvalidRecallPublish, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay,
                     IdempotencyConflict, InvalidCheckBack)
 """Refusals of a publish to one of the hub's own topics (a delay, a half message, a decision): the same publish, sent
 again, would be refused again."""
@@ -167,7 +167,7 @@ class Inbox:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
         delay_ms, written = parts
         key, address = mapping.split_key(written)
-        if written != address and not is_recall_key(key):
+        if written != address and not (address and is_recall_key(key)):
             raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
         messages.append(self.message_of(packet, raw, self.guard.place(address)))
         acks = self.acks_of(packet)

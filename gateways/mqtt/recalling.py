@@ -17,7 +17,7 @@ import orjson
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt.codec import packet_id_of
-from gatehouse.gateways.mqtt.errors import InvalidRecall
+from gatehouse.gateways.mqtt.errors import InvalidRecallPublish
 from gatehouse.kernel.errors import AlreadyDelivered, UnknownScheduled
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Recalling:
         self._pacer = pacer
 
     def recall(self, packet: bytes, value: bytes) -> None:
-        """Take a PUBLISH to `$recall`, whose payload this is. Raises InvalidRecall."""
+        """Take a PUBLISH to `$recall`, whose payload this is. Raises InvalidRecallPublish."""
         key, message_id = read_recall(value)
         self._pacer.hold()
         guard = self._inbox.guard
@@ -74,18 +74,18 @@ class Recalling:
 
 
 def read_recall(value: bytes) -> tuple[str, int]:
-    """The key, or else the id: "" and -1 for the other. Raises InvalidRecall."""
+    """The key, or else the id: "" and -1 for the other. Raises InvalidRecallPublish."""
     try:
         document = orjson.loads(value) if value.startswith(b"{") else {"key": value.decode()}
     except ValueError:
-        raise InvalidRecall("a payload that is neither a key nor JSON") from None
+        raise InvalidRecallPublish("a payload that is neither a key nor JSON") from None
     key, message_id = document.get("key"), document.get("id")
     if isinstance(key, str) and message_id is None and is_recall_key(key):
         return key, -1
     if isinstance(message_id, str) and key is None and message_id.isascii() and message_id.isdigit() \
             and len(message_id) <= 20 and int(message_id) <= MAX_ID:
         return "", int(message_id)
-    raise InvalidRecall('the payload is a key, {"key": "..."}, or {"id": "..."}')
+    raise InvalidRecallPublish('the payload is a key, {"key": "..."}, or {"id": "..."}')
 
 
 def is_recall_key(key: str) -> bool:
