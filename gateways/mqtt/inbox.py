@@ -122,6 +122,7 @@ class Inbox:
         address = mapping.decode_topic(raw)
         if address.startswith(mapping.RESERVED) and not address.startswith(mapping.QUEUE):
             self._count("publish_reserved")
+            self.guard.note_untold("publish_reserved", "a publish to a topic of the hub's own is acknowledged and dropped")
             return False
         try:
             self.guard.place_raw(raw, address)
@@ -556,6 +557,8 @@ class Inbox:
         """A publish is refused: it is acknowledged and dropped, or ends the connection. `refusal` has a code."""
         code = getattr(refusal, "code", "")
         self._count("publish_denied" if isinstance(refusal, (Denied, CreateDenied)) else "publish_" + code)
+        if self.incoming is None and not isinstance(refusal, Denied):      # which admission has noted
+            self.guard.note_untold("publish_" + code, f"a publish is acknowledged and dropped: {refusal}")
         if self._ends_on_denied and isinstance(refusal, DENIED):
             self._is_refused = True
             self._end(f"{code}: {refusal}")

@@ -592,6 +592,7 @@ class MqttSession:
             if subscriptions is not None and not subscriptions.may_have(topic_filter):
                 subscriptions.end(topic_filter)
                 self._count("subscription_ended")
+                guard.note_untold("subscription_ended", f"{topic_filter!r} may not be had any more")
 
     def handle_taken_over(self) -> None:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""

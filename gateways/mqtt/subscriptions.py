@@ -138,6 +138,7 @@ class Subscriptions:
             self._choose(subscribed, selector_of(subscribed), None, resumed=True)
         except (KernelError, Denied):
             self._count("subscribe_not_resumed")
+            self._guard.note_untold("subscribe_not_resumed", f"{subscribed.filter!r} may not be had any more")
             return
         self._note(subscribed.filter, GrantedFilter(subscribed.qos, options_of(subscribed), subscribed.identifier))
 
@@ -205,7 +206,10 @@ class Subscriptions:
 
     def _refuse(self, why: str, reason: int, text: str = "") -> int:
         self._count("subscribe_" + why)
-        self._refused.append(text or why.replace("_", " "))
+        text = text or why.replace("_", " ")
+        self._refused.append(text)
+        if self._level < packets.MQTT5 and why != "denied":
+            self._guard.note_untold("subscribe_" + why, f"a filter is refused: {text}")
         return reason if self._level == packets.MQTT5 else packets.SUBACK_REFUSED
 
     def may_have(self, topic_filter: str) -> bool:
