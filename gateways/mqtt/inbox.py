@@ -122,7 +122,7 @@ class Inbox:
         address = mapping.decode_topic(raw)
         if address.startswith(mapping.RESERVED) and not address.startswith(mapping.QUEUE):
             self._count("publish_reserved")
-            self.guard.note_untold("publish_reserved", "a publish to a topic of the hub's own is acknowledged and dropped")
+            self.guard.note_untold("publish_reserved", "a publish to a topic of the hub's own is dropped")
             return False
         try:
             self.guard.place_raw(raw, address)
