@@ -188,6 +188,11 @@ class Guard:
         """For the metrics: something that became of what this door's clients sent or asked for."""
         self._admission.trace.on_event(self._door, event, amount)
 
+    def note_untold(self, reason: str, text: str) -> None:
+        """For the log: something was refused, or has ended, which the protocol has no word for. A line a minute."""
+        who = self.logged_in.name if not self._client_id else f"{self.logged_in.name} ({self._client_id[:80]!r})"
+        self._admission.note_untold(self._door, who, reason, text)
+
     # ---- who
 
     @property
