@@ -220,7 +220,8 @@ class KernelPort(Protocol):
         nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
 
-    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int,
+                        positions: bool) -> None:
         """As `append`, of messages that were gathered of several guards: those before each of these indices have
         places that were given to one. Raises as `append`, with nothing taken of any."""
 

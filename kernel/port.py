@@ -219,7 +219,8 @@ class Port:
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard])
 
-    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int,
+                        positions: bool) -> None:
         placements: dict[int, Placement] = {}
         start = 0
         for guard, stop in zip(guards, stops, strict=True):
@@ -231,7 +232,7 @@ class Port:
                     raise UnknownPlace(UNKNOWN)
                 placements[place] = placement
             start = stop
-        self._append(messages, self if number else None, number, False, placements)
+        self._append(messages, self if number else None, number, positions, placements)
 
     def gather(self, enter: Callable[[], None]) -> None:
         self._kernel.gather(enter)
