@@ -143,6 +143,9 @@ class FakeKernel:
         """Nobody records journeys."""
         return 1 << 60
 
+    def is_repeated(self, idempotency_key: str) -> bool:
+        return idempotency_key in self._answers or any(idempotency_key == key for *_, key in self._pending)
+
     def flush(self) -> None:
         for enter in self._gathering:
             enter()
