@@ -49,8 +49,7 @@ class Outgoing:
 
     def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int) -> tuple[bytes, bytes]:
         """How the topic is written, whose field is `topic`, and all properties with their length. `has_named` is to be
-        called when a packet with them was sent. With QoS 2 the topic is always written out: MQTT.js forgets until
-        PUBREL what an alias stood for."""
+        called when a packet with them was sent."""
         subscriptions = self.subscriptions
         if subscriptions is not None and not subscriptions.is_plain:
             shown += subscriptions.heard(address).identifiers
@@ -60,14 +59,15 @@ class Outgoing:
         return topic, with_length(shown) if shown else NO_PROPERTIES
 
     def named(self, topic: bytes, address: str, qos: int) -> tuple[bytes, bytes]:
-        """How the topic is written, whose field is `topic`, and the property of its alias; b"" for none."""
-        if not self._alias_maximum or qos > 1 or len(topic) < ALIAS_WORTH_BYTES:
+        """How the topic is written, whose field is `topic`, and the property of its alias; b"" for none. With QoS 2 it
+        is written out beside the alias: MQTT.js forgets until PUBREL what an alias stood for."""
+        if not self._alias_maximum or len(topic) < ALIAS_WORTH_BYTES:
             return topic, b""
         alias = self._aliases.get(address, 0)
         if alias:
             self._naming = ("", 0)
-            return NO_TOPIC, encode_property(properties.ALIAS, alias)
-        if len(self._aliases) >= self._alias_maximum:
+            return topic if qos > 1 else NO_TOPIC, encode_property(properties.ALIAS, alias)
+        if qos > 1 or len(self._aliases) >= self._alias_maximum:
             return topic, b""
         self._naming = (address, len(self._aliases) + 1)
         return topic, encode_property(properties.ALIAS, self._naming[1])

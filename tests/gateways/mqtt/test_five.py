@@ -382,7 +382,7 @@ def test_3_3_2_3_4_topic_aliases_to_a_client() -> None:
         ("quite/long", 1), ("", 1), ("also/long", None), ("", 1), ("short", None)]
 
 
-def test_3_3_2_3_4_no_alias_with_qos_2() -> None:
+def test_3_3_2_3_4_the_topic_stands_beside_its_alias_with_qos_2() -> None:
     hub = FakeHub()
     client = Client(hub, properties=[(P.ALIAS_MAXIMUM, 5)])
     client.subscribe(("#", 2))
@@ -390,8 +390,8 @@ def test_3_3_2_3_4_no_alias_with_qos_2() -> None:
     for n, qos in enumerate((1, 2, 2, 1), 1):
         sender.send(publish_packet("quite/long", b"%d" % n, n, qos=qos))
         hub.kernel.flush()
-    assert [(seen.topic, seen.qos) for seen in client.received()] == [
-        ("quite/long", 1), ("quite/long", 2), ("quite/long", 2), ("", 1)]
+    assert [(seen.topic, seen.qos, seen.properties.values.get(P.ALIAS)) for seen in client.received()] == [
+        ("quite/long", 1, 1), ("quite/long", 2, 1), ("quite/long", 2, 1), ("", 1, 1)]
 
 
 # --- subscriptions
