@@ -36,7 +36,6 @@ READ_AGAIN_MS: Final = 1_000         # a read that failed is tried again after t
 FIRST_OF_ALL: Final = 1 << 31        # the priority of who takes one message at once: above any that a member can have
 
 ELSEWHERE_MAX: Final = 10_000         # messages of a group of which it is remembered who held them for too long
-
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 
 ByCursor = list[tuple[Prefetcher, list[int]]]
@@ -77,8 +76,7 @@ class HoldLimit(NamedTuple):  # decision 126
     Until that happens the messages stay with it. An `after_ms` of 0: never."""
 
     take_back: Callable[[list[Handle]], list[Handle]] | None = None  # decision 250
-    """Asked, where it is there, when the group's invisible time is over, about what is held since then: which of it may
-    go to another member at once. The rest stays, up to `after_ms`."""
+    """Which of what is held for the group's invisible time may go to another; the rest stays, up to `after_ms`."""
 
 
 class Budget:
@@ -180,18 +178,16 @@ class Membership:
     def take_back(self, prefetcher: Prefetcher, lease: Lease, held: list[int], core: Core) -> list[int]:
         """It has held these (`held`) for the group's invisible time, or for too long; those that another may have."""
         hold = self._hold
-        if hold is None:
-            return []
+        assert hold is not None, "a member without a limit has no deadlines"
         if hold.take_back is None or lease in self._asked:
             hold.on_overdue()
             return []
         key = prefetcher.cursor.key
         back = [handle[1] for handle in hold.take_back([(key, offset, lease.attempt) for offset in held])]
         if len(back) < len(held) and hold.after_ms:
-            self._asked = {asked for asked in self._asked if asked.left}
-            self._asked.add(lease)
-            core.deadlines.hold_for(self._group, prefetcher, lease,
-                                    max(0, hold.after_ms - self._group.settings.invisible_ms))
+            self._asked = {asked for asked in self._asked if asked.left} | {lease}
+            left_ms = max(0, hold.after_ms - self._group.settings.invisible_ms)
+            core.deadlines.hold_for(self._group, prefetcher, lease, left_ms)
         return back
 
 
@@ -379,8 +375,7 @@ class LeasedGroup:
         if membership not in self._members:
             return
         self._members.remove(membership)
-        if self._elsewhere:
-            self._elsewhere = {key: holder for key, holder in self._elsewhere.items() if holder is not membership}
+        self._elsewhere = {key: holder for key, holder in self._elsewhere.items() if holder is not membership}
         self._rank()
         self._note_use()
         if not self.taken_from:
@@ -859,12 +854,11 @@ class LeasedGroup:
         rest: list[Leased] = []
         for message in messages:
             before = self._elsewhere.pop((prefetcher, message[1]), None)
-            other = None if before is None else next(
-                (member for member in members if member is not before and member.room > 0), None)
-            if other is None:
+            others = [] if before is None else [one for one in members if one is not before and one.room > 0]
+            if not others:
                 rest.append(message)
             else:
-                self._hand_to(other, prefetcher, [message])
+                self._hand_to(others[0], prefetcher, [message])
         return rest
 
     def _hand_to(self, member: Membership, prefetcher: Prefetcher, messages: list[Leased]) -> None:
