@@ -664,6 +664,10 @@ class HubPort(Ports, Protocol):
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         """See `KernelPort.create_topic`."""
 
+    def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/") -> Topic:
+        """See `KernelPort.change_topic`."""
+
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
         """The address of a stored record."""
 

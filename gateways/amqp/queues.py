@@ -100,10 +100,15 @@ class KernelQueues:
     @staticmethod
     def is_declared(queue: AmqpQueue) -> bool:
         """Whether this door has declared it in the kernel: what others have made has no policy."""
+        if queue.stream is not None:
+            return queue.stream.is_made
         return isinstance(queue.kernel_queue, Queue) and _door_settings(queue.kernel_queue) is not None
 
     def change(self, queue: AmqpQueue) -> bool:
         """Let the kernel know what its settings are now. Whether they are others. Raises Stopping."""
+        if queue.stream is not None:
+            self.streams.change(queue)
+            return False
         settings = _kernel_settings(queue)
         if settings == queue.kernel_queue.settings:
             return False
