@@ -12,6 +12,7 @@
 #   soak     2,000 rounds of the simulator, properties by chance, then 1,000 hubs killed under load, 200 killed under attack, then
 #            the order service and its hub killed a hundred times for each door (some hours); and a disk that is full, where one may be mounted
 #   fuzz     send mutations of real conversations to every door, an hour at each, side by side (SEED=, SECONDS=, ARGS=)
+#   sanitize run the native modules' tests under AddressSanitizer (needs libasan, which comes with gcc; ARGS= goes to pytest)
 #   demo     this machine as a device, Spark behind the hub, and a page that shows it (needs Java 17 or later)
 #   docs     write the generated pages again
 #   lock     resolve pyproject.toml anew into requirements/*.lock (asks the package registry)
@@ -54,7 +55,7 @@ INTEROP_STAMP := $(VENV)/.stamp-interop
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
 
-.PHONY: run lock test lint wheel bench bench-all docs setup clean demo fuzz interop sim soak
+.PHONY: run lock test lint wheel bench bench-all docs setup clean demo fuzz interop sanitize sim soak
 
 run: $(RUN_STAMP)
 	@exec $(PYTHON) scripts/wheel.py serve $(CONFIG)
@@ -100,6 +101,10 @@ soak: $(TEST_STAMP)
 
 fuzz: $(TEST_STAMP)
 	$(COMPILED) -m tests.fuzz --seed $(SEED) --seconds $(SECONDS) $(ARGS)
+
+# The native modules, with a guard at both ends of every buffer.
+sanitize: $(TEST_STAMP)
+	$(PYTHON) scripts/sanitize.py pytest -q tests/gateways/connections tests/gateways/tls tests/gateways/websocket $(ARGS)
 
 demo: $(DEMO_STAMP)
 	@sh scripts/need.sh "the demo" $(DEMO_NEEDS)

@@ -1,9 +1,11 @@
 """Builds a wheel, plain or, with GATEHOUSE_COMPILE=1, with the hot modules compiled by mypyc.
 
     python -m pip wheel --no-deps .                        plain
-    GATEHOUSE_COMPILE=1 python -m pip wheel --no-deps .    compiled: needs mypy, a C compiler and Python's headers
+    GATEHOUSE_COMPILE=1 python -m pip wheel --no-deps .    compiled: needs mypy, Cython, a C compiler and Python's
+                                                           headers
 
-Compiled modules call each other directly and copy each other's constants, so they are one unit. What was compiled is
+Modules that mypyc compiles call each other directly and copy each other's constants, so they are one unit; each native
+module is a library of its own. What was compiled is
 kept in `build/hot/DIGEST.PYTHON/`, by the digest of the hot modules and of all that they import: a wheel whose other
 files have changed is made of it in seconds. decision 58
 """
@@ -16,18 +18,31 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-from setuptools import Distribution, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT: Final = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from gatehouse.hot import HOT_MODULES, hot_digest, source_of  # noqa: E402
+from gatehouse.hot import HOT_MODULES, NATIVE_MODULES, hot_digest, native_source_of, source_of  # noqa: E402
 
 GROUP: Final = "gatehouse.hot"    # decision 129: dotted, as the modules are found through links
 """All compiled modules are one shared library, which lies in the package too."""
 MYPY_CACHE: Final = "build/mypy_cache"
 """Not the one of `make lint`, which runs beside this: two at one cache end with "database is locked"."""
+DIRECTIVES: Final = {"language_level": 3, "boundscheck": True, "wraparound": False, "initializedcheck": True}
+"""How Cython translates: what a peer sends is never trusted, so every index is checked."""
+
+
+def native_extensions() -> list[Extension]:
+    """The native modules; those in Cython are translated into C."""
+    from Cython.Build import cythonize
+
+    extensions = [Extension(module, [str(native_source_of(module, ROOT).relative_to(ROOT))],
+                            extra_compile_args=["-O2", "-Wno-unused-function"]) for module in NATIVE_MODULES]
+    in_c = [extension for extension in extensions if extension.sources[0].endswith(".c")]
+    in_cython = [extension for extension in extensions if extension not in in_c]
+    return in_c + cythonize(in_cython, build_dir="build/c", compiler_directives=DIRECTIVES, quiet=True)
 
 
 class CompiledDistribution(Distribution):
@@ -37,11 +52,20 @@ class CompiledDistribution(Distribution):
         return True
 
 
+class BuildNative(build_ext):
+    """Compiles the native modules alone: for tests under a sanitizer (scripts/sanitize.py)."""
+
+    def finalize_options(self) -> None:
+        self.distribution.ext_modules = native_extensions()
+        super().finalize_options()
+
+
 class BuildHot(build_ext):
     """Compiles the hot modules, or takes what was compiled from the same sources before."""
 
     def finalize_options(self) -> None:
         missing = [module for module in HOT_MODULES if source_of(module, ROOT) is None]
+        missing += [module for module in NATIVE_MODULES if native_source_of(module, ROOT) is None]
         if missing:
             raise SystemExit(f"{', '.join(missing)} of gatehouse/hot.py does not exist")
         self.kept = ROOT / "build" / "hot" / (hot_digest(ROOT) + EXTENSION_SUFFIXES[0].removesuffix(".so"))
@@ -51,7 +75,7 @@ class BuildHot(build_ext):
             files = [str(source_of(module, ROOT).relative_to(ROOT)) for module in HOT_MODULES]
             self.distribution.ext_modules = mypycify(
                 ["--follow-imports=silent", f"--cache-dir={MYPY_CACHE}", *files], group_name=GROUP, opt_level="3",
-                debug_level="0", target_dir="build/c")
+                debug_level="0", target_dir="build/c") + native_extensions()
         super().finalize_options()
 
     def run(self) -> None:
@@ -69,7 +93,8 @@ class BuildHot(build_ext):
 
 
 if __name__ == "__main__":
-    if os.environ.get("GATEHOUSE_COMPILE") == "1":
-        setup(distclass=CompiledDistribution, cmdclass={"build_ext": BuildHot})
+    compiled = {"1": BuildHot, "native": BuildNative}.get(os.environ.get("GATEHOUSE_COMPILE", ""))
+    if compiled is not None:
+        setup(distclass=CompiledDistribution, cmdclass={"build_ext": compiled})
     else:
         setup()

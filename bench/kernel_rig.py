@@ -18,6 +18,7 @@ from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.store import RocksStore
+from gatehouse.log_thread import begin_log_thread
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 
@@ -27,14 +28,16 @@ class KernelRig:
 
     def __init__(self, folder: Path, hub_loop: type[HubLoop] = HubLoop) -> None:
         loop = asyncio.get_running_loop()
-        completions = Completions(loop)
-        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint", "validation")]
-        log_worker, reader_worker, checkpoint_worker, validation_worker = self._workers
+        completions, clock = Completions(loop), hub_loop(loop)
         self._log, self._store = SegmentLog(RealDisk(folder)), RocksStore(folder / "index")
-        self.kernel = Kernel(loop=hub_loop(loop), log_worker=log_worker, reader_worker=reader_worker,
+        log_worker, frame_writer = begin_log_thread(clock, completions, self._log)
+        reader_worker, checkpoint_worker, validation_worker = [
+            ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation")]
+        self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker
+        self.kernel = Kernel(loop=clock, log_worker=log_worker, reader_worker=reader_worker,
                              checkpoint_worker=checkpoint_worker, validation_worker=validation_worker,
                              log=self._log, store=self._store, routes=Routes(), settings=KernelSettings(),
-                             fatal=sys.exit, on_damage=print, on_error=print)
+                             fatal=sys.exit, on_damage=print, on_error=print, frame_writer=frame_writer)
         self.kernel.open()
 
     async def close(self) -> None:

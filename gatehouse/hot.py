@@ -1,7 +1,8 @@
-"""The modules that run once per message: what setup.py compiles into wheels, in this one list.
+"""The modules that run once per message: what setup.py compiles into wheels, in these two lists.
 
-They are ordinary Python that mypyc takes as it is. setup.py refuses a name that does not exist, so the list stays
-true. The digest tells whether what was compiled, or tested, is still what the sources say.
+Nearly all are ordinary Python that mypyc takes as it is. Native modules are Cython or C, where Python has no words for
+what is to be done, and stand beside plain Python that does the same. setup.py refuses a name that does not exist, so
+the lists stay true. The digest tells whether what was compiled, or tested, is still what the sources say.
 """
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
     "gatehouse.gateways.mqtt.window",
+    "gatehouse.gateways.gathering",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
@@ -77,6 +79,13 @@ HOT_MODULES: Final = (
     "gatehouse.transactions.undecided",
 )
 
+# decision 220: native where Python has no words for it, with plain Python beside it that does the same
+NATIVE_MODULES: Final = (
+    "gatehouse.gateways.connections.native_sockets",
+    "gatehouse.kernel.log.native_writer",
+)
+"""Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
+
 
 def source_of(module: str, root: Path) -> Path | None:
     """The file of one of our modules, if there is such a module."""
@@ -85,6 +94,12 @@ def source_of(module: str, root: Path) -> Path | None:
         if file.is_file():
             return file
     return None
+
+
+def native_source_of(module: str, root: Path) -> Path | None:
+    """The Cython or C file of a native module, if there is such a module."""
+    stem = root.joinpath(*module.split("."))
+    return next((file for file in (stem.with_suffix(".pyx"), stem.with_suffix(".c")) if file.is_file()), None)
 
 
 def imported_modules(file: Path) -> set[str]:
@@ -122,5 +137,6 @@ def digest_of(files: Iterable[Path], root: Path) -> str:
 
 
 def hot_digest(root: Path) -> str:
-    """Of the hot modules, all that they import, and this list, whatever they are compiled for."""
-    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root)], root)
+    """Of the hot modules, all that they import, the native ones, and these lists, whatever they are compiled for."""
+    native = [file for module in NATIVE_MODULES if (file := native_source_of(module, root)) is not None]
+    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root), *native], root)

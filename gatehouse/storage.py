@@ -36,6 +36,7 @@ from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
 from gatehouse.kernel.state.catalogue_copy import copy_truth
 from gatehouse.kernel.state.store import RocksStore, StoreDamaged, is_full
+from gatehouse.log_thread import begin_log_thread
 from gatehouse.metrics import SUM, Sample
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
@@ -68,10 +69,12 @@ class Storage(Notices):
             self._catalogue.close()
             raise
         self._log = SegmentLog(RealDisk(folder), settings.segment_bytes, tell_note)
-        self._workers = [ThreadWorker(name, completions) for name in ("log", "reader", "checkpoint", "validation")]
+        log_worker, frame_writer = begin_log_thread(hub_loop, completions, self._log)
+        reader_worker, checkpoint_worker, validation_worker = [
+            ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation")]
+        self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker
         self._damaged: set[tuple[int, int]] = set()
         self._faults = 0
-        log_worker, reader_worker, checkpoint_worker, validation_worker = self._workers
         self.kernel = Kernel(
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             validation_worker=validation_worker, log=self._log, store=self._store, routes=config.routes,
@@ -79,7 +82,8 @@ class Storage(Notices):
             notices=self, projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
             selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             emergency_reserve=emergency_reserve_of(config, folder),
-            journeys=journeys_of(config.tracing, config.topic_rates), new_trace=partial(token_bytes, TRACE_BYTES))
+            journeys=journeys_of(config.tracing, config.topic_rates), new_trace=partial(token_bytes, TRACE_BYTES),
+            frame_writer=frame_writer)
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
         own = self._catalogue.file
         self.backups = self.kernel.backups(self._log, partial(beside_the_log, own), {

@@ -269,6 +269,7 @@ class Services:
         if switchboard is None:
             switchboard = self._switchboards[name] = Switchboard(self.transactions or self.kernel,
                                                                 self.transactions)
+            self.admission.settle_before_forgetting(switchboard.gathering.settle)
         return switchboard
 
     def guard(self, door: str, principal: Principal, session: RegisteredSession | None, client_id: str = "", *,

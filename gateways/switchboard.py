@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from gatehouse.gateways.gathering import Gathered, Gathering
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.api import Heard, KernelPort, Message, Ports
@@ -71,6 +72,7 @@ class Switchboard:
 
     def __init__(self, ports: Ports, transactions: Transactions | None) -> None:
         self.port: KernelPort = ports.port(self)
+        self.gathering: Gathering = Gathering(self)
         self._transactions = transactions      # None in tests that need none
         self._last = 0
         self._submitted: dict[int, tuple[Submitter, object]] = {}
@@ -113,6 +115,10 @@ class Switchboard:
         for count, (owner, stored) in enumerate(by_owner.items()):
             if count and count % STEP_OWNERS == 0:
                 yield
+            if isinstance(owner, Gathered):
+                for _ in owner.answer(stored[0], self):
+                    yield
+                continue
             try:
                 owner.on_stored(stored)
             except Exception as fault:         # one session's bug must not cost the others their answers

@@ -128,6 +128,12 @@ class KernelPort(Protocol):
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 
+    def unfollowed(self) -> int:
+        """How many messages pass before one that may be followed: `speak_in_turn` is to be told then."""
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        """Of the messages that are appended next, those before each of these indices come from there."""
+
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
 
@@ -213,6 +219,14 @@ class KernelPort(Protocol):
         """Store messages, in order, in one frame. A repeated `idempotency_key` gets the first answer and stores
         nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
+
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+        """As `append`, of messages that were gathered of several guards: those before each of these indices have
+        places that were given to one. Raises as `append`, with nothing taken of any."""
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        """Call it once, before the next frame is sealed: what it appends is in that frame. It must not raise. Raises
+        Stopping."""
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -51,6 +51,7 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.log.frame_writer import FrameWriter, WorkerWriter
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
@@ -105,7 +106,7 @@ class Kernel:  # decision 138
     """See the module's text. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
-    `on_error` of our own faults that were contained.
+    `on_error` of our own faults that were contained. `frame_writer` writes the log on the thread of `log_worker`.
     """
 
     def __init__(self, *, loop: Loop, log_worker: Worker, reader_worker: Worker, checkpoint_worker: Worker,
@@ -116,7 +117,7 @@ class Kernel:  # decision 138
                  new_shard: int = 0, reserve: Reserve | None = None, emergency_reserve: Reserve | None = None,
                  selector_names: Mapping[str, str] | None = None, journeys: JourneySettings | None = None,
                  new_trace: Callable[[], bytes] | None = None,
-                 door_names: Callable[[int], str] = str) -> None:
+                 door_names: Callable[[int], str] = str, frame_writer: FrameWriter | None = None) -> None:
         notices = notices or Notices()
         self.recovered_frames = 0
         self.settings = settings
@@ -164,9 +165,10 @@ class Kernel:  # decision 138
             backpressure=backpressure, unreadable=unreadable, on_error=on_error)
         self._watches = Watches()
         self._committer = committer = Committer(
-            loop=loop, worker=log_worker, log=log, clock=clock, disk_guard=disk_guard, backpressure=backpressure,
-            watermarks=watermarks, memtables=memtables, state=state, answering=answering, deliver=deliveries.deliver,
-            policy=settings.fsync, pending_bytes=settings.pending_bytes, fatal=fatal)
+            loop=loop, worker=log_worker, log=log, writer=frame_writer or WorkerWriter(log_worker, log), clock=clock,
+            disk_guard=disk_guard, backpressure=backpressure, watermarks=watermarks, memtables=memtables, state=state,
+            answering=answering, deliver=deliveries.deliver, policy=settings.fsync,
+            pending_bytes=settings.pending_bytes, fatal=fatal)
 
         # What happened to messages, written beside them.
         self.speaker = Speaker()
@@ -690,6 +692,14 @@ class Kernel:  # decision 138
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        """See `Committer.gather`."""
+        self._committer.gather(enter)
+
+    def unfollowed(self) -> int:
+        """How many messages pass before one that may be followed."""
+        return self._appending.unfollowed
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""

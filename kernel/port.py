@@ -94,6 +94,12 @@ class Port:
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
 
+    def unfollowed(self) -> int:
+        return self._kernel.unfollowed()
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        self._kernel.speaker.speak_in_turn(stops, origins)
+
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)
 
@@ -212,6 +218,23 @@ class Port:
                                 idempotency_key=idempotency_key)
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard])
+
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+        placements: dict[int, Placement] = {}
+        start = 0
+        for guard, stop in zip(guards, stops, strict=True):
+            given = self._guards[guard]
+            for message in messages[start:stop]:
+                place = message[0]
+                placement = given.get(place)
+                if placement is None:
+                    raise UnknownPlace(UNKNOWN)
+                placements[place] = placement
+            start = stop
+        self._append(messages, self if number else None, number, False, placements)
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        self._kernel.gather(enter)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -5,6 +5,7 @@ told is about whole batches, and a recorder answers at once: nothing waits for i
 """
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -21,14 +22,25 @@ Run = Any
 class Speaker:
     """Who tells the kernel what it is told now: said before each call by those who know, read where it is recorded."""
 
-    __slots__ = ("origin",)
+    __slots__ = ("origin", "_stops", "_origins")
 
     def __init__(self) -> None:
         self.origin: Origin = NOBODY
+        self._stops: list[int] = []
+        self._origins: list[Origin] = []
 
     def speaks(self, origin: Origin) -> None:
         """What is told from here on comes from there."""
         self.origin = origin
+        self._stops = []
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
+        """Of the messages that are told next, those before each of these indices come from there."""
+        self._stops, self._origins = stops, origins
+
+    def origin_of(self, at: int) -> Origin:
+        """Where the message at this index of a call comes from."""
+        return self._origins[bisect_right(self._stops, at)] if self._stops else self.origin
 
 
 class Recorder(Protocol):  # decision 202

@@ -1,7 +1,7 @@
 """Writes requirements/*.lock: everything that is installed, direct or not, with the hashes of its files. `make lock`
 
     run        what the hub needs, and what builds it
-    compile    beyond it: mypyc
+    compile    beyond it: mypyc, Cython
     test       beyond it: the tests, Spark among them
     interop    beyond run and test: PostgreSQL
     spark      beyond run

@@ -94,7 +94,7 @@ def _build(folder: Path) -> None:
         def run(*command: str, **environ: str) -> None:
             subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=True,
                            timeout=BUILD_TIMEOUT_S, env={**os.environ, **environ})
-        if find_spec("mypyc") is None:    # only somebody with a C compiler waits for it
+        if find_spec("mypyc") is None or find_spec("Cython") is None:    # only somebody with a C compiler waits for it
             run(*PIP, "install", "--require-hashes", "--no-build-isolation", "-r", "requirements/compile.lock")
         for stale in BUILD.glob("lib*"):  # setuptools would put modules that are gone into the wheel
             shutil.rmtree(stale)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Final
+from typing import Any, Final
 
 from tests.faults.nursery import ForkedProcess, shared_nursery, whole_lines
 
@@ -73,7 +73,8 @@ class RunningHub:
     its own runs.
     """
 
-    def __init__(self, folder: Path, config: str, *arguments: str, program: str | None = None) -> None:
+    def __init__(self, folder: Path, config: str, *arguments: str, program: str | None = None,
+                 orders: dict[str, Any] | None = None) -> None:
         self.folder = folder
         self.lines: list[str] = []
         (folder / "gateways.toml").write_text(config)
@@ -82,7 +83,7 @@ class RunningHub:
         command = ["serve", "--config", str(folder / "gateways.toml"), *arguments]
         with self._log.open("ab") as log:
             self.process: subprocess.Popen[str] | ForkedProcess = (
-                shared_nursery().fork(command, log) if program is None else
+                shared_nursery().fork(command, log, orders) if program is None else
                 subprocess.Popen([sys.executable, "-c", program, *command], stdout=subprocess.PIPE, stderr=log,
                                  text=True, cwd=ROOT))
 

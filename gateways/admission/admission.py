@@ -80,6 +80,7 @@ class Admission:
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
+        self._settling: list[Callable[[], None]] = []
         self.quotas = self._read_quotas()
         self._rules = self.compiling(self.accounts.file_rules)()
         self.version = object()
@@ -317,8 +318,14 @@ class Admission:
             self._every_cache.add(places)
         return places
 
+    def settle_before_forgetting(self, settle: Callable[[], None]) -> None:
+        """Call this whenever places are about to be forgotten: what was judged already is appended."""
+        self._settling.append(settle)
+
     def forget_places(self) -> None:
         """Topics, routes or rights have changed: every address is looked up and judged anew."""
+        for settle in self._settling:
+            settle()
         for cache in self._every_cache:
             cache.clear()
 

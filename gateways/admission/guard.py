@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
+    from gatehouse.gateways.gathering import Gatherer
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
@@ -103,7 +104,10 @@ class Guard:
         self._door = door
         self._client_id = client_id
         self._origin: Final = Origin(door, principal.name, client_id, peer)
-        self._tells: Final = self._port.records_journeys
+        self.tells: Final = self._port.records_journeys
+        """Whether the kernel is to be told who speaks."""
+
+        self._gathering: Final = switchboard.gathering
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
@@ -113,6 +117,7 @@ class Guard:
         self._renew()
 
     def _renew(self) -> None:
+        self._gathering.settle()
         admission = self._admission
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id) if self._client_id \
@@ -125,6 +130,7 @@ class Guard:
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
+        self.settle()
         if self._registration is not None:
             self._registration.leave()
         for filter_text, listener in list(self._filters):
@@ -215,10 +221,12 @@ class Guard:
 
     def forget_places(self) -> None:
         """Look every address up again: what was placed once may be gone."""
+        self.settle()
         self._places.clear()
 
     def let_go(self) -> None:
         """Look every address up again; what was decoded with its place may still be appended."""
+        self.settle()
         self._places.let_go()
 
     @property
@@ -401,8 +409,7 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        if self._tells:
-            self._port.speaks(self._origin)
+        self._speak()
         with self._submission(owner, token) as number:
             self._port.append_batch(partition_id, batch, number, divert)
         return self._admission.charge(self._door, self._principal, count, len(batch))
@@ -414,6 +421,7 @@ class Guard:
         raises."""
         self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
+        self._speak()
         with self._submission(owner, token) as number:
             self._port.append_batches(placed, number, idempotency_key)
         return self._admission.charge(self._door, self._principal, count, sum([len(batch) for _, batch in batches]))
@@ -479,6 +487,7 @@ class Guard:
     @contextmanager
     def _submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
         """A number under which `owner` is answered, unless what is told with it is refused."""
+        self.settle()
         number = self._switchboard.submit(owner, token)
         try:
             yield number
@@ -494,8 +503,10 @@ class Guard:
         is to be slowed down. Raises as `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
+        if self._gathering.waits:
+            self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
-        if self._tells:
+        if self.tells:
             self._port.speaks(self._origin)
         try:
             self._port.append(self._places.guard, messages, number, positions,
@@ -507,6 +518,31 @@ class Guard:
             size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
         return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
 
+    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int) -> bool:
+        """As `append`, for a few messages of a session that may be called by many: they enter the next frame with what
+        others gather. `gatherer.on_gathered` is told, unless `token` is None. False: not these, `append` them."""
+        admission = self._admission
+        if self._version is not admission.version:
+            self._renew()
+        if admission.quotas and self._principal.name in admission.quotas:     # it may have to be slowed down for them
+            return False
+        return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes)
+
+    def charge_gathered(self, count: int, size_bytes: int) -> None:
+        """So much was gathered of this principal's sessions, and is taken."""
+        self._admission.charge(self._door, self._principal, count, size_bytes)
+
+    def settle(self) -> None:
+        """Append what sessions of this door have gathered: what is told next comes after it."""
+        if self._gathering.waits:
+            self._gathering.settle()
+
+    def _speak(self) -> None:
+        """What is told next comes from here, and after what was gathered."""
+        self.settle()
+        if self.tells:
+            self._port.speaks(self._origin)
+
     def _scoped(self, idempotency_key: str) -> str:
         """Two users may choose the same key: it means something within one principal and door only."""
         return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
@@ -515,8 +551,7 @@ class Guard:
                  size_bytes: int, *, idempotency_key: str | None = None) -> int:
         """Append each message when it falls due; otherwise as `append`. A name to recall it by is this principal's own.
         Raises as `KernelPort.schedule`."""
-        if self._tells:
-            self._port.speaks(self._origin)
+        self._speak()
         whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
         with self._submission(owner, token) as number:
             self._port.schedule(self._guard(), messages, whens, number,
@@ -640,6 +675,7 @@ class Guard:
 
     def subscribe(self, filter_text: str, listener: LiveListener, options: int = 0) -> None:
         """Tell `listener` of new messages whose address matches. Raises InvalidFilter, Denied."""
+        self.settle()
         self._admission.require(self.principal, Operation.CONSUME, filter_text)
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
         self._filters[filter_text, listener] = None
@@ -647,6 +683,7 @@ class Guard:
     def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
         """Undo `subscribe`, where it was done."""
         if (filter_text, listener) in self._filters:
+            self.settle()
             del self._filters[filter_text, listener]
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
 

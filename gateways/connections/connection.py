@@ -3,9 +3,9 @@
 It feeds a `contract.Session` and is its `contract.Link`. The rules it keeps:
 
 - Writes of one turn leave in one system call. `write` is the transport's own method, swapped while the peer is slow and
-  after the end: uvloop collects a turn's buffers and sends them with one `writev`. (Sending on the descriptor ourselves
-  was measured, `os.write` and `socket.send`, joined once a turn: 500 connections with one message in flight each
-  made 5 % fewer round trips at a third more user time, so it is not done.)
+  after the end: it collects a turn's buffers and sends them together, whether it is native or the event loop's
+  (`accepting`). (To do the same in Python, with `os.write` or `socket.send`, costs a third more user time than the
+  event loop's transport.)
 - A peer that does not take its answers is not asked for more questions: above `high_water_bytes` it is not read, what
   it has not taken is charged to the budget of all connections, and when it takes nothing for `write_timeout_ms` the
   connection is aborted.

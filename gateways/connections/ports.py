@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.connections.accepting import Server, accept
 from gatehouse.gateways.connections.connection import peer_name
 from gatehouse.gateways.tls.certificates import validity
 from gatehouse.gateways.tls.tls import server_context
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from gatehouse.gateways.contract import Listen
 
-BACKLOG: Final = 4096                 # connections that the system may hold for us before they are accepted
 KEEP_ALIVE_S: Final = (120, 30, 4)    # TCP's own: idle time, interval, probes. A peer that has vanished holds no
                                       # descriptor for longer, whatever its protocol asks for
 NOT_SENT_BYTES: Final = 128 << 10     # that the system takes beyond what a peer's window allows: by itself it takes up
@@ -50,7 +50,7 @@ class _Port:
         self.listen = listen
         self.context = context
         self.ends_s = _certificate_ends_s(listen)
-        self.server: asyncio.Server | None = None
+        self.server: Server | None = None
 
     def addresses(self) -> list[str]:
         """Where it listens, `HOST:PORT`; several where a name or an empty host stands for several."""
@@ -125,8 +125,7 @@ class Ports:
         return None if listen.tls is None else server_context(listen.tls, self._alpn)
 
     async def _open(self, port: _Port) -> None:
-        port.server = await asyncio.get_running_loop().create_server(
-            lambda: self._accept(port), port.listen.host or None, port.listen.port, backlog=BACKLOG, reuse_address=True)
+        port.server = await accept(port.listen.host, port.listen.port, lambda: self._accept(port))
         for listening in port.server.sockets:
             _set_options(listening)
 

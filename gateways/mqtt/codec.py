@@ -232,6 +232,8 @@ def _checked_id(packet_id: bytes) -> bytes:
 
 def encode_pubacks(packet_ids: list[bytes]) -> bytes:
     """One PUBACK per id, in order; ids as two bytes each. At least one."""
+    if len(packet_ids) == 1:
+        return PUBACK_HEAD + packet_ids[0]
     return PUBACK_HEAD + PUBACK_HEAD.join(packet_ids)
 
 def encode_pubrecs(packet_ids: list[bytes]) -> bytes:

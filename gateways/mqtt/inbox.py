@@ -107,6 +107,8 @@ class Inbox:
         self._ends_on_denied = ends_on_denied
         self._submitted = 0              # appends that will be answered
         self._answered = 0
+        self._alone = 0                  # the last submission that was not gathered
+        self._is_refused = False         # the hub could not store something: the connection ends
         self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
 
@@ -197,6 +199,10 @@ class Inbox:
     def expect_answer(self, count: int = 1, acks: bytes = b"") -> None:
         """Something was submitted in this name, whose token is its acknowledgements, so many, or what makes them."""
         self._submitted += 1
+        self._alone = self._submitted
+        self._expect(count, acks)
+
+    def _expect(self, count: int, acks: bytes) -> None:
         if self._taking:                 # in the frame of their messages
             if self.durable is not None:
                 self.durable.take_in(self._taking)
@@ -275,6 +281,13 @@ class Inbox:
             return 0
         if self.durable is not None:
             messages = self.durable.marked(messages)
+        # What was submitted otherwise is answered in its turn, and what is gathered behind it must not be before.
+        if not exact_ids and self._answered >= self._alone and self.own is None \
+                and self.guard.gather(messages, self, acks or None, size_bytes):
+            if acks:
+                self._submitted += 1
+                self._expect(len(packet_ids), acks)
+            return 0
         self._taking = exact_ids
         return self._append(messages, acks, size_bytes, len(packet_ids))
 
@@ -308,6 +321,51 @@ class Inbox:
             self.guard.forget_places()       # what was placed once may be gone: looked up again by who comes back
             self.refuse(error)
         return 0
+
+    def enter_alone(self, messages: list[Message], token: object, size_bytes: int) -> bool:
+        """See `gathering.Gatherer`. The part has its place among the submissions, so that it is answered in any case,
+        unless the connection ends."""
+        if self._is_refused:
+            return False
+        owner = None if token is None else self
+        try:
+            self.guard.append(messages, owner, token, size_bytes)
+            return False
+        except MessageTooLarge as error:
+            self._append_before_large(messages, size_bytes)
+            self.refuse(error)
+            return False
+        except NO_TOPIC as refusal:
+            can_be_stored = {message[0]: self.guard.can_be_stored(message[0]) for message in messages}
+            kept = [message for message in messages if can_be_stored[message[0]]]
+            if len(kept) == len(messages):
+                self.refuse(refusal)
+                return True
+            self._deny(refusal)
+            if not self._is_refused:
+                self._append_kept(kept, owner, token, size_bytes)
+        except KernelError as error:
+            self.refuse(error)
+        return True
+
+    def _append_kept(self, messages: list[Message], owner: Inbox | None, token: object, size_bytes: int) -> None:
+        try:
+            if messages or owner is not None:
+                self.guard.append(messages, owner, token, size_bytes)
+        except KernelError as error:
+            self.refuse(error)
+
+    def on_gathered(self, token: object, error: Exception | None) -> None:
+        """See `gathering.Gatherer`."""
+        if error is not None or self._late_acks or self._last_reason:
+            self.on_stored([Stored(token, error, 0, [])])
+            return
+        self._answered += 1
+        self._under_way.popleft()
+        if self._counts:
+            self._unacknowledged -= self._counts.popleft()
+        self.settled = self._answered == self._submitted
+        self._link.write(cast(bytes, token))
 
     def _note_own(self, acks: bytes, answer: Stored) -> bytes:
         if self.own is not None:
@@ -465,6 +523,7 @@ class Inbox:
 
     def refuse(self, error: Exception) -> None:
         """The hub cannot store it: without an acknowledgement, the client comes again."""
+        self._is_refused = True
         code = error.code if isinstance(error, KernelError) else "internal_error"
         self._count("publish_" + code)
         self._end(f"{code}: {error}")
@@ -474,6 +533,7 @@ class Inbox:
         code = getattr(refusal, "code", "")
         self._count("publish_denied" if isinstance(refusal, (Denied, CreateDenied)) else "publish_" + code)
         if self._ends_on_denied and isinstance(refusal, DENIED):
+            self._is_refused = True
             self._end(f"{code}: {refusal}")
 
     def _count(self, event: str) -> None:

@@ -132,6 +132,7 @@ class MqttSession:
                     self._received.keep(data, pos, size)
                     return
                 if data[pos] != packets.PUBACK:
+                    guard.settle()                             # whatever this is comes after what was gathered
                     slow_steps += 1
                     if slow_steps > SLOW_STEPS_PER_TURN:
                         self._received.keep(data, pos)
@@ -690,6 +691,8 @@ class MqttSession:
 
     def _finish(self) -> None:
         """Take nothing more and owe nothing more; idempotent."""
+        if self._guard is not None:
+            self._guard.settle()                               # before the will, and what else follows
         if not self._ended:
             self._ended = True
             self._let_go()

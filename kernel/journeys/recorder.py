@@ -186,7 +186,6 @@ class Journeys:  # decision 198
         mine = self._frame(frame)
         if mine is None:
             return
-        origin = self._speaker.origin
         for at, context in zip(followed, self._contexts, strict=True):
             message = messages[at]
             placement: Placement = message[0] if placements is None else placements[message[0]]
@@ -194,7 +193,8 @@ class Journeys:  # decision 198
                                None) if message[2].find(CORRELATION) >= 0 else None
             run, index = places[at]
             mine.entered.append(Entered(run, index, self._stored(
-                placement, origin, message[3], context, correlation or b""), placement.topic_id, placement.also))
+                placement, self._speaker.origin_of(at), message[3], context, correlation or b""), placement.topic_id,
+                placement.also))
 
     def _stored(self, placement: Placement, origin: Origin, attributes: int, context: Context | None,
                 correlation: bytes) -> Event:

@@ -22,6 +22,13 @@ class AppendFile(Protocol):
         A crash may leave zeros behind the end.
         """
 
+    def descriptor_for(self, size: int) -> int | None:
+        """Where somebody else may write so many bytes at the end, and then call `grown`, or `truncate` where that
+        failed. None where only `append` can: there is no room allocated for them, or no descriptor."""
+
+    def grown(self, size: int) -> None:
+        """So many bytes were written there."""
+
     def sync(self) -> None:
         """fdatasync: on return, what was appended survives a power cut."""
 
@@ -92,6 +99,12 @@ class RealAppendFile:  # decision 111
         with contextlib.suppress(OSError):
             os.posix_fallocate(self._fd, self._allocated, wanted - self._allocated)
         self._allocated = wanted
+
+    def descriptor_for(self, size: int) -> int | None:
+        return self._fd if self._end + size <= self._allocated else None
+
+    def grown(self, size: int) -> None:
+        self._end += size
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

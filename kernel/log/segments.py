@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from crc32c import crc32c
 
@@ -401,6 +401,29 @@ class SegmentChain:
         self._size = before + frame_bytes
         return self.bases[-1] + before + ENVELOPE_BYTES + len(head)
 
+    def room(self, frame_bytes: int) -> tuple[int, int, int] | None:
+        """Where somebody else may write the next frame, and then say `note_written` or `cut_back`: the descriptor, the
+        offset in the file and the position of its envelope. None where `append` has more to do than to write."""
+        if self._beginning or self._file is None or self._size + frame_bytes > self._segment_bytes:
+            return None
+        descriptor = self._file.descriptor_for(frame_bytes)
+        if descriptor is None:
+            return None
+        self._dirty = True
+        return descriptor, self._size, self.bases[-1] + self._size
+
+    def note_written(self, frame_bytes: int, synced: bool) -> None:
+        """It is there, and synced, too."""
+        assert self._file is not None
+        self._file.grown(frame_bytes)
+        self._size += frame_bytes
+        if synced:
+            self._dirty = False
+
+    def cut_back(self, error: OSError) -> tuple[int, int]:
+        """It could not be written. Raises LogFull or LogFailed, as `append` would have."""
+        self._undo(error)
+
     def _roll(self) -> None:
         """Begin a new segment. The old one is cut to its size and synced first: a later `sync` only sees the new file,
         and only the last segment may end in zeros."""
@@ -415,7 +438,7 @@ class SegmentChain:
         """The first position behind a segment: a frame without a body has the segment's very end as its position."""
         return base + size + 1
 
-    def _undo(self, error: OSError) -> None:
+    def _undo(self, error: OSError) -> NoReturn:
         if error.errno not in DISK_FULL:
             raise LogFailed(f"the log cannot be written: {error}") from error
         try:
@@ -588,14 +611,14 @@ class SegmentLog(TwoChains):  # decision 6
                  ) -> None:
         """`on_note` is told what people should know of a start and what is no damage."""
         self.aside = SetAside(disk, on_note)
-        self._main_files = SegmentChain(disk, "log", range(KEPT_BASE), segment_bytes, self.aside)
+        self.main_files = SegmentChain(disk, "log", range(KEPT_BASE), segment_bytes, self.aside)
         self._kept_files = SegmentChain(disk, "kept", range(KEPT_BASE, MAX_POSITION), segment_bytes, self.aside)
-        super().__init__(self._main_files, self._kept_files)
+        super().__init__(self.main_files, self._kept_files)
 
     def file_of(self, base: int) -> str:
         """The name that a segment's file has, here and in a copy of this log."""
-        return (self._kept_files if base >= KEPT_BASE else self._main_files).file_of(base)
+        return (self._kept_files if base >= KEPT_BASE else self.main_files).file_of(base)
 
     def copy(self, base: int, offset: int, size: int) -> bytes:
         """Bytes of a segment's file as they lie there, its header included. Any thread."""
-        return (self._kept_files if base >= KEPT_BASE else self._main_files).read(base, offset, size)
+        return (self._kept_files if base >= KEPT_BASE else self.main_files).read(base, offset, size)

@@ -44,7 +44,7 @@ class Appending:
         self._idempotency = idempotency
         self._queue_limits = queue_limits
         self._recorder = recorder
-        self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
+        self.unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
                placements: dict[int, Placement] | None = None) -> None:
@@ -65,8 +65,8 @@ class Appending:
             if limited:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions else None
-        self._unfollowed -= len(messages)                # decision 199
-        if self._unfollowed < 0:
+        self.unfollowed -= len(messages)                # decision 199
+        if self.unfollowed < 0:
             self._add_followed(pending_frame, messages, places, placements)
         else:
             pending_frame.builder.add(messages, places, None, placements)
@@ -94,8 +94,8 @@ class Appending:
         if add is not None:
             add(pending_frame, messages, places)
         else:
-            self._unfollowed -= len(messages)
-            if self._unfollowed < 0:
+            self.unfollowed -= len(messages)
+            if self.unfollowed < 0:
                 self._add_followed(pending_frame, messages, places, None)
             else:
                 pending_frame.builder.add(messages, places)
@@ -108,7 +108,7 @@ class Appending:
         """Some of these may be followed: they are told to whoever records journeys."""
         recorder = self._recorder
         assert recorder is not None, "nobody counts down to what is not recorded"
-        followed, self._unfollowed = recorder.follow(messages, placements, self._unfollowed + len(messages))
+        followed, self.unfollowed = recorder.follow(messages, placements, self.unfollowed + len(messages))
         all_places: MessagePlaces = [] if places is None else places
         pending_frame.builder.add(messages, all_places if followed else places, None, placements)
         if followed:

@@ -24,6 +24,7 @@ from gatehouse.kernel.ids import NUMBER_BITS
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord, encode_head
+from gatehouse.kernel.log.frame_writer import FrameWriter
 from gatehouse.kernel.log.log import Log, LogFull
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Worker
@@ -107,13 +108,14 @@ class Answering:  # decision 122
 class Committer:
     """Owns the pending frame and the flight; see above. `deliver` hands to live subscribers what they hear of."""
 
-    def __init__(self, *, loop: Loop, worker: Worker, log: Log, clock: Clock, disk_guard: DiskGuard,
-                 backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables, state: StateTable,
-                 answering: Answering, deliver: Callable[[Heard], None], policy: str, pending_bytes: int,
-                 fatal: Callable[[str], None]) -> None:
+    def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
+                 disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
+                 state: StateTable, answering: Answering, deliver: Callable[[Heard], None], policy: str,
+                 pending_bytes: int, fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._worker = worker
         self._log = log
+        self._writer = writer
         self._clock = clock
         self._disk_guard = disk_guard
         self._backpressure = backpressure
@@ -135,6 +137,7 @@ class Committer:
         self._recorder: Recorder | None = None
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
+        self._gathering: list[Callable[[], None]] = []   # who enters something before the next frame is sealed
         self._scheduled = False
         self._is_large = False                           # what is pending: more than `pending_bytes`
         self._unsynced = False
@@ -189,6 +192,24 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return pending_frame
 
+    def gather(self, enter: Callable[[], None]) -> None:  # decision 221
+        """Call it once, before the next frame is sealed: what it appends is in that frame. A flush is on its way. It
+        must not raise. Raises Stopping after `stop`."""
+        if self._on_idle is not None:
+            raise Stopping("the hub is shutting down")
+        self._gathering.append(enter)
+        if self.flight is None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _enter(self) -> None:
+        """What was gathered enters the pending frame."""
+        scheduled, self._scheduled = self._scheduled, True           # whoever enters need not ask for a flush
+        entering, self._gathering = self._gathering, []
+        for enter in entering:
+            enter()
+        self._scheduled = scheduled
+
     def take_id(self) -> int:
         """A message id that no message gets: the next frame gives out those behind it."""
         self.next_id += 1
@@ -238,8 +259,12 @@ class Committer:
 
     def _flush(self) -> None:  # decision 1
         self._scheduled = False
+        if self._failed or self.flight is not None:
+            return
+        if self._gathering:
+            self._enter()
         pending_frame = self._pending_frame
-        if self._failed or self.flight is not None or pending_frame is None:
+        if pending_frame is None:
             return
         self._pending_frame = None
         if pending_frame.stores_nothing:
@@ -283,15 +308,8 @@ class Committer:
         return sealed
 
     def _submit(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool) -> None:
-        self._worker.submit(partial(self._write, head, sealed.body),
-                            partial(self._written, pending_frame, sealed, head, again))
-
-    def _write(self, head: bytes, body: bytes) -> tuple[int, int]:
-        """On the log's thread."""
-        position = self._log.append(head, body)
-        if self._policy == "commit":
-            self._log.sync()
-        return position, self._log.end()
+        self._writer.write(head, sealed.body, self._policy == "commit",
+                           partial(self._written, pending_frame, sealed, head, again))
 
     def _written(self, pending_frame: PendingFrame, sealed: Sealed, head: bytes, again: bool,
                  place: tuple[int, int] | None,
@@ -346,7 +364,7 @@ class Committer:
                 forgetter.forget_partitions(pending_frame.deleted)
 
     def _next(self) -> None:
-        if self._pending_frame is not None:
+        if self._pending_frame is not None or self._gathering:
             self._flush()
         elif self._on_idle is not None and self.flight is None:
             self._on_idle()
@@ -407,6 +425,11 @@ class Committer:
 
     def stop(self, on_idle: Callable[[], None]) -> None:
         """Take nothing new; call back when everything gathered is flushed and answered."""
+        if self._gathering:
+            self._enter()
+        if self._pending_frame is not None and self.flight is None and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
         self._on_idle = on_idle
         if self.flight is None and self._pending_frame is None:
             on_idle()

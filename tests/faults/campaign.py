@@ -40,7 +40,7 @@ JOIN_S: Final = 60.0               # longer than any client waits for an answer
 FLUSH_S: Final = 120.0
 GIVEN_S: Final = 120.0             # until everybody who reads was given something
 NEVER: Final = {"retention": 86_400}        # retention looks at nothing while a whole topic is compared
-CERTAIN: Final = {"die": {"at": "kernel.log.segments:SegmentLog.sync", "call": 10, "side": "before"}}
+CERTAIN: Final = {"die": {"at": "disk:sync", "call": 10, "side": "before"}}
 TAKERS: Final = 2                  # members of a leased group
 PARTITIONS: Final = 4                  # of the topic, as `default_partitions` has it
 
@@ -48,8 +48,8 @@ POINTS: Final = (                  # where a hub is killed from inside: function
     ("kernel.index.index:Index.write", 3, "before"), ("kernel.index.index:Index.write", 3, "after"),
     ("kernel.state.store:RocksStore._write", 8, "after"),
     ("kernel.state.catalogue:Catalogue.take", 3, "before"), ("kernel.state.catalogue:Catalogue.take", 3, "after"),
-    ("kernel.log.segments:SegmentLog.append", 200, "after"), ("kernel.log.segments:SegmentLog.sync", 200, "before"),
-    ("kernel.log.segments:SegmentLog.sync", 200, "after"), ("kernel.log.segments:SegmentChain._create", 2, "before"),
+    ("disk:write", 200, "before"), ("disk:write", 200, "after"), ("disk:sync", 200, "before"),
+    ("disk:sync", 200, "after"), ("kernel.log.segments:SegmentChain._create", 2, "before"),
     ("kernel.log.segments:SegmentChain._create", 2, "after"),
     ("kernel.groups.leasing:Leasing.seal", 100, "before"), ("kernel.groups.leasing:Leasing.seal", 100, "after"))
 RETENTION_POINTS: Final = (

@@ -24,6 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
+from tests.faults import faulty_disk
+
 ROOT: Final = Path(__file__).parents[2]
 DEADLINE_S: Final = 60
 MESSAGE_BYTES: Final = 1 << 17
@@ -146,7 +148,7 @@ class Nursery:
         self._socket = ours
         self._process = subprocess.Popen([sys.executable, "-m", "tests.faults.nursery", str(theirs.fileno())],
                                          cwd=ROOT, pass_fds=[theirs.fileno()],
-                                         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
+                                         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **faulty_disk.environ()})
         theirs.close()
         self._line = threading.Lock()
         self._started: list[ForkedProcess] = []

@@ -1,6 +1,7 @@
 """What is done to a hub from inside, before it serves. Runs in the hub's process; nothing of it is in the product.
 
-    die         {"at": "kernel.index.index:Index.write", "call": 3, "side": "before"}: SIGKILL at a call of a function
+    die         {"at": "kernel.index.index:Index.write", "call": 3, "side": "before"}: SIGKILL at a call of a function,
+                or at a write or sync of the log, whoever does it: {"at": "disk:write", ...}, {"at": "disk:sync", ...}
     tear        {"call": 100, "keep": 0.5}: write a part of a frame, then SIGKILL
     fail_sync   PATH: fdatasync fails while the file is there
     hold_sync   PATH: fdatasync does not return while the file is there, and says `held` in it when it waits
@@ -11,17 +12,19 @@
 """
 from __future__ import annotations
 
-import contextlib
-import errno
 import functools
 import importlib
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from tests.faults import faulty_disk
+
+DISK: Final = {"disk:write": "die_at_write", "disk:sync": "die_at_sync"}
 
 
 def apply(orders: dict[str, Any]) -> None:
@@ -35,6 +38,9 @@ def _die() -> None:
 
 
 def die(order: dict[str, Any]) -> None:
+    if order["at"] in DISK:
+        faulty_disk.order(DISK[order["at"]], order["call"], int(order["side"] == "after"))
+        return
     module, _, path = order["at"].partition(":")
     holder: Any = importlib.import_module(f"gatehouse.{module}")
     *names, last = path.split(".")
@@ -59,61 +65,19 @@ def die(order: dict[str, Any]) -> None:
 
 
 def tear(order: dict[str, Any]) -> None:
-    import gatehouse.kernel.log.disk
-
-    append = gatehouse.kernel.log.disk.RealAppendFile.append
-    calls = 0
-
-    def torn(self: gatehouse.kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == order["call"]:
-            whole = b"".join(parts)
-            append(self, [whole[:max(1, int(len(whole) * order["keep"]))]])
-            _die()
-        append(self, parts)
-
-    gatehouse.kernel.log.disk.RealAppendFile.append = torn  # type: ignore[method-assign]
+    faulty_disk.order("tear", order["call"], float(order["keep"]))
 
 
 def fail_sync(path: str) -> None:
-    sync, sign = os.fdatasync, Path(path)
-
-    def failing(descriptor: int) -> None:
-        if sign.exists():
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        sync(descriptor)
-
-    os.fdatasync = failing
+    faulty_disk.order("fail_syncs", path)
 
 
 def hold_sync(path: str) -> None:
-    sync, sign = os.fdatasync, Path(path)
-
-    def held(descriptor: int) -> None:
-        with contextlib.suppress(FileNotFoundError), sign.open("r+") as told:
-            told.write("held")
-        while sign.exists():
-            time.sleep(0.01)
-        sync(descriptor)
-
-    os.fdatasync = held
+    faulty_disk.order("hold_syncs", path)
 
 
 def full(order: dict[str, Any]) -> None:
-    import gatehouse.kernel.log.disk
-
-    append = gatehouse.kernel.log.disk.RealAppendFile.append
-    calls = 0
-
-    def appended(self: gatehouse.kernel.log.disk.RealAppendFile, parts: Sequence[bytes]) -> None:
-        nonlocal calls
-        calls += 1
-        if order["call"] <= calls < order["call"] + order["calls"]:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        append(self, parts)
-
-    gatehouse.kernel.log.disk.RealAppendFile.append = appended  # type: ignore[method-assign]
+    faulty_disk.order("be_full", order["call"], order["calls"])
 
 
 def clock(steps: list[list[float]]) -> None:

@@ -19,23 +19,6 @@ CONNACK = bytes.fromhex("20020000")
 PUBLISH = bytes.fromhex("32080003612f6200017a")
 PUBACK = bytes.fromhex("40020001")
 
-FAILING_DISK = """
-import errno, os
-from pathlib import Path
-import gatehouse.kernel.log.disk
-
-sync = gatehouse.kernel.log.disk.RealAppendFile.sync
-
-def sync_or_fail(self):
-    if Path('{sign}').exists():
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-    sync(self)
-
-gatehouse.kernel.log.disk.RealAppendFile.sync = sync_or_fail
-from gatehouse.cli.main import main
-main()
-"""
-
 # A clock whose append time falls: what the kernel asserts of it does not hold.
 FALLING = """
 from pathlib import Path
@@ -76,8 +59,9 @@ CONFIG = config_of(("mqtt",))
 def start(tmp_path):
     started: list[RunningHub] = []
 
-    def start(config: str = CONFIG, *arguments: str, ready: bool = True, program: str | None = None) -> RunningHub:
-        hub = RunningHub(tmp_path, config, *arguments, program=program)
+    def start(config: str = CONFIG, *arguments: str, ready: bool = True, program: str | None = None,
+              orders: dict[str, str] | None = None) -> RunningHub:
+        hub = RunningHub(tmp_path, config, *arguments, program=program, orders=orders)
         started.append(hub)
         if ready:
             hub.wait_ready()
@@ -242,7 +226,7 @@ def answers_to_a_publish(hub):
 
 
 def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_path):
-    hub = start(CONFIG.replace('"never"', '"commit"'), program=FAILING_DISK.format(sign=tmp_path / "fail"))
+    hub = start(CONFIG.replace('"never"', '"commit"'), orders={"fail_sync": str(tmp_path / "fail")})
     (tmp_path / "fail").touch()
     assert answers_to_a_publish(hub) in (b"", CONNACK), "nothing may be acknowledged that is not stored"
     code, said = hub.ended()

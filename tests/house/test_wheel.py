@@ -120,6 +120,14 @@ def test_every_hot_module_exists() -> None:
     assert not [name for name in hot.HOT_MODULES if hot.source_of(name, ROOT) is None]
 
 
+def test_every_native_module_has_its_types_and_plain_python_beside_it() -> None:
+    for name in hot.NATIVE_MODULES:
+        native = hot.native_source_of(name, ROOT)
+        assert native is not None, name
+        assert native.with_suffix(".pyi").is_file(), name
+        assert not native.with_suffix(".py").is_file(), f"{name}: the plain files must not hide it"
+
+
 def test_a_module_that_leaves_the_list_is_compiled_no_more(monkeypatch) -> None:
     """It is imported by others all the same: the files alone would not tell."""
     before = hot.hot_digest(ROOT)
@@ -181,7 +189,7 @@ def test_the_tests_run_on_the_wheel_of_these_sources_or_on_the_sources() -> None
         assert Path(module.__file__).relative_to(wheel.WHEELS).parts[0] == wheel.digest()
         assert module.__file__.endswith(EXTENSION_SUFFIXES[0])
         folder = Path(hot.__file__).parents[1]
-        for name in hot.HOT_MODULES:
+        for name in (*hot.HOT_MODULES, *hot.NATIVE_MODULES):
             assert folder.joinpath(*name.split(".")).with_suffix(EXTENSION_SUFFIXES[0]).exists(), name
     else:
         assert Path(module.__file__) == ROOT / "gatehouse" / "kernel" / "message.py"

@@ -125,6 +125,12 @@ class SimAppendFile:
             raise OSError(FULL.errno, FULL.what)
         self._disk.operate("append", self._name, whole, part)
 
+    def descriptor_for(self, size: int) -> int | None:
+        return None
+
+    def grown(self, size: int) -> None:
+        raise AssertionError("nobody else writes to this disk")
+
     def sync(self) -> None:
         def part() -> None:                                  # some of it is on the platter, and it may be torn
             self._inode.durable = self._inode._survivor(self._disk.random)

@@ -4,7 +4,8 @@
     late       due for long, the hub at rest, and not there
     doubled    delivered twice, or more often than it repeats
     recalled   delivered though a recall was answered
-    lost       acknowledged, not recalled, and nowhere
+    lost       acknowledged, not recalled, and nowhere; or what became of it is forgotten within a day of hub time,
+               which jumps by decades where a start finds the wall clock set from 1970 to now
     disorder   of two that waited together the later one came first
     moved      delivered under another id than was told
 
@@ -15,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.kernel.errors import AlreadyDelivered, KeptFull, StorageFull
+from gatehouse.kernel.errors import AlreadyDelivered, KeptFull, StorageFull, UnknownScheduled
 from gatehouse.kernel.message import NOW, Fetched, Record, Stored, When
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
 from gatehouse.kernel.scheduling.records import Fate, Pending, Settled
 from tests.simulation.checker import Broken
 from tests.simulation.clients import SCHEDULED
@@ -46,8 +48,11 @@ class Later:
         self.sent_ms = now_ms                    # by the same clock
         self.id: int | None = None               # told; then it must be delivered, or recalled
         self.told_ms = 0
+        self.waited_ms = 0                       # by hub time: it waited still
         self.refused = False
+        self.asked = False                       # to recall it
         self.recalled = False
+        self.unknown = False                     # said the answer to a recall
         self.seen: set[int] = set()              # offsets: all its deliveries are in one partition
 
     def on_stored(self, stored: list[Stored]) -> None:
@@ -55,6 +60,8 @@ class Later:
         for answer in stored:
             if answer.error is None:
                 self.recalled = True
+            elif isinstance(answer.error, UnknownScheduled):
+                self.unknown = True
             elif not isinstance(answer.error, (AlreadyDelivered, StorageFull)):
                 raise Broken(f"{self.number} cannot be recalled: {answer.error!r}")
 
@@ -62,9 +69,11 @@ class Later:
 class Call:
     """The owner of one call."""
 
-    def __init__(self, messages: list[Later], known: set[int], now_ms: Callable[[], int]) -> None:
+    def __init__(self, messages: list[Later], known: set[int], told_ms: Callable[[], int],
+                 now_ms: Callable[[], int]) -> None:
         self._messages = messages
         self._known = known
+        self._told_ms = told_ms
         self._now_ms = now_ms
 
     def on_stored(self, stored: list[Stored]) -> None:
@@ -77,7 +86,7 @@ class Call:
                 if message_id in self._known:
                     raise Broken(f"the id {message_id} was given twice")
                 self._known.add(message_id)
-                one.id, one.told_ms = message_id, self._now_ms()
+                one.id, one.told_ms, one.waited_ms = message_id, self._told_ms(), self._now_ms()
 
 
 class Scheduled:
@@ -116,7 +125,7 @@ class Scheduled:
         size = (10, 100, 3_000)[count % 3]
         messages = [(placement, b"%d:" % one.number + b"x" * size, NO_HEADERS, 1, 0) for one in batch]
         try:
-            kernel.schedule(messages, whens, Call(batch, self._ids, self._told_ms))
+            kernel.schedule(messages, whens, Call(batch, self._ids, self._told_ms, lambda: self._now_ms))
         except KeptFull:
             for one in batch:
                 one.refused = True
@@ -126,6 +135,7 @@ class Scheduled:
                    and one.due_ms > one.sent_ms]
         if waiting:
             one = waiting[which % len(waiting)]
+            one.asked = True
             self._simulation.hub.kernel.scheduling.recall(one.id or 0, TENANT, one)
 
     # ---- checks
@@ -178,8 +188,13 @@ class Scheduled:
                 raise Broken(f"lost: {one.number} was appended at once and is not there")
             return
         if what is None:
-            raise Broken(f"lost: {one.number} is unknown")
+            if not self._may_be_forgotten(one):
+                raise Broken(f"lost: {one.number} is unknown")
+            return
+        if one.unknown:
+            raise Broken(f"{one.number} was unknown, and is known")
         if isinstance(what, Pending):
+            one.waited_ms = self._now_ms
             if one.recalled:
                 raise Broken(f"recalled: {one.number} waits still")
             loop = self._simulation.hub.world.loop
@@ -195,6 +210,11 @@ class Scheduled:
             raise Broken(f"recalled: {one.number} is delivered all the same")
         if count > what.times or count < what.times and not dropped:
             raise Broken(f"{one.number} was delivered {what.times} times, and is there {count} times")
+
+    def _may_be_forgotten(self, one: Later) -> bool:
+        """It was settled at some time, and a day has passed since it was known to wait."""
+        settled = one.asked or self._start > 0 or len(one.seen) == (REPEATS if one.repeats else 1)
+        return settled and self._now_ms - one.waited_ms >= REMEMBERED_MS
 
     def _show(self, message_id: int | None) -> Any:
         """As it is stored: what is shown is wall time."""
