@@ -398,12 +398,6 @@ class LeasedGroupPort(Protocol):
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters."""
 
-    def read_leased(self, handles: Sequence[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
-        """Read leased messages; None where one cannot be read."""
-
-    def reject_read(self, handles: Sequence[Handle], messages: list[Leased]) -> None:
-        """Dead letters of what was read, in the frame that is being filled. Raises Stopping."""
-
     def purge(self) -> int:
         """Settle what is ready; how many messages that was. Raises Stopping."""
 
@@ -456,6 +450,11 @@ class GroupsPort(Protocol):
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None: ...
+
+    def read_leased(self, group: LeasedGroupPort, handles: list[Handle],
+                    on_read: Callable[[list[Leased] | None], None]) -> None: ...
+
+    def reject_read(self, group: LeasedGroupPort, handles: list[Handle], messages: list[Leased]) -> None: ...
 
     def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None: ...
 

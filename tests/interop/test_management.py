@@ -169,7 +169,8 @@ def test_operators_set_limits_beside_policies(api, admin, channel):
     assert (shown["messages"], shown["policy"], shown["operator_policy"]) == (2, "long", "short")
     assert shown["effective_policy_definition"] == {"max-length": 2}
     assert [row["name"] for row in rows(admin, "list", "operator_policies")] == ["short"]
-    status, problem = api("PUT", "operator-policies/%2F/wrong", {"pattern": "", "definition": {"overflow": "drop-head"}})
+    wrong = {"pattern": "", "definition": {"overflow": "drop-head"}}
+    status, problem = api("PUT", "operator-policies/%2F/wrong", wrong)
     assert status == 400 and "not recognised policy settings" in problem["reason"]
     admin("delete", "operator_policy", "name=short")
     assert api("GET", "queues/%2F/ops.a")[1]["effective_policy_definition"] == {"max-length": 5}

@@ -64,9 +64,9 @@ def _calls(path: str, *, of_operators: bool) -> tuple[Call, ...]:
         host.rights.audit("policy.deleted", {"policy": name, "of_operators": of_operators})
         return HttpAnswer(204)
 
-    one = f"{path}/{{vhost}}/{{policy}}"
-    return (("GET", path, listing), ("GET", f"{path}/{{vhost}}", listing), ("GET", one, show), ("PUT", one, change),
-            ("DELETE", one, delete))
+    of_one = f"{path}/{{vhost}}/{{policy}}"
+    return (("GET", path, listing), ("GET", f"{path}/{{vhost}}", listing), ("GET", of_one, show),
+            ("PUT", of_one, change), ("DELETE", of_one, delete))
 
 
 CALLS: Final = (*_calls("policies", of_operators=False), *_calls("operator-policies", of_operators=True))
