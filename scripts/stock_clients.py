@@ -1,7 +1,8 @@
 """Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS; for AMQP
 Spring's with Java's below it, amqplib, and RabbitMQ's for Go.
 
-    python scripts/stock_clients.py
+    python scripts/stock_clients.py                  what the tests need
+    python scripts/stock_clients.py connect          Kafka Connect's file connectors and MirrorMaker 2 too
 
 Java's clients come with Maven, those of Node with npm, that of Go with go; which versions stands here.
 """
@@ -18,6 +19,7 @@ from typing import Final
 BUILD: Final = Path(__file__).parents[1] / "build"
 FETCH_S: Final = 900
 JAVA_VERSIONS: Final = ("3.9.1", "4.2.0")
+CONNECT_VERSION: Final = "4.2.0"
 KAFKAJS: Final = "2.2.4"
 SPRING_RABBIT: Final = "3.2.12"
 AMQPLIB: Final = "0.10.9"
@@ -32,6 +34,7 @@ POM: Final = """\
   </dependencies>
 </project>
 """
+KAFKA: Final = "org.apache.kafka"
 DEPENDENCY: Final = ("    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
                      "</dependency>")
 OF_SPRING: Final = (("org.springframework.amqp", "spring-rabbit", SPRING_RABBIT), ("org.slf4j", "slf4j-nop", "2.0.16"),
@@ -41,7 +44,14 @@ OF_SPRING: Final = (("org.springframework.amqp", "spring-rabbit", SPRING_RABBIT)
 
 def java_client(version: str) -> Path:
     """The folder with the jars of Kafka's clients and tools from Java."""
-    return _jars(f"kafka-tools-{version}", (("org.apache.kafka", "kafka-tools", version),))
+    return _jars(f"kafka-tools-{version}", ((KAFKA, "kafka-tools", version),))
+
+
+def connectors() -> Path:
+    """The folder with the jars of the file connectors and of MirrorMaker 2; the worker itself is among the tools."""
+    return _jars(f"kafka-connect-{CONNECT_VERSION}", tuple([
+        (KAFKA, name, CONNECT_VERSION) for name in ("connect-file", "connect-mirror", "connect-mirror-client")]),
+        "-DexcludeTransitive=true")
 
 
 def spring_rabbit() -> Path:
@@ -75,14 +85,14 @@ def amqp091_go(program: Path) -> Path:
     return made
 
 
-def _jars(name: str, artifacts: tuple[tuple[str, str, str], ...]) -> Path:
+def _jars(name: str, artifacts: tuple[tuple[str, str, str], ...], *options: str) -> Path:
     folder = BUILD / name
     if not folder.is_dir():
         coming = _begin(folder)
         pom = coming / "pom.xml"
         pom.write_text(POM.format(dependencies="\n".join([DEPENDENCY.format(*artifact) for artifact in artifacts])))
         _run("mvn", "maven", ["-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-                              f"-DoutputDirectory={coming}"], coming)
+                              f"-DoutputDirectory={coming}", *options], coming)
         coming.rename(folder)
     return folder
 
@@ -111,15 +121,17 @@ def _run(command: str, package: str, arguments: list[str], folder: Path) -> None
     subprocess.run([command, *arguments], cwd=folder, check=True, timeout=FETCH_S, env=environment)
 
 
-def main() -> None:
-    """Fetch all of them."""
+def main(arguments: list[str]) -> None:
+    """Fetch them."""
     for version in JAVA_VERSIONS:
         java_client(version)
     kafkajs()
     spring_rabbit()
     amqplib()
     amqp091_go(Path(__file__).parents[1] / "tests" / "interop" / "amqp091_hour.go")
+    if "connect" in arguments:
+        connectors()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -20,21 +20,24 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
-from gatehouse.kernel.addresses.address import UNROUTED
-from gatehouse.kernel.errors import StorageFailed, UnknownTopic
+from gatehouse.kernel.addresses.address import UNROUTED, check_address
+from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.state.topics import FAIL
+from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.limits.charging import Charge
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
-    from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
+    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -87,14 +90,15 @@ class ReadBack(NamedTuple):
 class Guard:
     """Made by `Services.guard` for one session, and ended by `leave`.
 
-    `session` is told when the principal ends or its rights change. `client_id`: what rules call `{client_id}`; "" where
+    `session` is told when the principal ends or its rights change; it is a connection, which may be one too many
+    (TooManyConnections) unless it `replaces` one. `client_id`: what rules call `{client_id}`; "" where
     the door has no such thing. `own_places`: places are remembered for this guard, not for all of its principal on the
     door, as they depend on more than the principal.
     """
 
     def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
-                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = ""
-                 ) -> None:
+                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = "",
+                 replaces: bool = False) -> None:
         self.logged_in: Final = principal
         """The principal as it logged in, whatever its client id."""
 
@@ -111,10 +115,38 @@ class Guard:
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
-        self._own_places = GivenPlaces(self._port) if own_places else None
+        self._has_left = False
+        self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
+            if own_places else None
+        self._charging = admission.charging(door, self._look, self._fails)
+        self._handing_out = admission.handing_out(door)
         if session is not None:
-            self._registration = admission.register(principal, door, session, self.look_again)
+            self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
+        self._is_session: Final = session is not None
+        if self._is_session:
+            self._tell(Kind.CONNECTED)
+
+    def _tell(self, kind: Kind, address: str = "", reason: str = "") -> None:
+        """For journeys."""
+        if self.tells:
+            self._port.told(kind, self._origin, self.logged_in.tenant, address, reason)
+
+    def _require_publish(self, principal: Principal, address: str) -> None:
+        """Raises Denied, of which journeys know."""
+        try:
+            self._admission.require(principal, Operation.PUBLISH, address)
+        except Denied as refusal:
+            self._tell(Kind.REFUSED, address, refusal.code)
+            raise
+
+    def _tell_refused(self, messages: list[Message], refusal: Exception) -> None:
+        """For journeys: these were refused, as the first of them was or the one that the refusal names. A place that
+        is unknown is asked for anew."""
+        if self.tells and messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
+            at = getattr(refusal, "index", 0)
+            place = messages[at if 0 <= at < len(messages) else 0][0]
+            self._tell(Kind.REFUSED, self._port.address_of_place(self._places.guard, place), refusal.code)
 
     def _renew(self) -> None:
         self._gathering.settle()
@@ -127,14 +159,21 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
+        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._client_id)
+        self._charging.renew(*who)
+        self._handing_out.renew(*who)
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
         self.settle()
         if self._registration is not None:
             self._registration.leave()
-        for filter_text, listener in list(self._filters):
-            self.unsubscribe(filter_text, listener)
+        for filter_text, listener in self._filters:
+            self._switchboard.unsubscribe(filter_text, listener, self.tenant)
+        self._filters.clear()
+        if self._is_session and not self._has_left:
+            self._has_left = True
+            self._tell(Kind.ENDED)
 
     def look_again(self) -> None:
         """Rights have changed: end the subscriptions that are no longer allowed."""
@@ -215,7 +254,7 @@ class Guard:
 
     def _judge(self, principal: Principal, address: str) -> int:
         admission = self._admission
-        admission.require(principal, Operation.PUBLISH, address)
+        self._require_publish(principal, address)
         return self._port.place(self._places.guard, address, principal.tenant,
                                 admission.may_create(principal, address), principal.name)
 
@@ -236,14 +275,14 @@ class Guard:
 
     def place_queue(self, name: str, priority: int) -> int:
         """The place of a queue alone. Raises Denied, UnknownQueue."""
-        self._admission.require(self.principal, Operation.PUBLISH, queue_address(name))
+        self._require_publish(self.principal, queue_address(name))
         return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
 
     def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
         Denied and what `KernelPort.place` raises."""
         principal = self.principal
-        self._admission.require(principal, Operation.PUBLISH, address)
+        self._require_publish(principal, address)
         return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
@@ -261,7 +300,7 @@ class Guard:
         principal = self.principal
         place = self._places.by_name.get(name)
         if place is None:
-            self._admission.require(principal, Operation.PUBLISH, self._port.address_of(topic, key, ()))
+            self._require_publish(principal, self._port.address_of(topic, key, ()))
             place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
             self._places.remember(name, place)
         return place
@@ -277,7 +316,7 @@ class Guard:
             if topic == UNROUTED:                # what is there has other addresses than what leads there
                 admission.require_topic(principal, Operation.PUBLISH, topic)
             address = self._port.address_of(topic, key, ())
-            admission.require(principal, Operation.PUBLISH, address)
+            self._require_publish(principal, address)
             place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
                                         admission.may_create(principal, address), principal.name)
             self._places.remember(name, place)
@@ -300,7 +339,12 @@ class Guard:
     def topic(self, name: str, operation: Operation) -> Topic:
         """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
         with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
-        self._admission.require_topic(self.principal, operation, name)
+        try:
+            self._admission.require_topic(self.principal, operation, name)
+        except Denied as refusal:
+            if operation is Operation.PUBLISH:
+                self._tell(Kind.REFUSED, name, refusal.code)
+            raise
         topic = self._port.topic(name, self.tenant)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}")
@@ -308,10 +352,10 @@ class Guard:
 
     def topic_to_change(self, name: str) -> Topic | None:
         """A topic that the principal may alter; None where there is none, and he may create it. Raises Denied."""
-        topic = self._port.topic(name, self.tenant)
+        topic: Topic | None = self._port.topic(name, self.tenant)
         operation = Operation.CREATE if topic is None else Operation.ALTER
         self._admission.require_topic(self.principal, operation, name)
-        return topic if topic is None else self._shown(topic, operation)
+        return None if topic is None else self._shown(topic, operation)
 
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
         """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
@@ -409,22 +453,30 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
+        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
         self._speak()
         with self._submission(owner, token) as number:
-            self._port.append_batch(partition_id, batch, number, divert)
-        return self._admission.charge(self._door, self._principal, count, len(batch))
+            self._port.append_batch(partition_id, batch, number, divert, self._guard())
+        self._admission.count_in(self._door, count, len(batch))
+        return self._charging.charge(charges) if charges is not None else 0
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
-                       token: object, idempotency_key: str | None) -> int:
+                       token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:
         """Store batches of `count` records in partitions of a topic, as (partition, batch), all or none of them.
         Returns for how many ms the sender is to be slowed down. Raises Denied and what `KernelPort.append_batches`
         raises."""
         self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
+        size_bytes = sum([len(batch) for _, batch in batches])
+        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        charges = None
+        if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
+            charges = self._charging.weigh_batch(topic.name, count, size_bytes, refuses)
         self._speak()
         with self._submission(owner, token) as number:
-            self._port.append_batches(placed, number, idempotency_key)
-        return self._admission.charge(self._door, self._principal, count, sum([len(batch) for _, batch in batches]))
+            self._port.append_batches(placed, number, key)
+        self._admission.count_in(self._door, count, size_bytes)
+        return self._charging.charge(charges) if charges is not None else 0
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -476,6 +528,11 @@ class Guard:
         self._readable.require((partition_id,))
         self._port.end_of_epoch(partition_id, epoch, on_done)
 
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """See `KernelPort.producers_of`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.producers_of(partition_id, on_done)
+
     def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
         """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where
         the principal may not administer the hub."""
@@ -495,28 +552,100 @@ class Guard:
             self._switchboard.take_back(number)
             raise
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
-               positions: bool = False, idempotency_key: str | None = None) -> int:
-        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
-        `size_bytes` is what they took on the wire; under a quota no less than they are counts. A repeated
-        `idempotency_key` of this principal gets the first answer and stores nothing. Returns for how many ms the sender
-        is to be slowed down. Raises as `KernelPort.append`."""
+    # ---- how much
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything that is sent by this guard may be limited."""
         if self._version is not self._admission.version:
             self._renew()
+        return self._charging.limited
+
+    @property
+    def limits_version(self) -> int:
+        """Another number once a limit has come, changed or gone."""
+        return self._admission.limits.version
+
+    def room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
+        peer wait less for more exact limits. At least one; more is taken too."""
+        return self._charging.room()
+
+    @property
+    def limits_out(self) -> bool:
+        """Whether what is handed out may be limited: then `out_room` is to be asked before, and `hand_out` told."""
+        return self._admission.limits.limits_out > 0
+
+    def out_room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be handed out at once: (0, 0) while a limit is overdrawn. More is
+        handed out too, and has a longer wait behind it."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.room()
+
+    def out_wait_ms(self) -> int:
+        """When to ask `out_room` again, where there was none."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.wait_ms()
+
+    def hand_out(self, messages: int, size_bytes: int, topic: str = "", address: str = "", consumers: str = "") -> int:
+        """So much was handed out: of an address, or of a topic whole, to a group of consumers. Each delivery is
+        charged. Returns for how many ms nothing more is to be."""
+        if not self._admission.limits.limits_out:
+            return 0
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.take(messages, size_bytes, topic, address, consumers)
+
+    def _look(self, place: int) -> Place:
+        return self._port.look(self._places.guard, place)
+
+    def _fails(self, name: str) -> bool:
+        """Whether a topic wants what is too much to be refused."""
+        topic = self._port.topic(name, self.tenant)
+        return topic is not None and topic.settings.at_limit == FAIL
+
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
+               positions: bool = False, idempotency_key: str | None = None, refuses: bool = False) -> int:
+        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
+        `size_bytes` is what they took on the wire; under a limit no less than they are counts. A repeated
+        `idempotency_key` of this principal gets the first answer, stores nothing and costs nothing. `refuses`: the door
+        has a word for what is too much, and its peers repeat it then. Returns for how many ms the sender is to be
+        slowed down. Raises OverQuota, with nothing stored, and as `KernelPort.append`."""
+        if self._version is not self._admission.version:
+            self._renew()
+        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
         if self._gathering.waits:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self.tells:
             self._port.speaks(self._origin)
         try:
-            self._port.append(self._places.guard, messages, number, positions,
-                              None if idempotency_key is None else self._scoped(idempotency_key))
-        except Exception:
+            self._port.append(self._places.guard, messages, number, positions, key)
+        except Exception as refusal:
             self._switchboard.take_back(number)
+            self._tell_refused(messages, refusal)
             raise
-        if self._admission.quotas:
-            size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
-        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+        self._admission.count_in(self._door, len(messages), size_bytes)
+        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
+
+    def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
+        """What these will be charged to; None: nothing, as they are a repetition. Raises OverQuota."""
+        if key is not None and self._port.is_repeated(key):
+            return None
+        return self._charging.weigh(messages, size_bytes, refuses)
+
+    def require_receipt(self, address: str) -> None:
+        """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
+        refuses one publish of a burst by itself asks before."""
+        try:
+            check_address(address)
+        except KernelError as error:
+            raise ReceiptDenied(f"no receipt can be sent to {address[:100]!r}: {error}") from None
+        if not self.may(Operation.PUBLISH, address):
+            raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
     def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int) -> bool:
         """As `append`, for a few messages of a session that may be called by many: they enter the next frame with what
@@ -524,13 +653,13 @@ class Guard:
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
-        if admission.quotas and self._principal.name in admission.quotas:     # it may have to be slowed down for them
+        if admission.limits.limits_in and self._charging.limited:             # it may have to be slowed down for them
             return False
         return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes)
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""
-        self._admission.charge(self._door, self._principal, count, size_bytes)
+        self._admission.count_in(self._door, count, size_bytes)
 
     def settle(self) -> None:
         """Append what sessions of this door have gathered: what is told next comes after it."""
@@ -548,16 +677,19 @@ class Guard:
         return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
-                 size_bytes: int, *, idempotency_key: str | None = None) -> int:
+                 size_bytes: int, *, idempotency_key: str | None = None, refuses: bool = False) -> int:
         """Append each message when it falls due; otherwise as `append`. A name to recall it by is this principal's own.
         Raises as `KernelPort.schedule`."""
+        guard = self._guard()
+        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
         self._speak()
         whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
         with self._submission(owner, token) as number:
-            self._port.schedule(self._guard(), messages, whens, number,
-                                None if idempotency_key is None else self._scoped(idempotency_key))
-        size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
-        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+            self._port.schedule(guard, messages, whens, number, key)
+        self._admission.count_in(self._door, len(messages),
+                                 max(size_bytes, sum([len(message[1] or b"") for message in messages])))
+        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
 
     def _own_name(self, name: str) -> str:
         return f"{self.principal.name}\0{name}"
@@ -598,23 +730,29 @@ class Guard:
             self._port.recall(message.id, self.tenant, number)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
-              owner: Submitter, token: object, size_bytes: int | None) -> int:
+              owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
+        charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
+            [half.message for half in halves], size_bytes, refuses)
         with self._submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
-        if size_bytes is None:
-            return 0
-        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+        if size_bytes is not None:
+            self._admission.count_in(self._door, len(halves), size_bytes)
+        return self._charging.charge(charges) if charges is not None else 0
 
-    def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int
-            ) -> int:
+    def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int, *,
+            refuses: bool = False) -> int:
         """Hold more half messages of an open transaction; otherwise as `append`. Who may add to it was asked when it
         was looked up. Raises what `Transactions.add` raises."""
+        guard = self._guard()
+        charges = self._charging.weigh([half.message for half in halves], size_bytes, refuses) \
+            if self._admission.limits.limits_in else None
         with self._submission(owner, token) as number:
-            self._port.add(self._guard(), transaction_id, halves, self.tenant, number)
-        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+            self._port.add(guard, transaction_id, halves, self.tenant, number)
+        self._admission.count_in(self._door, len(halves), size_bytes)
+        return self._charging.charge(charges) if charges is not None else 0
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object,
                receipts: ReceiptsByGroup = (), offsets: Offsets | None = None,
@@ -678,6 +816,8 @@ class Guard:
         self.settle()
         self._admission.require(self.principal, Operation.CONSUME, filter_text)
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
+        if (filter_text, listener) not in self._filters:
+            self._tell(Kind.SUBSCRIBED, filter_text)
         self._filters[filter_text, listener] = None
 
     def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
@@ -685,6 +825,7 @@ class Guard:
         if (filter_text, listener) in self._filters:
             self.settle()
             del self._filters[filter_text, listener]
+            self._tell(Kind.UNSUBSCRIBED, filter_text)
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
 
     # ---- asked

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gatehouse.gateways.admission.admission import NotAuthenticated
+from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
@@ -32,6 +32,7 @@ from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unkno
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, RequestReader, decode_header, skip_tags
 from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.fetch_sessions import FetchSessions
 from gatehouse.gateways.kafka.login import KafkaLogin
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
@@ -69,6 +70,7 @@ class KafkaSession:
         self.client_id = ""
         self.client_software = ""
         self.login = KafkaLogin(self, self._become)
+        self.fetch_sessions = FetchSessions.of(services)
         self._guard: Guard | None = None
         self._asking = False                         # admission has not said yet who this is
         self._reader = RequestReader(config.max_request_bytes)
@@ -113,6 +115,7 @@ class KafkaSession:
     def handle_closed(self) -> None:
         self._closed = True
         self._timers.stop()
+        self.fetch_sessions.leave(self)
         if self._guard is not None:
             self._guard.leave()
         waiting, self._waiting = self._waiting, deque()
@@ -361,9 +364,11 @@ class KafkaSession:
             if isinstance(answer, NotAuthenticated):
                 self.close(f"{answer.code}: {answer}")
                 return
-            self._become(answer)
             try:
+                self._become(answer)
                 request.api.dispatch(request)
+            except LoginsFull as full:
+                self.close(f"{full.code}: {full}")
             except Malformed as fault:
                 self.close(f"malformed: {fault}")
             self._turn()
@@ -373,9 +378,9 @@ class KafkaSession:
         self.admission.authenticate(DOOR, link.peer, credentials, told, lambda: self._closed or link.gone)
 
     def _become(self, principal: Principal) -> None:
-        """The connection is this principal's from now on."""
-        before, self._guard = self._guard, self.services.guard(DOOR, principal, self,
-                                                                      peer=self.link.peer)
+        """The connection is this principal's from now on. Raises TooManyConnections."""
+        before = self._guard
+        self._guard = self.services.guard(DOOR, principal, self, peer=self.link.peer, replaces=before is not None)
         if before is not None:
             before.leave()
         self._reader.max_frame_bytes = self.config.max_request_bytes

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from kafka.protocol.consumer import FetchResponse
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.fetch import Fetch
 from gatehouse.gateways.kafka.config import KafkaConfig
@@ -223,17 +224,6 @@ def test_a_failed_read_is_a_storage_error() -> None:
     assert send(peer, 11, {("plant", 0): 0}, max_wait_ms=500)[0].error_code == 56
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 7])
-@pytest.mark.parametrize(("session_id", "session_epoch", "code"), [
-    (0, 0, 0), (0, -1, 0), (55, 0, 0), (55, -1, 0), (55, 1, 70), (0, 1, 70), (-5, 7, 70)])
-def test_fetch_sessions_are_not_kept(version: int, session_id: int, session_epoch: int, code: int) -> None:
-    """KIP-227: an answer with session 0 says that there is none; going on with one is an error that clients know."""
-    peer = peer_with_records(batch(b"a"))
-    request = fetch(version, {(name_of(peer, version), 0): 0}, session_id=session_id, session_epoch=session_epoch)
-    answer = decoded(FetchResponse, version, *peer.send(framed(request, 5)), 5)
-    assert (answer.error_code, answer.session_id, len(answer.responses)) == (code, 0, 0 if code else 1)
-
-
 def test_a_topic_of_several_queue_ranges() -> None:
     """Partitions that were added later have ids of another range."""
     peer = peer_with_records()
@@ -287,3 +277,19 @@ def test_offsets_at_which_nothing_is_left_are_answered_with_an_empty_batch(versi
     header = read_header(bytes(answer.responses[0].partitions[0].records))
     assert (header.base_offset, header.last_offset_delta, header.record_count) == (7, 992, 0)
     assert header.crc == crc32c(bytes(answer.responses[0].partitions[0].records)[21:])
+
+
+def test_what_is_fetched_beyond_a_limit_is_throttled() -> None:
+    peer = Peer()
+    peer.kernel.create_topic("plant", partitions=1)
+    peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(0), batch(*[b"x"] * 30), None)
+    peer.kernel.flush()
+    limits = peer.services.admission.limits
+    limits.put(read_limit({"of": "topic:plant", "direction": "out", "messages_per_s": 10}, "1"), peer.now_ms)
+    limits.put(read_limit({"of": "user:anonymous", "direction": "out", "messages_per_s": 1000}, "2"), peer.now_ms)
+    answer = decoded(FetchResponse, 11, *peer.send(framed(fetch(11, {("plant", 0): 0}), 1)))
+    assert answer.throttle_time_ms == 2000
+    assert peer.send(framed(fetch(11, {("plant", 0): 0}), 2)) == []
+    again, = peer.wait(2000)
+    assert decoded(FetchResponse, 11, again).throttle_time_ms == 3000
+    assert limits.most_used("2", 1)[0].messages_taken == 60
