@@ -99,6 +99,17 @@ class When(NamedTuple):
 NOW: Final = When()
 
 
+class Allowed(NamedTuple):
+    """What a sender may at the address of a receipt that he asks for: publish, and have its topic made, as `maker`."""
+
+    may_create: bool
+    maker: str
+
+
+Judge = Callable[[str], "Allowed | None"]
+"""Of an address: what the sender may there; None: he may not publish."""
+
+
 class Subscriber(Protocol):
     """Who is told of new messages the moment they are durable."""
 

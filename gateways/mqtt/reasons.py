@@ -70,6 +70,7 @@ OF_CODE: Final[dict[str, int]] = {
     "not_authenticated": NOT_AUTHORIZED,
     "not_authorized": NOT_AUTHORIZED,
     "queue_full": QUOTA,
+    "receipt_denied": NOT_AUTHORIZED,
     "reserved": NO_MATCHING_SUBSCRIBERS,
     "session_deleted": ADMINISTRATIVE,
     "session_refused": BAD_CLIENT_ID,

@@ -160,7 +160,7 @@ def test_reload_tells_what_would_change(start, tmp_path):
                           check=False)
     assert (done.returncode, done.stdout) == (0, f"told process {hub.process.pid} to read its configuration again\n")
     assert "reload: hub.name changed" in hub.wait_log_line("reload:")
-    live = CONFIG.replace("[kernel]", "[kernel]\nmax_message_bytes = 2048")
+    live = CONFIG.replace("max_message_bytes = 4194304", "max_message_bytes = 2048")
     assert live != CONFIG
     (tmp_path / "gateways.toml").write_text(live)
     hub.process.send_signal(signal.SIGHUP)

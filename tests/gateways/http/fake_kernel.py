@@ -69,7 +69,7 @@ class FakeKernel:
         return Port(cast(Kernel, self), self._append_numbered, door, transactions)
 
     def _append_numbered(self, messages: list[NumberedMessage], owner: Owner | None, token: object, positions: bool,
-                         given: dict[int, Placement]) -> None:
+                         given: dict[int, Placement], judge: Any = None) -> None:
         self.append([(given[place], *rest) for place, *rest in messages], owner, token, positions=positions)
 
     def slices(self) -> Slices:
@@ -118,7 +118,7 @@ class FakeKernel:
             callback()
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
-               idempotency_key: str | None = None) -> None:
+               idempotency_key: str | None = None, judge: Any = None) -> None:
         if self.stopping:
             raise Stopping("the hub is stopping")
         for placement, value, headers, _, _ in messages:

@@ -177,14 +177,14 @@ class FakeKernel:
     def port(self, door: Any, transactions: Any = None) -> Port:
         return Port(cast(Any, self), self.append_numbered, door, transactions)
 
-    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any
-                        ) -> None:
+    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any,
+                        judge: Any = None) -> None:
         raise AssertionError("a producer sends batches")
 
     # ---- append
 
     def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
-                     divert: Divert | None = None) -> None:
+                     divert: Divert | None = None, judge: object = None) -> None:
         if self.refusal is not None:
             raise self.refusal
         if len(batch) > self.max_message_bytes:
