@@ -96,6 +96,9 @@ class DoorSide(Protocol):
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """New messages that match a filter of the door, in append order."""
 
+    def hearers(self, place: Place) -> tuple[str, int]:
+        """The door's name, and how many of its sessions hear what goes to a place now; for journeys."""
+
 
 class KernelPort(Protocol):
     """One door's. Calls raise their refusals (`kernel.errors`) at once, with nothing taken; what only the disk can say
