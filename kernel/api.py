@@ -22,6 +22,7 @@ from gatehouse.kernel.message import (
     Handle,
     Headers,
     Judge,
+    KnownProducer,
     Leased,
     NumberedMessage,
     OnRetained,
@@ -346,6 +347,9 @@ class KernelPort(Protocol):
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about."""
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
 
 
 class Ports(Protocol):

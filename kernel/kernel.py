@@ -26,8 +26,9 @@ from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied
 from gatehouse.kernel.backup.cut import Cutting
-from gatehouse.kernel.delivery.deliveries import Deliveries, Watch, Watches
+from gatehouse.kernel.delivery.deliveries import Deliveries
 from gatehouse.kernel.delivery.retained import RetainedValues
+from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
@@ -58,6 +59,7 @@ from gatehouse.kernel.message import (
     Fetched,
     Headers,
     Judge,
+    KnownProducer,
     Message,
     OnRetained,
     Owner,
@@ -98,6 +100,7 @@ from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
 from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Committer
 from gatehouse.kernel.write.idempotency import Idempotency, Window
+from gatehouse.kernel.write.known_producers import KnownProducers
 from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
 from gatehouse.kernel.write.topic_changes import TopicChanges
@@ -229,6 +232,7 @@ class Kernel:  # decision 138
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
+        self._known_producers = KnownProducers(worker=reader_worker, index=index, state=state)
         window = Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes)
         self._idempotency = idempotency = Idempotency(window, committer, loop.now_ms)
         self._appending = appending = Appending(
@@ -673,6 +677,10 @@ class Kernel:  # decision 138
         return [(tenant, name, value) for of, tenant, name, value in definitions if of == space]
 
     # ---- producers
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
+        self._known_producers.find(partition_id, on_done)
 
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""

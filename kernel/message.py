@@ -224,6 +224,15 @@ class Stored:
         self.positions = positions        # per message or batch, where asked for: (partition_id, offset, message id)
 
 
+class KnownProducer(NamedTuple):
+    """An idempotent producer that a partition knows."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    append_ms: int            # of its last batch, in hub time
+
+
 # decision 55: once per flush, not a future per message
 class Owner(Protocol):
     """Who appended and wants to know when it is durable."""

@@ -14,6 +14,7 @@ from gatehouse.kernel.message import (
     Fetched,
     Headers,
     Judge,
+    KnownProducer,
     OnRetained,
     Origin,
     Owner,
@@ -31,7 +32,7 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gatehouse.kernel.addresses.routes import RouteEntry
-    from gatehouse.kernel.delivery.deliveries import Watch
+    from gatehouse.kernel.delivery.watches import Watch
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
@@ -379,6 +380,9 @@ class Port:
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         self._kernel.sizes(partition_ids, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        self._kernel.producers_of(partition_id, on_done)
 
     # ---- what the kernel calls
 

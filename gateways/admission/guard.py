@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
-    from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
+    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -344,10 +344,10 @@ class Guard:
 
     def topic_to_change(self, name: str) -> Topic | None:
         """A topic that the principal may alter; None where there is none, and he may create it. Raises Denied."""
-        topic = self._port.topic(name, self.tenant)
+        topic: Topic | None = self._port.topic(name, self.tenant)
         operation = Operation.CREATE if topic is None else Operation.ALTER
         self._admission.require_topic(self.principal, operation, name)
-        return topic if topic is None else self._shown(topic, operation)
+        return None if topic is None else self._shown(topic, operation)
 
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
         """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
@@ -511,6 +511,11 @@ class Guard:
         """See `KernelPort.end_of_epoch`. Raises Denied."""
         self._readable.require((partition_id,))
         self._port.end_of_epoch(partition_id, epoch, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """See `KernelPort.producers_of`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.producers_of(partition_id, on_done)
 
     def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
         """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where

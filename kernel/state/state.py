@@ -70,7 +70,7 @@ class Kind(IntEnum):
     RETAINED_CLOCK = 46   # when and on which hub an address's value was retained or ended, by tenant and levels
 
 
-RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT, Kind.NAMED))
+RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT, Kind.NAMED, Kind.PRODUCER))
 """Kinds that are read by ranges of their keys: what changed of them since a checkpoint is listed by kind."""
 
 

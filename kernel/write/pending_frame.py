@@ -212,14 +212,19 @@ class BatchBuilder:
                 front = bytes((attributes,)) + varint(timestamp_ms - now_ms)
                 if timestamp_ms > run.max_ms:
                     run.max_ms = timestamp_ms
+            middle = SMALL[n] + key_part
             if value is None:
                 tail = b"\x01" + headers
-            else:
-                length = len(value)
-                tail = (SMALL[length] if length < SMALL_LIMIT else varint(length)) + value + headers
-            middle = SMALL[n] + key_part
-            size = len(front) + len(middle) + len(tail)
-            record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+                size = len(front) + len(middle) + len(tail)
+                record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+            elif len(value) < SMALL_LIMIT:
+                tail = SMALL[len(value)] + value + headers
+                size = len(front) + len(middle) + len(tail)
+                record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+            else:                                        # copied once: it may be megabytes
+                tail = varint(len(value))
+                size = len(front) + len(middle) + len(tail) + len(value) + len(headers)
+                record = b"".join((varint(size), front, middle, tail, value, headers))
             if n == 0:
                 run.first = record
             elif run.more is None:

@@ -5,8 +5,8 @@ hot part is `FetchRows.scan_many`) and asks the kernel for those alone that have
 the client's `min_bytes`, it waits for the kernel's word that one of the partitions has grown, and looks again, until
 `max_wait_ms`.
 
-No fetch session is kept: every answer says session 0, which tells a client to list all its partitions each time
-(KIP-227).
+A client that keeps a fetch session (KIP-227) lists what has changed, and hears of what has: see `fetch_session`. What
+it lists counts when its turn has come, so fetches that are sent one behind the other are taken in order.
 """
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ import numpy as np
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+)
 from gatehouse.gateways.kafka.fetch_block import Block
 from gatehouse.gateways.kafka.fetch_codec import (
     FETCH_FLEXIBLE,
@@ -28,6 +34,7 @@ from gatehouse.gateways.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_error,
 )
+from gatehouse.gateways.kafka.fetch_session import FetchSession, FollowedTopic, SessionRows
 from gatehouse.gateways.kafka.mapping import code_of
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_by_id, find_topic, note_fetch, text_of
@@ -36,15 +43,16 @@ from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.records.batch import as_batch, empty_batch
 from gatehouse.kernel.state.topics import Topic
 
-# decision 59: no fetch sessions
-FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
+OPENS_SESSION: Final = 0               # the epoch of a fetch that lists everything, and opens a session
+NO_SESSION: Final = -1                 # of one that lists everything, and wants none
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
 
 
 class Fetch:
     """One fetch until it is answered."""
 
-    __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended")
+    __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
+                 "followed", "whole")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -58,15 +66,65 @@ class Fetch:
         self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
         self.watch = 0                     # of the partitions; 0: none
         self.ended = False
+        self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
+        self.whole = True                  # the client is to hear of each partition
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        error = self.enter_session()
+        if error == NONE:
+            self.look()
+        else:
+            self.request.done([encode_fetch_error(self.request.version, self.request.correlation_id, error)])
+
+    def enter_session(self) -> int:
+        """Find or open the session, where one is wanted; an error of the whole fetch."""
+        wanted, session = self.wanted, self.request.session
+        if wanted.session_epoch == NO_SESSION and not wanted.session_id:
+            return NONE
+        sessions, now_ms = session.fetch_sessions, session.services.now_ms()
+        by_id = self.request.version >= FETCH_TOPIC_IDS
+        if wanted.session_epoch in (OPENS_SESSION, NO_SESSION):
+            sessions.close(wanted.session_id, session)
+            if wanted.session_epoch == OPENS_SESSION:
+                self.followed = sessions.open(session, by_id, wanted.topics, now_ms)
+            if self.followed is not None:
+                wanted.topics = []         # the session has them
+            return NONE
+        followed = sessions.find(wanted.session_id, session)
+        if followed is None:
+            return FETCH_SESSION_ID_NOT_FOUND
+        if followed.epoch != wanted.session_epoch:
+            return INVALID_FETCH_SESSION_EPOCH
+        if followed.by_id != by_id:
+            return FETCH_SESSION_TOPIC_ID_ERROR
+        most = session.config.fetch_max_partitions
+        if not sessions.follow(followed, wanted.topics, wanted.forgotten, most, now_ms):
+            return FETCH_SESSION_ID_NOT_FOUND
+        wanted.topics = []
+        if not followed.size:
+            sessions.close(followed.id, session)
+            return NONE
+        self.followed, self.whole = followed, False
+        return NONE
 
     def look(self) -> None:
         """Go over all partitions and read what there is."""
-        self.looked_ms = self.request.session.services.now_ms()
-        self.rows = FetchRows(self.rows.version, self.rows.read_committed, self.request.session.kernel.epoch)
-        for topic in self.wanted.topics:
-            self.look_at(*topic)
+        session = self.request.session
+        self.looked_ms = session.services.now_ms()
+        version, read_committed = self.rows.version, self.rows.read_committed
+        if self.followed is None:
+            self.rows = FetchRows(version, read_committed, session.kernel.epoch)
+            for topic in self.wanted.topics:
+                self.look_at(*topic)
+        else:
+            rows = SessionRows(version, read_committed, session.kernel.epoch, self.followed, self.whole)
+            self.rows = rows
+            for followed in self.followed.topics.values():
+                self.look_at_followed(rows, followed)
+            rows.arrange()
         if self.rows.wants:
-            self.request.session.guard.fetch(self.rows.wants, self.max_bytes, self.on_read)
+            session.guard.fetch(self.rows.wants, self.max_bytes, self.on_read)
         else:
             self.judge(0)
 
@@ -77,8 +135,7 @@ class Fetch:
         try:
             topic = self.find_topic(name)
         except (KernelError, Denied) as refusal:
-            by_id = rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic)
-            rows.refuse(partitions, block, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
+            rows.refuse(partitions, block, self.code_of(refusal))
         else:
             if block is None:
                 rows.scan(partitions, _partition_ids(topic), guard.bounds)
@@ -86,6 +143,29 @@ class Fetch:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
         rows.close_topic()
+
+    def look_at_followed(self, rows: SessionRows, followed: FollowedTopic) -> None:
+        """One topic of a session."""
+        guard = self.request.session.guard
+        of = rows.begin_topic(followed)
+        try:
+            topic = self.find_topic(followed.name)
+        except (KernelError, Denied) as refusal:
+            rows.refuse_topic(of, self.code_of(refusal))
+        else:
+            many = followed.many
+            if many is None:
+                rows.look_at_few(of, _partition_ids(topic), guard.bounds)
+            else:
+                bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
+                rows.look_at_many(of, many, _partition_ids(topic), bounds)
+        rows.end_topic(of)
+
+    def code_of(self, refusal: Exception) -> int:
+        """Kafka's number for why a topic is not read."""
+        if self.rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic):
+            return UNKNOWN_TOPIC_ID
+        return code_of(refusal)
 
     def find_topic(self, name: bytes) -> Topic:
         """By name, or by id from version 13. Raises UnknownTopic, Denied, InvalidTopic."""
@@ -126,7 +206,8 @@ class Fetch:
             flow = session.admission.trace.flow("kafka")
             flow.messages_out += messages
             flow.bytes_out += total_bytes
-            self.request.done(rows.encode(self.request.correlation_id, 0))
+            session_id = self.followed.id if self.followed is not None else 0
+            self.request.done(rows.encode(self.request.correlation_id, 0, session_id))
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
@@ -172,12 +253,8 @@ def dispatch(request: Request) -> None:
     most = request.session.config.fetch_max_partitions
     wanted = decode_fetch(request.data, request.at, request.end, request.version, most)
     request.data = b""
-    if wanted.session_epoch not in FULL_FETCH_EPOCHS:
-        refusal = encode_fetch_error(request.version, request.correlation_id, FETCH_SESSION_ID_NOT_FOUND)
-        request.done([refusal])
-        return
     fetch = Fetch(request, wanted)
-    request.on_turn = fetch.look
+    request.on_turn = fetch.begin
     request.on_end = fetch.end
 
 
