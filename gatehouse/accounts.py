@@ -26,6 +26,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By, compose
 from gatehouse.gateways.admission.check_queue import CHECKS_AT_ONCE
 from gatehouse.gateways.admission.errors import AccountError
+from gatehouse.gateways.admission.limits.limit import Limit
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.rules import Rule
 from gatehouse.kernel.message import Stored
@@ -89,7 +90,7 @@ class _Noted:
             self._worker.submit(lambda: self._store.forget_note(self._id), lambda _, __: None)
 
 
-def _read(store: AccountStore) -> tuple[list[User], list[ApiKey], list[Rule]]:
+def _read(store: AccountStore) -> tuple[list[User], list[ApiKey], list[Rule], list[Limit]]:
     try:
         return store.read()
     except (SQLAlchemyError, ValueError, AccountError) as error:      # a rule that cannot be read is not left out
@@ -146,6 +147,8 @@ class _Nobody:
     def on_user_changed(self, name: str, ended: str, logins: str) -> None: ...
 
     def on_rule_changed(self, before: Rule | None, after: Rule | None) -> None: ...
+
+    def on_limit_changed(self, before: Limit | None, after: Limit | None) -> None: ...
 
     def audit(self, by: By, action: str, details: Mapping[str, Any]) -> None:
         self._store.note(json.dumps(compose(by, action, self._now_ms(), details), default=str))

@@ -201,7 +201,7 @@ class Hub:
         if self._shared is not None:
             self._shared.certificate_user = new.auth.certificate_user
             admission = self._shared.admission
-            admission.configure(new.rights.rules, new.rights.groups, new.rights.jwt, rules)
+            admission.configure(new.rights.rules, new.rights.groups, new.rights.jwt, rules, new.rights.limits)
             if not new.auth.allow_anonymous:             # and the other way once it is known where the doors listen
                 admission.allow_anonymous = False
             admission.audit("SIGHUP", "configuration.reloaded", {"changed": changed})
@@ -321,7 +321,7 @@ class Hub:
         admission = Admission(kernel, hub_loop.now_ms, allow_anonymous=config.auth.allow_anonymous,
                               accounts=storage.accounts, outside=storage.outside, routes=config.routes,
                               wall_ms=hub_loop.wall_ms)
-        admission.configure(config.rights.rules, config.rights.groups, config.rights.jwt)
+        admission.configure(config.rights.rules, config.rights.groups, config.rights.jwt, limits=config.rights.limits)
         warn_of_no_administrator(admission, config)
         self.metrics.add(partial(admission_samples, admission))
         return admission

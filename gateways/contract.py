@@ -273,10 +273,11 @@ class Services:
         return switchboard
 
     def guard(self, door: str, principal: Principal, session: RegisteredSession | None, client_id: str = "", *,
-              own_places: bool = False, peer: str = "") -> Guard:
+              own_places: bool = False, peer: str = "", replaces: bool = False) -> Guard:
         """All that a session gets of the kernel, once its peer has logged in. It is registered with it: told when its
-        principal ends or its rights change, until `Guard.leave`. `peer`: whence it came, for journeys. See there."""
-        return Guard(self.admission, self.door(door), door, principal, session, client_id, own_places, peer)
+        principal ends or its rights change, until `Guard.leave`. `peer`: whence it came, for journeys. See there.
+        Raises TooManyConnections, unless it `replaces` one that goes for it."""
+        return Guard(self.admission, self.door(door), door, principal, session, client_id, own_places, peer, replaces)
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.errors import Denied, NotAuthenticated
+from gatehouse.gateways.admission.errors import Denied, NotAuthenticated, TooManyConnections
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.properties.to_door import Envelope
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
@@ -302,7 +302,11 @@ class DoorSession(ABC):  # decision 154
         if isinstance(answer, NotAuthenticated):
             self.fail("not_authenticated", str(answer))
             return
-        self._guard = self.services.guard(self.door, answer, self, peer=self.link.peer)
+        try:
+            self._guard = self.services.guard(self.door, answer, self, peer=self.link.peer)
+        except TooManyConnections as full:
+            self.fail(full.code, str(full))
+            return
         self._login_end.at(0)
         self.on_login()
         if self._received.held_bytes:

@@ -430,6 +430,10 @@ class Kernel:  # decision 138
         else:
             self._appending.append_once(messages, owner, token, idempotency_key, None, judge)
 
+    def is_repeated(self, idempotency_key: str) -> bool:
+        """Whether what comes under this key now would be given the first answer, and not stored."""
+        return self._idempotency.knows(idempotency_key)
+
     def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
                      divert: Divert | None = None, judge: Judge | None = None) -> None:
         """Store one record batch v2 as it is. Answered with [(partition_id, base offset, first message id)].

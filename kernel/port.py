@@ -240,6 +240,9 @@ class Port:
             return
         self._append(messages, self if number else None, number, positions, self._guards[guard], self._judges[guard])
 
+    def is_repeated(self, idempotency_key: str) -> bool:
+        return self._kernel.is_repeated(idempotency_key)
+
     def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
         placements: dict[int, Placement] = {}
         start = 0

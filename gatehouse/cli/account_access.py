@@ -1,4 +1,5 @@
-"""Users and rights for the commands: of a running hub through its HTTP door, or of a data directory on which none runs.
+"""Users, rights and limits for the commands: of a running hub through its HTTP door, or of a data directory on which
+none runs.
 
 Both give and take the documents of the HTTP interface. What is changed without a hub waits in the database for the next
 one, which writes it to its audit topic: the log belongs to whoever runs on it.
@@ -40,6 +41,11 @@ class Access(Protocol):
     def add_rule(self, document: Document) -> Document: ...
     def remove_rule(self, id: str) -> None: ...
     def ask(self, question: Document) -> Document: ...
+    def limits(self) -> list[Document]: ...
+    def limit(self, id: str) -> Document: ...
+    def add_limit(self, document: Document) -> Document: ...
+    def replace_limit(self, id: str, document: Document) -> Document: ...
+    def remove_limit(self, id: str) -> None: ...
 
 
 def access_options(command: Command) -> Command:
@@ -123,6 +129,21 @@ class OnHub:
     def ask(self, question: Document) -> Document:
         return self._request("POST", "/v1/acl/test", question, repeatable=True)
 
+    def limits(self) -> list[Document]:
+        return self._listed("/v1/limits", "limits")
+
+    def limit(self, id: str) -> Document:
+        return self._request("GET", f"/v1/limits/{_part(id)}")
+
+    def add_limit(self, document: Document) -> Document:
+        return self._request("POST", "/v1/limits", document)
+
+    def replace_limit(self, id: str, document: Document) -> Document:
+        return self._request("PUT", f"/v1/limits/{_part(id)}", document)
+
+    def remove_limit(self, id: str) -> None:
+        self._request("DELETE", f"/v1/limits/{_part(id)}")
+
     def _listed(self, path: str, what: str) -> list[Document]:
         documents: list[Document] = []
         cursor = None
@@ -154,7 +175,7 @@ def _offline(config: Any, folder: Path) -> Iterator[Access]:
         url = config.kernel.catalogue_url or default_catalogue(folder)
         open_catalogue(url).close()      # migrates
         administration, store = offline_administration(url, _now_ms)
-        administration.accounts.configure(config.rights.rules, config.rights.groups)
+        administration.accounts.configure(config.rights.rules, config.rights.groups, config.rights.limits)
         try:
             yield Offline(administration, config)
         finally:
@@ -215,6 +236,23 @@ class Offline:
             question["user"], lambda rights: ask_rights(rights, question["kind"], operation, question.get("on", "")),
             tenant=question.get("tenant"), client_id=question.get("client_id"))
         return verdict.as_dict()
+
+    def limits(self) -> list[Document]:
+        return [limit.as_dict() for limit in self._administration.accounts.every_limit()]
+
+    def limit(self, id: str) -> Document:
+        return cast(Document, self._did(lambda: self._administration.limit(id)).as_dict())
+
+    def add_limit(self, document: Document) -> Document:
+        limit = self._changed(lambda on_done: self._administration.add_limit(_by(), document, on_done))
+        return cast(Document, limit.as_dict())
+
+    def replace_limit(self, id: str, document: Document) -> Document:
+        limit = self._changed(lambda on_done: self._administration.replace_limit(_by(), id, document, on_done))
+        return cast(Document, limit.as_dict())
+
+    def remove_limit(self, id: str) -> None:
+        self._changed(lambda on_done: self._administration.delete_limit(_by(), id, on_done))
 
     def _put(self, name: str, document: Document, create: bool) -> Any:
         from gatehouse.gateways.admission.administration import UserChanges

@@ -11,6 +11,7 @@
     backup        backup, restore
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
+    limits        how much may come in and go out
     relay         relay serve, key, invite, join, status, explain, pause, resume, rewind, unlink
     spark         spark archive, spark analytics
 
@@ -31,6 +32,7 @@ from gatehouse.cli.acl import acl
 from gatehouse.cli.backup import backup, restore
 from gatehouse.cli.connections import connections
 from gatehouse.cli.groups import dead_letters, groups
+from gatehouse.cli.limits import limits
 from gatehouse.cli.messages import consume, publish, tail
 from gatehouse.cli.queues import queues
 from gatehouse.cli.relay import relay
@@ -149,7 +151,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections,
-                sessions, backup, restore, trace, why, transactions, users, acl, relay, spark):
+                sessions, backup, restore, trace, why, transactions, users, acl, limits, relay, spark):
     cli.add_command(command)
 
 

@@ -28,6 +28,7 @@ from gatehouse.config.rights import (
     LIVE_RIGHTS,
     TABLE_LISTS,
     AclSettings,
+    LimitSettings,
     RightsConfig,
     UserGroupSettings,
     read_rights,
@@ -473,7 +474,7 @@ def documented_sections(specs: Mapping[str, GatewaySpec]) -> dict[str, type]:
     doors = {f"gateways.{name}": spec.config for name, spec in sorted(specs.items())}
     jobs = {f"spark.{name}": section for name, section in JOBS.items()}
     lists = {"routes": RouteSettings, "acl": AclSettings, "user_groups": UserGroupSettings,
-             "relay": RelaySection, "relay.links": LinkSettings}
+             "limits": LimitSettings, "relay": RelaySection, "relay.links": LinkSettings}
     return {**SECTIONS, "auth.jwt": JwtSettings, "transactions.topics.NAME": TopicChecks,
             "tracing.topics.NAME": TopicTracing, **doors, **jobs, **lists}
 

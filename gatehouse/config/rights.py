@@ -1,7 +1,7 @@
-"""What a configuration says of users and rights: `[auth.jwt]`, `[[acl]]`, `[[user_groups]]`.
+"""What a configuration says of users, rights and limits: `[auth.jwt]`, `[[acl]]`, `[[user_groups]]`, `[[limits]]`.
 
-Rules and groups of the file are put in place at start and at a reload, are shown as `from_file`, and can be changed
-nowhere else.
+Rules, groups and limits of the file are put in place at start and at a reload, are shown as `from_file`, and can be
+changed nowhere else.
 """
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from gatehouse.config.settings import ConfigPlace, Problems, read_section
 from gatehouse.gateways.admission.accounts import check_group_name, check_user_name
-from gatehouse.gateways.admission.errors import InvalidUser
+from gatehouse.gateways.admission.errors import InvalidLimit, InvalidUser
+from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
 from gatehouse.gateways.admission.tokens import JwtSettings
 
-TABLE_LISTS: Final = ("acl", "user_groups")
+TABLE_LISTS: Final = ("acl", "user_groups", "limits")
 """Sections that are lists of tables."""
 
 
@@ -47,16 +48,49 @@ class UserGroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """[[limits]]"""
+
+    of: str = field(metadata={"help": "Of what: `hub`, `door:NAME`, `tenant:NAME`, `group:NAME` (users), `user:NAME`, "
+                                      "`client:ID`, `address:FILTER`, `topic:NAME`, `consumers:NAME`; `*` in place of "
+                                      "a name: each has this limit by itself."})
+    direction: str = field(default="in", metadata={"choices": ("in", "out"), "help": "What is published, or given."})
+    messages_per_s: float | None = field(default=None, metadata={
+        "min": 0, "max": 1e18, "help": "Messages a second; 0: none at all."})
+    bytes_per_s: float | None = field(default=None, metadata={
+        "min": 0, "max": 1e18, "help": "Bytes of messages a second; 0: none at all."})
+    operations_per_s: float | None = field(default=None, metadata={
+        "min": 0, "max": 1e18, "help": "Operations a second: a publish, or what of them one read brought, and what was "
+                                       "refused; 0: none at all."})
+    messages_burst: int | None = field(default=None, metadata={
+        "min": 1, "max": 10 ** 18, "help": "Messages at once; left out: those of one second."})
+    bytes_burst: int | None = field(default=None, metadata={
+        "min": 1, "max": 10 ** 18, "help": "Bytes at once; left out: those of one second."})
+    operations_burst: int | None = field(default=None, metadata={
+        "min": 1, "max": 10 ** 18, "help": "Operations at once; left out: those of one second."})
+    connections: int | None = field(default=None, metadata={
+        "min": 0, "max": 10 ** 18,
+        "help": "Connections that may be open at once, of the hub, a door, a tenant or a user; calls of HTTP are "
+                "none."})
+    tenant: str = field(default="/", metadata={
+        "help": "The tenant of a client, an address, a topic or a group of consumers; `*`: each by itself."})
+    observe: bool = field(default=False, metadata={
+        "help": "Whether it only counts what would be too much."})
+
+
+@dataclass(frozen=True, slots=True)
 class RightsConfig:
     """All of it."""
 
     jwt: JwtSettings | None = None
     rules: tuple[Rule, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    limits: tuple[Limit, ...] = ()
 
     def flat(self) -> dict[str, Any]:
         """By names, for what a reload says."""
-        return {"auth.jwt": self.jwt, "acl": self.rules, "user_groups": self.groups}
+        return {"auth.jwt": self.jwt, "acl": self.rules, "user_groups": self.groups,
+                "limits": self.limits}
 
 
 LIVE_RIGHTS: Final = frozenset(RightsConfig().flat())
@@ -67,7 +101,8 @@ def read_rights(tables: dict[str, Any], place: ConfigPlace, problems: Problems) 
     auth = tables.get("auth")
     jwt = auth.pop("jwt", None) if isinstance(auth, dict) else None
     return RightsConfig(_read_jwt(jwt, place, problems), _read_rules(tables.pop("acl", []), place, problems),
-                        _read_groups(tables.pop("user_groups", []), place, problems))
+                        _read_groups(tables.pop("user_groups", []), place, problems),
+                        _read_limits(tables.pop("limits", []), place, problems))
 
 
 def _read_jwt(table: Any, place: ConfigPlace, problems: Problems) -> JwtSettings | None:
@@ -91,6 +126,17 @@ def _read_rules(entries: Any, place: ConfigPlace, problems: Problems) -> tuple[R
         except InvalidRule as error:
             problems.add(place.source, f"acl[{number}]", str(error))
     return tuple(rules)
+
+
+def _read_limits(entries: Any, place: ConfigPlace, problems: Problems) -> tuple[Limit, ...]:
+    limits = []
+    for number, settings in _read_list(LimitSettings, entries, "limits", place, problems):
+        table = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
+        try:
+            limits.append(read_limit(table, f"file-{number + 1}"))
+        except InvalidLimit as error:
+            problems.add(place.source, f"limits[{number}]", str(error))
+    return tuple(limits)
 
 
 def _read_groups(entries: Any, place: ConfigPlace, problems: Problems) -> dict[str, tuple[str, ...]]:

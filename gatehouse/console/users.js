@@ -1,4 +1,4 @@
-// Users, the rules of their rights, and asking what somebody may do.
+// Users, the rules of their rights, limits, and asking what somebody may do.
 
 import { ask, path } from "./api.js";
 import { count, fill, h, moment, name, number, visible } from "./dom.js";
@@ -11,8 +11,9 @@ const KINDS = ["address", "topic", "group", "hub", "client"];
 export function users(page) {
   const people = userList(page);
   const rules = ruleList(page);
+  const limits = limitList(page);
   return h("div", {}, heading("Users"), people.element, newUser(page, people), h("h2", {}, "Rules"), rules.element,
-    newRule(page, rules), h("h2", {}, "What may somebody do?"), question(page));
+    newRule(page, rules), h("h2", {}, "Limits"), limits.element, newLimit(page, limits), h("h2", {}, "What may somebody do?"), question(page));
 }
 
 // --- users ----------------------------------------------------------------------------------------------------------
@@ -97,6 +98,47 @@ function newRule(page, list) {
   return form(page, "New rule", "Add", submit, h("div.columns", {}, field("Effect", effect),
     field("Who", who, "user:NAME, group:NAME, everyone"), field("Operations", operations, OPERATIONS.join(", ")),
     field("Kind", kind), field("Pattern", pattern)));
+}
+
+// --- limits ---------------------------------------------------------------------------------------------------------
+
+function limitList(page) {
+  const rate = (value) => value === undefined ? "–" : number(value);
+  const list = listing(page, {
+    path: () => "/v1/limits", field: "limits", key: (row) => row.id, caption: "Limits", empty: "There are no limits yet.",
+    columns: [
+      { title: "Of", cell: (row) => name(row.of) },
+      { title: "Direction", cell: (row) => row.direction },
+      { title: "Messages a second", number: true, cell: (row) => rate(row.messages_per_s) },
+      { title: "Bytes a second", number: true, cell: (row) => rate(row.bytes_per_s) },
+      { title: "Operations a second", number: true, cell: (row) => rate(row.operations_per_s) },
+      { title: "Does", cell: (row) => row.observe ? "observes" : "limits" },
+      { title: "Tenant", cell: (row) => visible(row.tenant) },
+      { title: "Actions", hidden: true, signature: (row) => String(row.from_file), cell: (row) => row.from_file
+        ? h("span.soft", {}, "from the configuration")
+        : h("button", { type: "button", "aria-label": `Delete the limit of ${visible(row.of)}`, onclick: () => remove(row) }, "Delete") },
+    ],
+  });
+  async function remove(row) {
+    const sure = await confirmed(h("span", {}, "Delete the limit of ", name(row.of), "? Who waits for it waits no longer."), "Delete it");
+    if (!sure) return;
+    await page.attempt(() => ask("DELETE", path("v1", "limits", row.id)));
+    list.again();
+  }
+  return list;
+}
+
+function newLimit(page, list) {
+  const of = h("input", { required: true, autocomplete: "off", spellcheck: "false", placeholder: "user:ann" });
+  const rates = ["messages", "bytes", "operations"].map((what) => [what, h("input", { type: "number", min: "0", step: "any" })]);
+  const submit = async () => {
+    const body = { of: of.value.trim() };
+    for (const [what, input] of rates) if (input.value !== "") body[`${what}_per_s`] = Number(input.value);
+    await ask("POST", "/v1/limits", { body });
+    list.again();
+  };
+  return form(page, "New limit", "Add", submit, h("div.columns", {}, field("Of", of, "hub, user:NAME, topic:NAME, address:FILTER, ..."),
+    rates.map(([what, input]) => field(`${what[0].toUpperCase()}${what.slice(1)} a second`, input))));
 }
 
 // --- a question -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
-"""Users, API keys and rules in SQL: the truth, in the catalogue's database, beside the projection that may be emptied.
+"""Users, API keys, rules and limits in SQL: the truth, in the catalogue's database, beside the projection that may be
+emptied.
 
     users           one row per user, with its groups, quota and password hashes
     api_keys        one row per key, with the hash of its secret
     acl             one row per rule
+    limits          one row per limit
     audit_waiting   what was changed while no hub ran, until one has told its audit topic
 
 Every call is one transaction and blocks: a worker's thread, or a command line, makes it. A change reads the row that
@@ -13,13 +15,15 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from gatehouse.gateways.admission.accounts import ApiKey, ScramSecret, User
-from gatehouse.gateways.admission.errors import UnknownKey, UnknownRule, UnknownUser, UserExists
+from gatehouse.gateways.admission.errors import UnknownKey, UnknownLimit, UnknownRule, UnknownUser, UserExists
+from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import Rule, read_rule
 from gatehouse.kernel.state.catalogue import settle
@@ -60,6 +64,14 @@ acl = sa.Table(
     sa.Column("pattern", sa.Text, nullable=False),
     sa.Column("tenant", sa.String(255), nullable=False))
 
+limits = sa.Table(
+    "limits", TRUTH,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("limit_of", sa.Text, nullable=False),
+    sa.Column("direction", sa.String(3), nullable=False),
+    sa.Column("tenant", sa.String(255), nullable=False),
+    sa.Column("amounts", sa.JSON, nullable=False))
+
 audit_waiting = sa.Table(
     "audit_waiting", TRUTH,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
@@ -95,13 +107,14 @@ class AccountStore:
     def close(self) -> None:
         self._engine.dispose()
 
-    def read(self) -> tuple[list[User], list[ApiKey], list[Rule]]:
+    def read(self) -> tuple[list[User], list[ApiKey], list[Rule], list[Limit]]:
         """Everything. Raises ValueError where the database is damaged."""
         with self._begin() as connection:
             _require_sound(connection)
             return ([_user(row) for row in connection.execute(sa.select(users))],
                     [_key(row) for row in connection.execute(sa.select(api_keys).order_by(api_keys.c.created_ms))],
-                    [_rule(row) for row in connection.execute(sa.select(acl).order_by(acl.c.id))])
+                    [_rule(row) for row in connection.execute(sa.select(acl).order_by(acl.c.id))],
+                    [_limit(row) for row in connection.execute(sa.select(limits).order_by(limits.c.id))])
 
     # ---- users
 
@@ -168,6 +181,29 @@ class AccountStore:
             if not connection.execute(acl.delete().where(acl.c.id == _number(id))).rowcount:
                 raise UnknownRule(f"there is no rule {id[:40]!r}")
 
+    # ---- limits
+
+    def add_limit(self, limit: Limit) -> Limit:
+        """The limit with its id."""
+        with self._begin() as connection:
+            added = connection.execute(limits.insert().values(_limit_row(limit)).returning(limits.c.id)).scalar_one()
+        return replace(limit, id=str(added))
+
+    def replace_limit(self, limit: Limit) -> Limit:
+        """The limit of the same id becomes this one. Raises UnknownLimit."""
+        with self._begin() as connection:
+            changed = connection.execute(limits.update().where(limits.c.id == _number_of_limit(limit.id)).values(
+                _limit_row(limit)))
+            if not changed.rowcount:
+                raise UnknownLimit(f"there is no limit {limit.id[:40]!r}")
+        return limit
+
+    def delete_limit(self, id: str) -> None:
+        """Raises UnknownLimit."""
+        with self._begin() as connection:
+            if not connection.execute(limits.delete().where(limits.c.id == _number_of_limit(id))).rowcount:
+                raise UnknownLimit(f"there is no limit {id[:40]!r}")
+
     # ---- what an audit topic is still to be told
 
     def note(self, message: str) -> None:
@@ -197,6 +233,12 @@ def _require_sound(connection: Connection) -> None:
 def _number(id: str) -> int:
     if not id.isascii() or not id.isdigit() or len(id) > 9:
         raise UnknownRule(f"there is no rule {id[:40]!r}")
+    return int(id)
+
+
+def _number_of_limit(id: str) -> int:
+    if not id.isascii() or not id.isdigit() or len(id) > 9:
+        raise UnknownLimit(f"there is no limit {id[:40]!r}")
     return int(id)
 
 
@@ -244,3 +286,12 @@ def _rule_row(rule: Rule) -> dict[str, Any]:
 def _rule(row: Any) -> Rule:
     return read_rule({name: getattr(row, name) for name in ("effect", "who", "operations", "kind", "pattern", "tenant")
                       if name != "pattern" or row.pattern}, str(row.id))
+
+
+def _limit_row(limit: Limit) -> dict[str, Any]:
+    return {"limit_of": limit.of, "direction": limit.direction, "tenant": limit.tenant, "amounts": limit.amounts()}
+
+
+def _limit(row: Any) -> Limit:
+    return read_limit({"of": row.limit_of, "direction": row.direction, "tenant": row.tenant, **row.amounts},
+                      str(row.id))

@@ -1,4 +1,4 @@
-"""Users, API keys and rules as they are in memory: everything that a login or a decision looks at. Pure.
+"""Users, API keys, rules and limits as they are in memory: everything that a login or a decision looks at. Pure.
 
 The database holds the same (`account_store`); it is read whole at the start and written before memory changes, so that
 no login and no decision waits for it. Secrets are hashes here already, and are in no `repr`.
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gatehouse.gateways.admission.errors import InvalidUser
+from gatehouse.gateways.admission.limits.limit import Limit
 from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import MAX_TENANT_CHARACTERS, Rule
@@ -118,24 +119,30 @@ def _check_text(text: str, what: str, size_max: int) -> None:
 
 
 class Accounts:
-    """Everything that is known of users, keys and rules."""
+    """Everything that is known of users, keys, rules and limits."""
 
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
         self.keys: dict[str, ApiKey] = {}
         self.rules: dict[str, Rule] = {}
+        self.limits: dict[str, Limit] = {}
         self.file_rules: tuple[Rule, ...] = ()
+        self.file_limits: tuple[Limit, ...] = ()
         self._file_groups: dict[str, frozenset[str]] = {}        # of each user
 
-    def load(self, users: Iterable[User], keys: Iterable[ApiKey], rules: Iterable[Rule]) -> None:
-        """Take over the users, keys and rules that the database holds."""
+    def load(self, users: Iterable[User], keys: Iterable[ApiKey], rules: Iterable[Rule], limits: Iterable[Limit] = ()
+             ) -> None:
+        """Take over the users, keys, rules and limits that the database holds."""
         self.users = {user.name: user for user in users}
         self.keys = {key.id: key for key in keys}
         self.rules = {rule.id: rule for rule in rules}
+        self.limits = {limit.id: limit for limit in limits}
 
-    def configure(self, rules: Iterable[Rule], groups: Mapping[str, Iterable[str]]) -> bool:
-        """Take over what the configuration holds: rules, and the users of each group. Returns whether that has
-        changed."""
+    def configure(self, rules: Iterable[Rule], groups: Mapping[str, Iterable[str]], limits: Iterable[Limit] = ()
+                  ) -> bool:
+        """Take over what the configuration holds: rules, the users of each group, and limits. Returns whether rules or
+        groups have changed."""
+        self.file_limits = tuple(limits)
         before = self.file_rules, self._file_groups
         self.file_rules = tuple(rules)
         of: dict[str, set[str]] = {}
@@ -148,6 +155,10 @@ class Accounts:
     def every_rule(self) -> list[Rule]:
         """All rules, those of the configuration file first."""
         return [*self.file_rules, *self.rules.values()]
+
+    def every_limit(self) -> list[Limit]:
+        """All limits but the quotas of users, those of the configuration file first."""
+        return [*self.file_limits, *self.limits.values()]
 
     def file_groups_of(self, name: str) -> frozenset[str]:
         return self._file_groups.get(name, frozenset())

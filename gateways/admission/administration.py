@@ -1,4 +1,5 @@
-"""Changes of users, API keys and rules: the database first, in a worker's thread, then memory, then who is connected.
+"""Changes of users, API keys, rules and limits: the database first, in a worker's thread, then memory, then who is
+connected.
 
     administration.put_user(by, "ann", UserChanges(password="…", groups={"ops"}), on_done)
 
@@ -35,13 +36,16 @@ from gatehouse.gateways.admission.errors import (
     AccountError,
     AccountsUnavailable,
     FromFile,
+    InvalidLimit,
     InvalidUser,
     LastAdministrator,
     UnknownKey,
+    UnknownLimit,
     UnknownRule,
     UnknownUser,
     UserExists,
 )
+from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.passwords import check_new_password, hash_password, scram_secrets
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import DEFAULT_TENANT
@@ -54,6 +58,7 @@ log = logging.getLogger("gatehouse.admission")
 MAX_USERS: Final = 100_000               # in memory whole: some 1 KB each
 MAX_KEYS_OF_USER: Final = 100
 MAX_RULES: Final = 100_000
+MAX_LIMITS_OF_THE_HUB: Final = 20_000    # beside the quotas of users
 MAX_EXPIRES_MS: Final = (1 << 53) - 1    # the largest number that JavaScript holds
 MAX_LIMITS: Final = 100                  # allows that restrict one API key
 
@@ -70,6 +75,9 @@ class Affected(Protocol):
 
     def on_rule_changed(self, before: Rule | None, after: Rule | None) -> None:
         """A rule is added (None before), changed, or gone (None after)."""
+
+    def on_limit_changed(self, before: Limit | None, after: Limit | None) -> None:
+        """A limit is added (None before), changed, or gone (None after)."""
 
     @property
     def allow_anonymous(self) -> bool | None:
@@ -301,7 +309,54 @@ class Administration:
         if any(rule.id == id for rule in self.accounts.file_rules):
             raise FromFile(f"the rule {id} stands in the configuration file and is changed there")
 
+    # ---- limits
+
+    def add_limit(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
+        def job() -> Limit:
+            if len(self.accounts.limits) >= MAX_LIMITS_OF_THE_HUB:
+                raise InvalidLimit(f"there are {MAX_LIMITS_OF_THE_HUB} limits, and no more are kept")
+            return self._store.add_limit(read_limit(table))
+
+        self._run(job, partial(self._on_limit, by, "limit.added"), on_done)
+
+    def replace_limit(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
+        def job() -> Limit:
+            self._require_own_limit(id)
+            return self._store.replace_limit(read_limit(table, id))
+
+        self._run(job, partial(self._on_limit, by, "limit.changed"), on_done)
+
+    def _on_limit(self, by: By, action: str, limit: Limit) -> Limit:
+        before = self.accounts.limits.get(limit.id)
+        self.accounts.limits[limit.id] = limit
+        self._affected.on_limit_changed(before, limit)
+        self._affected.audit(by, action, {"limit": limit.as_dict()})
+        return limit
+
+    def delete_limit(self, by: By, id: str, on_done: OnChanged[None]) -> None:
+        def job() -> None:
+            self._require_own_limit(id)
+            self._store.delete_limit(id)
+
+        def applied(_: None) -> None:
+            gone = self.accounts.limits.pop(id, None)
+            self._affected.on_limit_changed(gone, None)
+            self._affected.audit(by, "limit.removed", {"limit": gone.as_dict() if gone is not None else {"id": id}})
+
+        self._run(job, applied, on_done)
+
+    def _require_own_limit(self, id: str) -> None:
+        if any(limit.id == id for limit in self.accounts.file_limits):
+            raise FromFile(f"the limit {id} stands in the configuration file and is changed there")
+
     # ---- reading
+
+    def limit(self, id: str) -> Limit:
+        """The limit of this id. Raises UnknownLimit."""
+        match = next((limit for limit in self.accounts.every_limit() if limit.id == id), None)
+        if match is None:
+            raise UnknownLimit(f"there is no limit {id[:40]!r}")
+        return match
 
     def user(self, name: str) -> User:
         """The user of this name. Raises UnknownUser."""

@@ -20,13 +20,19 @@ from gatehouse.gateways.admission.decision import Decide, Operation
 from gatehouse.gateways.admission.errors import Denied as Denied
 from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
 from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
+from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.admission.issuer import Issuer
+from gatehouse.gateways.admission.limits.book import LimitBook
+from gatehouse.gateways.admission.limits.charging import Charging
+from gatehouse.gateways.admission.limits.handing_out import HandingOut
+from gatehouse.gateways.admission.limits.limit import IN, QUOTA, Limit
+from gatehouse.gateways.admission.limits.meter import charge_all
 from gatehouse.gateways.admission.login import Login
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.places import GivenPlaces, PlacementCache
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
-from gatehouse.gateways.admission.quota import Meter, Quota
+from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.refusals import Refusals, address_of
 from gatehouse.gateways.admission.rights import Rights, Verdict
 from gatehouse.gateways.admission.rights_cache import RightsCache
@@ -43,7 +49,7 @@ from gatehouse.kernel.message import Allowed, Judge
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import HubPort, KernelPort
-    from gatehouse.kernel.message import Owner, Placement
+    from gatehouse.kernel.message import Owner, Place, Placement
 
 log = logging.getLogger("gatehouse.admission")
 
@@ -78,12 +84,14 @@ class Admission:
         self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
         self._audit = Audit(kernel, wall_ms, log.error)
-        self._meters: dict[str, Meter] = {}
         self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
         self._settling: list[Callable[[], None]] = []
-        self.quotas = self._read_quotas()
+        self.limits = LimitBook()
+        """Every limit of the hub, the quotas of users among them."""
+
+        self._read_limits()
         self._rules = self.compiling(self.accounts.file_rules)()
         self.version = object()
         """Another object once a user, a rule or a way to log in has changed: what was known before holds no more."""
@@ -139,6 +147,18 @@ class Admission:
         """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves.
         `look_again` is called before it is told of its rights."""
         return self._registry.take(principal, door, session, look_again)
+
+    def connect(self, principal: Principal, door: str, session: RegisteredSession,
+                look_again: Callable[[], None] | None = None, replaces: bool = False) -> Registration:
+        """`register` for a connection that lasts. `replaces`: another one goes for it. Raises TooManyConnections."""
+        if not replaces:
+            counts = self._registry.connections
+            for limit, kind, name in self.limits.of_connections(door, principal.name, principal.tenant):
+                if not limit.observe and counts[kind, name] >= (limit.connections or 0):
+                    self.trace.on_event(door, TooManyConnections.code)
+                    raise TooManyConnections(f"the limit {limit.id} lets {limit.of} have {limit.connections} "
+                                             "connections, and there are as many")
+        return self._registry.take(principal, door, session, look_again, lasts=True)
 
     def ends_ms(self, principal: Principal) -> int:  # decision 89
         """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user
@@ -343,25 +363,49 @@ class Admission:
 
     # --- how much ----------------------------------------------------------------------------------------------------
 
-    def charge(self, door: str, principal: Principal, messages: int, size_bytes: int) -> int:
-        """Count a burst that was taken; returns for how many ms its sender is to be slowed down (0: not at all)."""
+    def charging(self, door: str, look: Callable[[int], Place], fails: Callable[[str], bool]) -> Charging:
+        """What weighs and charges what one guard sends."""
+        return Charging(self.limits, self._now_ms, door, look, fails)
+
+    def handing_out(self, door: str) -> HandingOut:
+        """What weighs and charges what one guard hands out."""
+        return HandingOut(self.limits, self._now_ms, door)
+
+    def count_in(self, door: str, messages: int, size_bytes: int) -> None:
+        """Count a burst that was taken, for the metrics."""
         flow = self._flows.get(door) or self.trace.flow(door)
         flow.messages_in += messages
         flow.bytes_in += size_bytes
-        if not self.quotas:
-            return 0
-        quota = self.quotas.get(principal.name)
-        if quota is None:
+
+    def charge(self, door: str, principal: Principal, messages: int, size_bytes: int) -> int:
+        """Count and charge a burst that was taken without a guard; returns for how many ms its sender is to be slowed
+        down (0: not at all)."""
+        self.count_in(door, messages, size_bytes)
+        if not self.limits.limits_in:
             return 0
         now_ms = self._now_ms()
-        meter = self._meters.get(principal.name)
-        if meter is None:
-            meter = self._meters[principal.name] = Meter(quota, now_ms)
-        return meter.charge(messages, size_bytes, now_ms)
+        meters = self.limits.of_connection(IN, door, principal.name, self.groups(principal), principal.tenant,
+                                           principal.client_id or "", now_ms)
+        return charge_all(meters, messages, size_bytes, 1, now_ms)
 
-    def _read_quotas(self) -> dict[str, Quota]:
-        limited = {name: user.quota for name, user in self.accounts.users.items() if user.quota != Quota()}
-        return {**limited, **self._given_quotas}
+    def _read_limits(self) -> None:
+        """The limits of the accounts and of the configuration are in the book, as they are now."""
+        book, accounts, now_ms = self.limits, self.accounts, self._now_ms()
+        quotas = {name: user.quota for name, user in accounts.users.items() if user.quota != Quota()}
+        book.put_quotas({**quotas, **self._given_quotas}, now_ms)
+        wanted = {limit.id: limit for limit in accounts.every_limit()}
+        for limit in [limit for limit in book if limit.id not in wanted and not limit.id.startswith(QUOTA)]:
+            book.remove(limit.id)
+        for limit in wanted.values():
+            if book.get(limit.id) != limit:
+                book.put(limit, now_ms)
+
+    def on_limit_changed(self, before: Limit | None, after: Limit | None) -> None:
+        """See `administration.Affected`: it holds with the next message, for those who are connected too."""
+        if after is not None:
+            self.limits.put(after, self._now_ms())
+        elif before is not None:
+            self.limits.remove(before.id)
 
     # --- what has changed --------------------------------------------------------------------------------------------
 
@@ -377,8 +421,9 @@ class Admission:
         """See `administration.Affected`."""
         self._login.forget(name)
         self._registry.ends_changed(name)
-        self.quotas = self._read_quotas()
-        self._meters.pop(name, None)
+        user = self.accounts.users.get(name)
+        self.limits.put_quota(name, self._given_quotas.get(name) or (user.quota if user is not None else Quota()),
+                              self._now_ms())
         self._rights_changed(name)
         if ended:
             self._registry.end(name, logins, ended)
@@ -403,10 +448,11 @@ class Admission:
         return lambda: RuleSet(every_rule, self._topics).prepare()
 
     def configure(self, rules: Iterable[Rule], groups: Mapping[str, Iterable[str]], jwt: JwtSettings | None,
-                  compiled: RuleSet | None = None) -> None:
-        """What the configuration says of rights and tokens, at the start and at each reload, where its rules come
-        `compiled`: those of before hold until now."""
-        changed = self.accounts.configure(rules, groups)
+                  compiled: RuleSet | None = None, limits: Iterable[Limit] = ()) -> None:
+        """What the configuration says of rights, limits and tokens, at the start and at each reload, where its rules
+        come `compiled`: those of before hold until now."""
+        changed = self.accounts.configure(rules, groups, limits)
+        self._read_limits()
         login, before = self._login, self._login.issuer
         if jwt != (before.settings if before is not None else None):
             if before is not None:

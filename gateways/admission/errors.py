@@ -1,6 +1,8 @@
 """How admission says no. The texts never repeat credentials."""
 from __future__ import annotations
 
+from gatehouse.kernel.errors import KernelError
+
 
 class NotAuthenticated(Exception):
     """The credentials are wrong, or none came where some are needed. The text never repeats them."""
@@ -22,10 +24,31 @@ class LoginsFull(NotAuthenticated):
         super().__init__("too many logins wait to be checked; try again")
 
 
+class TooManyConnections(LoginsFull):
+    """A limit of connections is reached: somebody has to leave first. Who asks is known and may come again."""
+
+    code = "too_many_connections"
+
+    def __init__(self, text: str) -> None:
+        NotAuthenticated.__init__(self, text)
+
+
 class Denied(Exception):
     """The principal may not do that there."""
 
     code = "not_authorized"
+
+
+class OverQuota(KernelError):
+    """A quota or another limit is used up for now, and nothing was stored; `wait_ms` says for how long."""
+
+    code = "over_quota"
+
+    def __init__(self, id: str, of: str, wait_ms: int, places: frozenset[int] = frozenset()) -> None:
+        super().__init__(f"the limit {id} of {of} is used up for {wait_ms} ms; nothing was stored")
+        self.wait_ms = wait_ms
+        self.places = places
+        """Of these places; the rest of a burst may be stored."""
 
 
 class AccountError(Exception):
@@ -74,6 +97,18 @@ class UnknownRule(AccountError):
     """There is no rule of this id."""
 
     code = "unknown_rule"
+
+
+class InvalidLimit(AccountError):
+    """A limit that cannot be as it was asked for."""
+
+    code = "invalid_limit"
+
+
+class UnknownLimit(AccountError):
+    """There is no limit of this id."""
+
+    code = "unknown_limit"
 
 
 class FromFile(AccountError):

@@ -25,10 +25,12 @@ from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, U
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
+    from gatehouse.gateways.admission.limits.charging import Charge
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer
@@ -88,14 +90,15 @@ class ReadBack(NamedTuple):
 class Guard:
     """Made by `Services.guard` for one session, and ended by `leave`.
 
-    `session` is told when the principal ends or its rights change. `client_id`: what rules call `{client_id}`; "" where
+    `session` is told when the principal ends or its rights change; it is a connection, which may be one too many
+    (TooManyConnections) unless it `replaces` one. `client_id`: what rules call `{client_id}`; "" where
     the door has no such thing. `own_places`: places are remembered for this guard, not for all of its principal on the
     door, as they depend on more than the principal.
     """
 
     def __init__(self, admission: Admission, switchboard: Switchboard, door: str, principal: Principal,
-                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = ""
-                 ) -> None:
+                 session: RegisteredSession | None, client_id: str = "", own_places: bool = False, peer: str = "",
+                 replaces: bool = False) -> None:
         self.logged_in: Final = principal
         """The principal as it logged in, whatever its client id."""
 
@@ -115,8 +118,10 @@ class Guard:
         self._has_left = False
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
+        self._charging = admission.charging(door, self._look, self._fails)
+        self._handing_out = admission.handing_out(door)
         if session is not None:
-            self._registration = admission.register(principal, door, session, self.look_again)
+            self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
         self._is_session: Final = session is not None
         if self._is_session:
@@ -154,6 +159,9 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
+        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._client_id)
+        self._charging.renew(*who)
+        self._handing_out.renew(*who)
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
@@ -445,22 +453,30 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
+        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
         self._speak()
         with self._submission(owner, token) as number:
             self._port.append_batch(partition_id, batch, number, divert, self._guard())
-        return self._admission.charge(self._door, self._principal, count, len(batch))
+        self._admission.count_in(self._door, count, len(batch))
+        return self._charging.charge(charges) if charges is not None else 0
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
-                       token: object, idempotency_key: str | None) -> int:
+                       token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:
         """Store batches of `count` records in partitions of a topic, as (partition, batch), all or none of them.
         Returns for how many ms the sender is to be slowed down. Raises Denied and what `KernelPort.append_batches`
         raises."""
         self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
+        size_bytes = sum([len(batch) for _, batch in batches])
+        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        charges = None
+        if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
+            charges = self._charging.weigh_batch(topic.name, count, size_bytes, refuses)
         self._speak()
         with self._submission(owner, token) as number:
-            self._port.append_batches(placed, number, idempotency_key)
-        return self._admission.charge(self._door, self._principal, count, sum([len(batch) for _, batch in batches]))
+            self._port.append_batches(placed, number, key)
+        self._admission.count_in(self._door, count, size_bytes)
+        return self._charging.charge(charges) if charges is not None else 0
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -536,29 +552,90 @@ class Guard:
             self._switchboard.take_back(number)
             raise
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
-               positions: bool = False, idempotency_key: str | None = None) -> int:
-        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
-        `size_bytes` is what they took on the wire; under a quota no less than they are counts. A repeated
-        `idempotency_key` of this principal gets the first answer and stores nothing. Returns for how many ms the sender
-        is to be slowed down. Raises as `KernelPort.append`."""
+    # ---- how much
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything that is sent by this guard may be limited."""
         if self._version is not self._admission.version:
             self._renew()
+        return self._charging.limited
+
+    @property
+    def limits_version(self) -> int:
+        """Another number once a limit has come, changed or gone."""
+        return self._admission.limits.version
+
+    def room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
+        peer wait less for more exact limits. At least one; more is taken too."""
+        return self._charging.room()
+
+    @property
+    def limits_out(self) -> bool:
+        """Whether what is handed out may be limited: then `out_room` is to be asked before, and `hand_out` told."""
+        return self._admission.limits.limits_out > 0
+
+    def out_room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be handed out at once: (0, 0) while a limit is overdrawn. More is
+        handed out too, and has a longer wait behind it."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.room()
+
+    def out_wait_ms(self) -> int:
+        """When to ask `out_room` again, where there was none."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.wait_ms()
+
+    def hand_out(self, messages: int, size_bytes: int, topic: str = "", address: str = "", consumers: str = "") -> int:
+        """So much was handed out: of an address, or of a topic whole, to a group of consumers. Each delivery is
+        charged. Returns for how many ms nothing more is to be."""
+        if not self._admission.limits.limits_out:
+            return 0
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._handing_out.take(messages, size_bytes, topic, address, consumers)
+
+    def _look(self, place: int) -> Place:
+        return self._port.look(self._places.guard, place)
+
+    def _fails(self, name: str) -> bool:
+        """Whether a topic wants what is too much to be refused."""
+        topic = self._port.topic(name, self.tenant)
+        return topic is not None and topic.settings.at_limit == FAIL
+
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
+               positions: bool = False, idempotency_key: str | None = None, refuses: bool = False) -> int:
+        """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
+        `size_bytes` is what they took on the wire; under a limit no less than they are counts. A repeated
+        `idempotency_key` of this principal gets the first answer, stores nothing and costs nothing. `refuses`: the door
+        has a word for what is too much, and its peers repeat it then. Returns for how many ms the sender is to be
+        slowed down. Raises OverQuota, with nothing stored, and as `KernelPort.append`."""
+        if self._version is not self._admission.version:
+            self._renew()
+        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
         if self._gathering.waits:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self.tells:
             self._port.speaks(self._origin)
         try:
-            self._port.append(self._places.guard, messages, number, positions,
-                              None if idempotency_key is None else self._scoped(idempotency_key))
+            self._port.append(self._places.guard, messages, number, positions, key)
         except Exception as refusal:
             self._switchboard.take_back(number)
             self._tell_refused(messages, refusal)
             raise
-        if self._admission.quotas:
-            size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
-        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+        self._admission.count_in(self._door, len(messages), size_bytes)
+        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
+
+    def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
+        """What these will be charged to; None: nothing, as they are a repetition. Raises OverQuota."""
+        if key is not None and self._port.is_repeated(key):
+            return None
+        return self._charging.weigh(messages, size_bytes, refuses)
 
     def require_receipt(self, address: str) -> None:
         """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
@@ -576,13 +653,13 @@ class Guard:
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
-        if admission.quotas and self._principal.name in admission.quotas:     # it may have to be slowed down for them
+        if admission.limits.limits_in and self._charging.limited:             # it may have to be slowed down for them
             return False
         return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes)
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""
-        self._admission.charge(self._door, self._principal, count, size_bytes)
+        self._admission.count_in(self._door, count, size_bytes)
 
     def settle(self) -> None:
         """Append what sessions of this door have gathered: what is told next comes after it."""
@@ -600,16 +677,19 @@ class Guard:
         return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
 
     def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
-                 size_bytes: int, *, idempotency_key: str | None = None) -> int:
+                 size_bytes: int, *, idempotency_key: str | None = None, refuses: bool = False) -> int:
         """Append each message when it falls due; otherwise as `append`. A name to recall it by is this principal's own.
         Raises as `KernelPort.schedule`."""
+        guard = self._guard()
+        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
         self._speak()
         whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
         with self._submission(owner, token) as number:
-            self._port.schedule(self._guard(), messages, whens, number,
-                                None if idempotency_key is None else self._scoped(idempotency_key))
-        size_bytes = max(size_bytes, sum([len(message[1] or b"") for message in messages]))
-        return self._admission.charge(self._door, self._principal, len(messages), size_bytes)
+            self._port.schedule(guard, messages, whens, number, key)
+        self._admission.count_in(self._door, len(messages),
+                                 max(size_bytes, sum([len(message[1] or b"") for message in messages])))
+        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
 
     def _own_name(self, name: str) -> str:
         return f"{self.principal.name}\0{name}"
@@ -650,23 +730,29 @@ class Guard:
             self._port.recall(message.id, self.tenant, number)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
-              owner: Submitter, token: object, size_bytes: int | None) -> int:
+              owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
+        charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
+            [half.message for half in halves], size_bytes, refuses)
         with self._submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
-        if size_bytes is None:
-            return 0
-        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+        if size_bytes is not None:
+            self._admission.count_in(self._door, len(halves), size_bytes)
+        return self._charging.charge(charges) if charges is not None else 0
 
-    def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int
-            ) -> int:
+    def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int, *,
+            refuses: bool = False) -> int:
         """Hold more half messages of an open transaction; otherwise as `append`. Who may add to it was asked when it
         was looked up. Raises what `Transactions.add` raises."""
+        guard = self._guard()
+        charges = self._charging.weigh([half.message for half in halves], size_bytes, refuses) \
+            if self._admission.limits.limits_in else None
         with self._submission(owner, token) as number:
-            self._port.add(self._guard(), transaction_id, halves, self.tenant, number)
-        return self._admission.charge(self._door, self._principal, len(halves), size_bytes)
+            self._port.add(guard, transaction_id, halves, self.tenant, number)
+        self._admission.count_in(self._door, len(halves), size_bytes)
+        return self._charging.charge(charges) if charges is not None else 0
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object,
                receipts: ReceiptsByGroup = (), offsets: Offsets | None = None,

@@ -6,6 +6,7 @@ change.
 """
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
@@ -33,10 +34,11 @@ class RegisteredSession(Protocol):
 class Registration:  # decision 95
     """One connection's place."""
 
-    __slots__ = ("_registry", "door", "look_again", "session", "principal", "timer")
+    __slots__ = ("_registry", "door", "look_again", "session", "principal", "lasts", "timer")
 
     def __init__(self, registry: SessionRegistry, principal: Principal, door: str,
-                 session: RegisteredSession, look_again: Callable[[], None] | None) -> None:
+                 session: RegisteredSession, look_again: Callable[[], None] | None, lasts: bool) -> None:
+        self.lasts = lasts                   # a connection: not a call that waits
         self._registry = registry
         self.principal = principal
         self.door = door
@@ -58,14 +60,17 @@ class SessionRegistry:
         self._ends_ms = ends_ms
         self._on_left = on_left
         self._taken: dict[str, dict[Registration, None]] = {}
+        self.connections: Counter[tuple[str, str]] = Counter()
+        """Those that last, by kind and name as limits have them: ("user", "ann")."""
 
     def __len__(self) -> int:
         return sum(map(len, self._taken.values()))
 
     def take(self, principal: Principal, door: str, session: RegisteredSession,
-             look_again: Callable[[], None] | None = None) -> Registration:
-        registration = Registration(self, principal, door, session, look_again)
+             look_again: Callable[[], None] | None = None, lasts: bool = False) -> Registration:
+        registration = Registration(self, principal, door, session, look_again, lasts)
         self._taken.setdefault(principal.name, {})[registration] = None
+        self._count(registration, 1)
         self._set_timer(registration)
         return registration
 
@@ -73,11 +78,23 @@ class SessionRegistry:
         self._stop_timer(registration)
         registrations = self._taken.get(registration.principal.name)
         if registrations is not None:
+            if registration in registrations:
+                self._count(registration, -1)
             registrations.pop(registration, None)
             if not registrations:
                 del self._taken[registration.principal.name]
         if self._on_left is not None:
             self._on_left(registration)
+
+    def _count(self, registration: Registration, by: int) -> None:
+        if not registration.lasts:
+            return
+        principal = registration.principal
+        for counted in (("hub", ""), ("door", registration.door), ("tenant", principal.tenant),
+                        ("user", principal.name)):
+            self.connections[counted] += by
+            if not self.connections[counted]:
+                del self.connections[counted]
 
     def end(self, name: str, logins: str, reason: str) -> None:
         """Everybody who is connected as this user, by a login that begins so."""

@@ -338,8 +338,7 @@ class Channel:
                     source.out += 1
                     self.wake()
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
-                self.connection.flow.messages_out += 1
-                self.connection.flow.bytes_out += len(waiting[0])
+                self.connection.handed_out(1, len(waiting[0]), queue.name)
             self.release_replies(waiting)
 
         queues.take_one(source, look)

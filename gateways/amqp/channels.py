@@ -39,6 +39,11 @@ class Channels:
         self._by_number: dict[int, Channel] = {}           # and those that were refused
         self._unfinished: dict[Channel, None] = {}
 
+    def has_tx(self, raw: bytes) -> bool:
+        """Whether the channel of this number in two bytes has transactions."""
+        channel = self.open.get(raw)
+        return channel is not None and channel.tx is not None
+
     def __iter__(self) -> Iterator[Channel]:
         return iter([*self._by_number.values()])
 

@@ -109,7 +109,9 @@ class Consumer(ConsumerSource):
         """How many messages it may be given now; the channel's own limit is its budget."""
         if not self.channel.may_deliver():
             return 0
-        return self._round if self.no_ack or self.limit == 0 else min(self._round, self.limit - self.out)
+        connection = self.channel.connection
+        most = min(self._round, connection.out_room()) if connection.guard.limits_out else self._round
+        return most if self.no_ack or self.limit == 0 else min(most, self.limit - self.out)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Messages for this consumer, in order. Called once per flush at most."""
@@ -123,8 +125,7 @@ class Consumer(ConsumerSource):
             self.out += len(messages)
         frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
         connection.write(frames)
-        connection.flow.messages_out += len(messages)
-        connection.flow.bytes_out += len(frames)
+        connection.handed_out(len(messages), len(frames), self.queue.name)
         self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
         connection.broker.queues.top_up(self)
 

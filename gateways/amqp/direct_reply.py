@@ -50,8 +50,7 @@ class ReplyConsumer:
         channel.unacked.next_tag += 1
         frames = codec.encode_deliveries(channel.raw, self._raw_tag, tag, connection.body_max, [answer], lambda _: side)
         connection.write(frames)
-        connection.flow.messages_out += 1
-        connection.flow.bytes_out += len(frames)
+        connection.handed_out(1, len(frames))
 
 
 class DirectReplies:

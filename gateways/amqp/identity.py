@@ -63,10 +63,11 @@ class Identity:
         return login.refusal(why, self._mechanism)
 
     def take_seat(self, principal: Principal) -> None:
-        """It is logged in."""
+        """It is logged in. Raises TooManyConnections."""
+        replaces = self._registration is not None
         self.leave()
         self.principal, self.user = principal, principal.name
-        self._registration = self._admission.register(principal, DOOR_NAME, self._session)
+        self._registration = self._admission.connect(principal, DOOR_NAME, self._session, replaces=replaces)
 
     def enter(self, virtual_host: str) -> None:
         """Be there from now on. Raises ConnectionFault 530."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition, refused
@@ -227,6 +228,8 @@ class Publishing:
             connection = self._channel.connection
             connection.broker.bury_refused(connection.vhost, full.queue, messages[:1])
             self._refuse([self._tag])
+        except OverQuota:
+            self._refuse([self._tag])
 
     def _let_wait(self, messages: list[Message], sent: Sent) -> None:  # decision 196
         """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
@@ -242,10 +245,12 @@ class Publishing:
         whens = [When(delay_ms=sent.delay_ms, name=sent.delay_key)] * len(messages)
         try:
             connection.slow_down(connection.guard.schedule(messages, whens, self if self.confirms else None, on_stored,
-                                                           0, idempotency_key=sent.repeat_key))
+                                                           0, idempotency_key=sent.repeat_key, refuses=self.confirms))
         except (InvalidDelay, IdempotencyConflict) as error:
             raise _of_publish(precondition(str(error))) from None
-        except (TooManyScheduled, StorageFull, KeptFull):
+        except (TooManyScheduled, StorageFull, KeptFull, OverQuota) as refusal:
+            if isinstance(refusal, OverQuota) and not self.confirms:
+                raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(refusal))) from None
             self._refuse([tag])
             return
         except KernelError as error:
@@ -287,16 +292,23 @@ class Publishing:
                 without_room = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
                 connection = self._channel.connection
                 connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in without_room])
+            except OverQuota as over:
+                without_room = [at for at, message in enumerate(messages) if message[0] in over.places]
             self._refuse([tags[at] for at in without_room])
             kept = sorted({*range(len(messages))}.difference(without_room))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
 
     def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None) -> None:
-        """`tag`: of the last. Raises QueueFull, AmqpError."""
+        """`tag`: of the last. Raises QueueFull, OverQuota where the publisher wants confirms, AmqpError."""
         try:
-            self._channel.connection.append(messages, self if self.confirms else None, tag, repeat_key)
+            self._channel.connection.append(messages, self if self.confirms else None, tag, repeat_key,
+                                            refuses=self.confirms)
         except QueueFull:
             raise
+        except OverQuota as over:
+            if self.confirms:
+                raise
+            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(over))) from None
         except (MessageTooLarge, IdempotencyConflict) as error:
             raise _of_publish(precondition(str(error))) from None
         except ReceiptDenied as error:                       # what came before it is sound

@@ -7,6 +7,7 @@ never in an exception; after connection.close nothing counts but its answer.
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
@@ -20,8 +21,10 @@ from gatehouse.gateways.amqp.identity import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.sending import AmqpSender
+from gatehouse.gateways.amqp.sorting import sort_frame
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
+from gatehouse.gateways.slowing import Slowing
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -85,7 +88,9 @@ class AmqpSession:
         self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
         self._opening = self._timers.add(self._on_late)    # and once it is closing: when it must be closed
         self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
+        self._handing_out = self._timers.add(lambda _: self.channels.wake())       # limits let something out again
         self._blocking = self._timers.add(self._tell_blocked)          # when a client is told that it is not read
+        self._slowing: Slowing | None = None               # once it is known who publishes
         self._heard_ms = services.now_ms()
         self._congested = False                            # publishes are not read
         self._blocked = False                              # and the client knows
@@ -104,11 +109,40 @@ class AmqpSession:
         data = self._received.take(data)
         if not data:
             return
+        slowing = self._slowing
+        if slowing is not None and self._state is State.OPEN and not self._pacer.is_held \
+                and slowing.is_needed(len(data)):
+            rest, needed = slowing.feed(data)
+            self._received.keep(rest, 0, needed)
+            return
         try:
             self._take_frames(data)
             self.channels.finish_turn()
         except AmqpError as error:
             self.fail(error)
+
+    def _take_sorted(self, data: bytes) -> bytes:
+        """Take whole frames, one by one: a publish may be in part here, and the rest on its way. Returns those that
+        have to wait for something else than a limit."""
+        pos = steps = 0
+        while pos < len(data) and self._state is State.OPEN and not self._pacer.is_held and steps < SLOW_STEPS_PER_TURN:
+            size = len(data) - pos
+            steps += 1
+            try:
+                size = codec.frame_size(data, pos, self._frame_max)
+                self._take_frame(data, pos, size)
+            except AmqpError as error:
+                self.fail(error)
+            pos += size
+        if self._state is State.OPEN:
+            try:
+                self.channels.finish_turn()
+            except AmqpError as error:
+                self.fail(error)
+            return data[pos:]
+        if self._closing is not None:
+            self._take_goodbye(self._closing, data[pos:])
+        return b""
 
     def _take_frames(self, data: bytes) -> None:
         pos = needed = 0
@@ -226,11 +260,13 @@ class AmqpSession:
             return
         self._pacer.release()
         self._state = State.TUNE
-        if not isinstance(answer, NotAuthenticated):
+        try:
+            if isinstance(answer, NotAuthenticated):
+                raise answer
             self.identity.take_seat(answer)
             self._write_method(0, login.encode_tune(self._config))
-        else:
-            self._refuse_login(answer)
+        except NotAuthenticated as refusal:
+            self._refuse_login(refusal)
         if self._received.held_bytes:
             self._take_rest()
 
@@ -259,6 +295,11 @@ class AmqpSession:
                                          peer=self._link.peer)
         self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.guard,
                                  self.note_not_honoured)
+        if self._slowing is None:
+            sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
+            self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
+                                    self._take_sorted)
+        self._slowing.guard = self.guard
 
     def _update_secret(self, secret: bytes) -> None:
         """What comes behind it is taken once it is answered. Who needed no secret needs none now."""
@@ -312,16 +353,18 @@ class AmqpSession:
     def _write_method(self, number: int, payload: bytes) -> None:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
-    def append(self, messages: list[Message], owner: Submitter | None, token: object, repeat_key: str | None = None
-               ) -> None:
-        """Append messages; once, however often they come with the same `repeat_key`. Raises KernelError."""
+    def append(self, messages: list[Message], owner: Submitter | None, token: object, repeat_key: str | None = None, *,
+               refuses: bool = False) -> None:
+        """Append messages; once, however often they come with the same `repeat_key`. `refuses`: the client is told of
+        each that is too much for a limit. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
-        self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key))
+        self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key,
+                                         refuses=refuses))
 
     def slow_down(self, wait_ms: int) -> None:
-        """Something was taken: read the client again after `wait_ms`, and say so where publishes have to wait."""
-        if wait_ms:
-            self._pacer.pause_until(self._heard_ms + wait_ms)
+        """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
+        if wait_ms and self._slowing is not None:
+            self._slowing.wait(wait_ms)
         if self._kernel.congested and not self._congested:
             self._congested = True
             self._kernel.on_relief(self._on_relief)
@@ -333,7 +376,22 @@ class AmqpSession:
         return self.services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
-        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max
+        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max and (
+            not self.guard.limits_out or self.out_room() > 0)
+
+    def out_room(self) -> int:
+        """How many messages limits let out now; where there are none, consumers have their turn again later."""
+        messages, _ = self.guard.out_room()
+        if not messages:
+            self._handing_out.at(self._now_ms() + max(1, self.guard.out_wait_ms()))
+        return messages
+
+    def handed_out(self, messages: int, size_bytes: int, group: str = "") -> None:
+        """So much was written: for counters and limits."""
+        self.flow.messages_out += messages
+        self.flow.bytes_out += size_bytes
+        if self.guard.limits_out:
+            self.guard.hand_out(messages, size_bytes, consumers=group)
 
     def on_settled(self) -> None:
         """A confirm has left: the end may have waited for it."""
@@ -404,7 +462,8 @@ class AmqpSession:
 
     def _is_not_read(self) -> bool:
         """Whether the hub itself may be the reason that nothing was heard."""
-        return bool(self._pacer.waits or self._kernel.congested or self._link.unsent_bytes)
+        return bool(self._pacer.waits or self._kernel.congested or self._link.unsent_bytes
+                    or self._slowing is not None and self._slowing.is_full)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
@@ -481,6 +540,8 @@ class AmqpSession:
 
     def _release(self) -> None:
         """End all channels and drop the connection's exclusive queues. Idempotent."""
+        if self._slowing is not None:
+            self._slowing.on_closed()
         self.identity.leave()
         self.channels.end()
         if self._state is State.OPEN:

@@ -289,8 +289,7 @@ class StreamConsumer(Consumer):
             codec.encode_deliveries(channel.raw, self.raw_tag, first + number, connection.body_max, [message],
                                     self.side_of) for number, message in enumerate(messages)])
         connection.write(frames)
-        connection.flow.messages_out += len(messages)
-        connection.flow.bytes_out += len(frames)
+        connection.handed_out(len(messages), len(frames), self.queue.name)
 
 
 def place_copies(guard: Guard, queues: list[AmqpQueue]) -> list[int]:

@@ -68,6 +68,14 @@ class ReceiveBuffer:  # decision 150
             self.held_bytes = len(rest)
             self._needed_bytes = needed_bytes
 
+    def take_all(self) -> bytes:
+        """Everything that is kept, whatever `keep` was told; nothing is kept any more."""
+        if not self.held_bytes:
+            return b""
+        data = b"".join(self._parts)
+        self.clear()
+        return data
+
     def clear(self) -> None:
         """Forget what is kept."""
         self._parts = []

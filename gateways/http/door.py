@@ -121,6 +121,7 @@ class Door:
         self._waiters: set[Callable[[None], None]] = set()
         self._relief: asyncio.Future[None] | None = None
         self._guards: dict[Principal, Guard] = {}
+        self._slow_version = 0                                 # of the limits for which they are slowed
         self._slow_until_ms: dict[str, int] = {}               # by the name of who is over quota, however he came
 
     # --- who asks -------------------------------------------------------------------------------------------
@@ -245,9 +246,10 @@ class Door:
         size_bytes = size_of(messages)
         if whens is None:
             slow_ms = guard.append(messages, owner, token, size_bytes, positions=owner is not None,
-                                   idempotency_key=idempotency_key)
+                                   idempotency_key=idempotency_key, refuses=True)
         else:
-            slow_ms = guard.schedule(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key)
+            slow_ms = guard.schedule(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key,
+                                     refuses=True)
         if slow_ms:
             self.slow_down(guard, slow_ms)       # as few are
 
@@ -255,6 +257,7 @@ class Door:
         """Remember for how long a sender is to be slowed; 0: not at all."""
         if slow_ms:
             self._slow_until_ms[guard.logged_in.name] = self.services.now_ms() + slow_ms
+            self._slow_version = guard.limits_version
 
     async def durable(self, change: Callable[[Receipts, Receipt], T]) -> T:
         """Run a definition's change with an owner and a token, wait until it is durable, return its result."""
@@ -277,6 +280,8 @@ class Door:
 
         Whose time is over is forgotten, whoever asks: as long as anybody is slowed, everybody takes the long way.
         """
+        if self._slow_version != self.admission.limits.version:
+            self._slow_until_ms.clear()          # limits have changed: whoever is over one is told so again
         now_ms = self.services.now_ms()
         self._slow_until_ms = {who: until_ms for who, until_ms in self._slow_until_ms.items() if until_ms > now_ms}
         wait_ms = self._slow_until_ms.get(name, now_ms) - now_ms
@@ -310,6 +315,28 @@ class Door:
         self.flow.messages_out += messages
         self.flow.bytes_out += len(answer.body)
         return answer
+
+    async def ready_to_hand_out(self, guard: Guard) -> None:
+        """Returns when messages may be given to this principal. Refuses `over_quota` where that is not soon."""
+        if guard.limits_out:
+            ends = self.loop.time() + self.config.request_deadline_s
+            while wait_ms := guard.out_wait_ms():
+                if self.loop.time() + wait_ms / 1000 > ends:
+                    raise Refusal("over_quota", f"a limit of what {guard.logged_in.name} is given is used up",
+                                  headers={"Retry-After": str(ceil(wait_ms / 1000))})
+                await asyncio.sleep(wait_ms / 1000)
+
+    async def until_handing_out(self, guard: Guard) -> None:
+        """Returns when messages may be given to the reader of a stream."""
+        for wait_ms in iter(guard.out_wait_ms, 0):
+            await asyncio.sleep(wait_ms / 1000)
+
+    def handed_out(self, guard: Guard, messages: int, answer: Response, topic: str = "", consumers: str = ""
+                   ) -> Response:
+        """`counted`, and charged to the limits of what goes out."""
+        if guard.limits_out:
+            guard.hand_out(messages, len(answer.body), topic, consumers=consumers)
+        return self.counted(messages, answer)
 
     # --- waiting for messages -------------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import logging
+from math import ceil
 from typing import Any
 
-from gatehouse.gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated, OverQuota
 from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.problems import PROBLEMS, Refusal, document_of
 from gatehouse.gateways.http.response import Response, problem_answer
@@ -25,6 +26,8 @@ def answer_to(error: Exception, asked: str, authorization: str | None, hub_name:
         if error.code not in PROBLEMS:
             log.error("%s: unexpected refusal %s: %s", asked, error.code, error)
         headers = {"Retry-After": "1"} if error.code == "stopping" else None
+        if isinstance(error, OverQuota):
+            headers = {"Retry-After": str(ceil(error.wait_ms / 1000))}
         return problem_answer(error.code, str(error), headers, _members(error))
     if isinstance(error, LoginsFull):
         return problem_answer(error.code, str(error), {"Retry-After": "1"})

@@ -41,6 +41,7 @@ TAGS: Final[dict[str, str]] = {
     "backups": "Copies of everything that is stored, taken while the hub runs.",
     "users": "Who may log in, by password or API key.",
     "acl": "Who may do what where.",
+    "limits": "How much may come in and go out.",
     "connections": "Who is connected, by whichever door.",
     "sessions": "What clients are owed while they are away.",
     "relay": "Links to other hubs.",

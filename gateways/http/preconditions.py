@@ -20,8 +20,8 @@ import orjson
 from gatehouse.gateways.http.encoding import TAG_BYTES, matches
 from gatehouse.gateways.http.problems import Refusal
 
-MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/topics/{topic}", "/v1/groups/{group}",
-                            "/v1/webhooks/{webhook}"))
+MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/limits/{id}", "/v1/topics/{topic}",
+                            "/v1/groups/{group}", "/v1/webhooks/{webhook}"))
 """Paths whose answers have a strong tag, and whose changes ask about it."""
 
 

@@ -125,6 +125,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     # --- users and rights
     "invalid_user": Problem(400, "Invalid user", "A name, password, quota or key that no user can have."),
     "invalid_rule": Problem(400, "Invalid rule", "No rule of the rights; `detail` says what is wrong with it."),
+    "invalid_limit": Problem(400, "Invalid limit", "No limit that can be; `detail` says what is wrong with it."),
+    "unknown_limit": Problem(404, "Unknown limit", "There is no limit of that id."),
     "unknown_user": Problem(404, "Unknown user", "There is no user of that name."),
     "unknown_key": Problem(404, "Unknown key", "The user has no API key of that id."),
     "unknown_rule": Problem(404, "Unknown rule", "There is no rule of that id."),
@@ -141,7 +143,9 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "origin_not_allowed": Problem(403, "Origin not allowed", "A web page of an origin not in `cors_origins` asked."),
     # --- how fast
     "body_too_slow": Problem(408, "Body too slow", "The body did not arrive in `body_timeout_s`; nothing was stored."),
-    "over_quota": Problem(429, "Over quota", "The user's quota is used up; `Retry-After` says for how long."),
+    "too_many_connections": Problem(429, "Too many connections", "A limit of connections is reached."),
+    "over_quota": Problem(429, "Over quota", "The user's quota, or another limit, is used up; `Retry-After` says for "
+                                                "how long."),
     "headers_too_large": Problem(431, "Headers too large", "A header field is too long, or there are too many."),
     "busy": Problem(503, "Busy", "The hub has too much in flight; nothing was stored, try again."),
     "too_many_scheduled": Problem(503, "Too many scheduled", "`max_scheduled` messages wait for their time already."),

@@ -169,7 +169,11 @@ class KafkaLogin:
                               f"User.{principal.name}")
             return
         self._before = (principal, self.mechanism)
-        self._done(principal)
+        try:
+            self._done(principal)
+        except LoginsFull as full:
+            self._not_looked_at(full)
+            return
         self._forget()
         round.answer(message)
 

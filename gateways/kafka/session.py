@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gatehouse.gateways.admission.admission import NotAuthenticated
+from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
@@ -364,9 +364,11 @@ class KafkaSession:
             if isinstance(answer, NotAuthenticated):
                 self.close(f"{answer.code}: {answer}")
                 return
-            self._become(answer)
             try:
+                self._become(answer)
                 request.api.dispatch(request)
+            except LoginsFull as full:
+                self.close(f"{full.code}: {full}")
             except Malformed as fault:
                 self.close(f"malformed: {fault}")
             self._turn()
@@ -376,9 +378,9 @@ class KafkaSession:
         self.admission.authenticate(DOOR, link.peer, credentials, told, lambda: self._closed or link.gone)
 
     def _become(self, principal: Principal) -> None:
-        """The connection is this principal's from now on."""
-        before, self._guard = self._guard, self.services.guard(DOOR, principal, self,
-                                                                      peer=self.link.peer)
+        """The connection is this principal's from now on. Raises TooManyConnections."""
+        before = self._guard
+        self._guard = self.services.guard(DOOR, principal, self, peer=self.link.peer, replaces=before is not None)
         if before is not None:
             before.leave()
         self._reader.max_frame_bytes = self.config.max_request_bytes

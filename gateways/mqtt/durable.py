@@ -192,10 +192,8 @@ class DurableSession:
         if not_sent:
             self._session.acknowledge(not_sent)
         if parts:
-            flow = self._outbox.flow
-            flow.messages_out += len(messages) - len(not_sent)
-            flow.bytes_out += sum([len(part) for part in parts])
             self._link.write_many(parts)
+            self._outbox.handed_out(len(messages) - len(not_sent), sum([len(part) for part in parts]))
         if not self._outbox.has_room:
             self._held = True
             self._session.hold(True)

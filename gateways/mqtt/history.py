@@ -232,7 +232,7 @@ class History:
         while ahead and size < READ_BYTES:
             partition_id, topic, address, record = ahead[0]
             qos = qos_of(record[5], self.asked.qos)
-            if not outbox.may_send(qos > 0):
+            if not outbox.may_send(qos > 0) or len(parts) >= outbox.left:
                 break
             ahead.popleft()
             packet = self._encode(partition_id, topic, address, record, qos)
@@ -240,9 +240,8 @@ class History:
                 parts.append(packet)
                 size += len(packet)
         if parts:
-            outbox.flow.messages_out += len(parts)
-            outbox.flow.bytes_out += size
             outbox.link.write_many(parts)
+            outbox.handed_out(len(parts), size)
         self._note()
 
     def _encode(self, partition_id: int, topic: str, address: str, record: Record, qos: int) -> bytes:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.checks import InvalidHalfName
 from gatehouse.gateways.mqtt import mapping, reasons
 from gatehouse.gateways.mqtt.codec import (
@@ -75,7 +76,7 @@ NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, Inva
 again, would be refused again."""
 
 UNKNOWN: Final = -1                    # no packet id that is in use
-NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish)
+NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish, OverQuota)
 """The same, and refusals that only MQTT 5 has."""
 
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
@@ -97,6 +98,7 @@ class Inbox:
         """Where the offsets of what this client publishes are noted, once it has a filter with no-local."""
 
         self.incoming = incoming         # MQTT 5 alone
+        self.slow_down: Callable[[int], None] = _nobody        # the session's, once a limit was overdrawn
         self.durable: DurableSession | None = None             # keeps packet ids of QoS 2 over connections
         self._taking: list[bytes] = []                         # of these, those that are being submitted
         self._under_way: deque[bytes] = deque()                # acknowledgements of each submission
@@ -169,7 +171,8 @@ class Inbox:
         delay_ms, address = parts
         messages.append(self.message_of(packet, raw, self.guard.place(address)))
         acks = self.acks_of(packet)
-        self.guard.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks, len(packet))
+        self.slow_down(self.guard.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks,
+                                           len(packet)))
         if acks:
             self.expect_answer()
 
@@ -293,7 +296,34 @@ class Inbox:
                 self._expect(len(packet_ids), acks)
             return 0
         self._taking = exact_ids
-        return self._append(messages, acks, size_bytes, len(packet_ids))
+        if self.incoming is None or len(packet_ids) != len(messages) != len(exact_ids):
+            return self._append(messages, acks, size_bytes, len(packet_ids))
+        try:
+            return self._append(messages, acks, size_bytes, len(packet_ids), refuses=True)
+        except OverQuota as refusal:
+            return self._append_within(messages, packet_ids, exact_ids, size_bytes, refusal)
+
+    def _append_within(self, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes], size_bytes: int,
+                       refusal: OverQuota) -> int:
+        """Some topics refuse what is too much: those messages are answered so, the others taken. All are of one QoS."""
+        self._count("publish_over_quota", len([message for message in messages if message[0] in refusal.places]))
+        reason = reasons.reason_of(refusal.code)
+        text = str(refusal) if self._tells else ""
+        refused: list[bytes] = []
+        kept: list[int] = []
+        for at, packet_id in enumerate(packet_ids or exact_ids):
+            if messages[at][0] not in refusal.places:
+                kept.append(at)
+                continue
+            if exact_ids:
+                self.received.pop(packet_id, None)
+            refused.append(encode_ack(PUBREC if exact_ids else PUBACK, packet_id, reason, text))
+        self.acknowledge_in_turn(b"".join(refused))
+        if not kept:
+            self._taking = []
+            return 0
+        return self.submit([messages[at] for at in kept], [packet_ids[at] for at in kept] if packet_ids else [],
+                           [exact_ids[at] for at in kept] if exact_ids else [], size_bytes * len(kept) // len(messages))
 
     def check_under_way(self, more: int) -> None:
         """Raises ProtocolError where an MQTT 5 client has more under way than it may, with so many of QoS 1 that are
@@ -304,13 +334,16 @@ class Inbox:
             if under_way > incoming.receive_maximum:
                 raise ProtocolError(f"[MQTT5-3.3.4-7] {under_way} PUBLISH packets under way", reasons.RECEIVE_MAXIMUM)
 
-    def _append(self, messages: list[Message], acks: bytes, size_bytes: int, count: int) -> int:
+    def _append(self, messages: list[Message], acks: bytes, size_bytes: int, count: int, *, refuses: bool = False
+                ) -> int:
+        """Raises OverQuota where it may refuse."""
         try:
             if self.own is not None:
-                wait_ms = self.guard.append(messages, self, partial(self._note_own, acks), size_bytes, positions=True)
+                wait_ms = self.guard.append(messages, self, partial(self._note_own, acks), size_bytes, positions=True,
+                                            refuses=refuses)
                 self.expect_answer(count, acks)
                 return wait_ms
-            wait_ms = self.guard.append(messages, self if acks else None, acks, size_bytes)
+            wait_ms = self.guard.append(messages, self if acks else None, acks, size_bytes, refuses=refuses)
             if acks:
                 self.expect_answer(count, acks)
             return wait_ms
@@ -321,6 +354,10 @@ class Inbox:
             wait_ms = self._append_others(messages, acks, size_bytes, count, refusal)
             self.guard.forget_places()
             return wait_ms
+        except OverQuota as error:
+            if refuses:
+                raise
+            self.refuse(error)               # a limit of nothing, and no word to say so
         except KernelError as error:
             self.guard.forget_places()       # what was placed once may be gone: looked up again by who comes back
             self.refuse(error)
@@ -449,8 +486,8 @@ class Inbox:
     def _schedule_when(self, publish: Publish, when: When) -> None:
         """PUBACK names the id by which the message can be recalled."""
         place = self.guard.place(publish.address)
-        self.guard.schedule([publish.message(place)], [when], self, partial(self._scheduled, publish),
-                            len(publish.value))
+        self.slow_down(self.guard.schedule([publish.message(place)], [when], self, partial(self._scheduled, publish),
+                                           len(publish.value), refuses=publish.packet_id != b""))
         if publish.qos == 2:
             self.received[publish.packet_id] = self.turn
             self._taking = [publish.packet_id]
@@ -546,8 +583,12 @@ class Inbox:
             self._is_refused = True
             self._end(f"{code}: {refusal}")
 
-    def _count(self, event: str) -> None:
-        self._trace.on_event(DOOR_NAME, event)
+    def _count(self, event: str, amount: int = 1) -> None:
+        self._trace.on_event(DOOR_NAME, event, amount)
+
+
+def _nobody(wait_ms: int) -> None:
+    """In tests of an inbox alone."""
 
 
 def _holds(acks: bytes, ack: bytes) -> bool:

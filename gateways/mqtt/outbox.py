@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.admission.limits.meter import NO_BOUND
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.backlog import Backlog
 from gatehouse.gateways.mqtt.codec import (
@@ -57,6 +58,10 @@ LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on ave
 NOT_RECEIVED: Final = 0x80             # and above: the client has not taken the message (2.4)
 
 
+def _never(wait_ms: int) -> None:
+    """In tests of an outbox alone."""
+
+
 class Outbox:
     """The switchboard's `LiveListener`.
 
@@ -84,7 +89,9 @@ class Outbox:
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
         self.transacting: Transacting | None = None            # likewise
         self._ended = False
+        self.later: Callable[[int], None] = _never           # `pump` then, in hub time; the session's
         self._room = 0                             # bytes that may still be written
+        self.left = NO_BOUND                      # messages that limits let out
         self._parts: list[bytes] = []              # sent and not written yet
 
     def describe(self) -> dict[str, int]:
@@ -119,7 +126,25 @@ class Outbox:
 
     def _room_now(self) -> int:
         """Bytes that may be written now."""
-        return self.clients.unsent.allowed(self.config.max_unsent_bytes) - self.link.unsent_bytes
+        room = self.clients.unsent.allowed(self.config.max_unsent_bytes) - self.link.unsent_bytes
+        if not self.guard.limits_out:
+            self.left = NO_BOUND
+            return room
+        self.left, size_bytes = self.guard.out_room()
+        if not self.left:
+            self.later(self.guard.out_wait_ms())
+        return min(room, size_bytes)
+
+    def handed_out(self, messages: int, size_bytes: int, topic: str = "", address: str = "", group: str = "") -> None:
+        """So much was written: for counters and limits."""
+        self.flow.messages_out += messages
+        self.flow.bytes_out += size_bytes
+        if self.guard.limits_out:
+            self.left -= messages
+            wait_ms = self.guard.hand_out(messages, size_bytes, topic, address, group)
+            if wait_ms:
+                self._room = self.left = 0
+                self.later(wait_ms)
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
@@ -271,8 +296,7 @@ class Outbox:
         packet_id = PACKET_ID_BYTES[self.window.take(1, qos == 2)] if qos else b""
         encoded = encode_publish(first, topic, packet_id, tail, value)
         self.link.write(encoded)
-        self.flow.messages_out += 1
-        self.flow.bytes_out += len(encoded)
+        self.handed_out(1, len(encoded))
 
     def forget_filter(self, topic_filter: str) -> None:
         """The subscription is over."""
@@ -346,6 +370,7 @@ class Outbox:
         `qos`: the highest they are sent with; with 0 all of them are."""
         if qos:
             stop = min(stop, start + self.window.room())
+        stop = min(stop, start + self.left)
         if start >= stop or self._room <= 0:
             return start
         if self.outgoing is not None:
@@ -410,9 +435,8 @@ class Outbox:
         else:
             self._parts.append(encode_qos1(topic, messages, start, stop, self.window.take(count, qos == 2), tail,
                                            first))
-        self.flow.messages_out += count
-        self.flow.bytes_out += size
         self._room -= size
+        self.handed_out(count, size, address.topic, address.address)
         return stop
 
     def flush(self) -> None:

@@ -69,6 +69,7 @@ OF_CODE: Final[dict[str, int]] = {
     "message_too_large": TOO_LARGE,
     "not_authenticated": NOT_AUTHORIZED,
     "not_authorized": NOT_AUTHORIZED,
+    "over_quota": QUOTA,
     "queue_full": QUOTA,
     "receipt_denied": NOT_AUTHORIZED,
     "reserved": NO_MATCHING_SUBSCRIBERS,

@@ -7,10 +7,12 @@ the connection but DISCONNECT publishes the will [MQTT-3.1.2-8].
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
@@ -36,11 +38,13 @@ from gatehouse.gateways.mqtt.outgoing import Outgoing
 from gatehouse.gateways.mqtt.own_messages import OwnMessages
 from gatehouse.gateways.mqtt.properties import Packet
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
+from gatehouse.gateways.mqtt.sorting import sort_packet
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
 from gatehouse.gateways.mqtt.system import System
 from gatehouse.gateways.mqtt.transacting import Transacting
 from gatehouse.gateways.mqtt.wills import kept_will
 from gatehouse.gateways.mqtt.window import Window
+from gatehouse.gateways.slowing import Slowing
 from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
@@ -90,6 +94,7 @@ class MqttSession:
         self._figures: System | None = None                # where it has a filter of `$SYS`
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
+        self._slowing: Slowing | None = None               # once it is known who publishes
         self._ended = False
         self._stopping = False
         self._received = ReceiveBuffer()
@@ -110,11 +115,28 @@ class MqttSession:
         data = self._received.take(data)
         try:
             if inbox is not None and outbox is not None:
+                slowing = self._slowing
+                if slowing is not None and slowing.is_needed(len(data)):
+                    rest, needed = slowing.feed(data)
+                    self._received.keep(rest, 0, needed)
+                    return
                 self._handle_packets(data, 0, inbox, outbox)
             elif data:
                 self._handle_first(data)
         except ProtocolError as error:
             self._end(f"{error.code}: {error}", error.reason_code)
+
+    def _take_sorted(self, data: bytes) -> bytes:
+        """Handle whole packets; returns what of them has to wait for something else than a limit."""
+        if self._ended or self._inbox is None or self._outbox is None:
+            return b""
+        behind, self._received = self._received, ReceiveBuffer()
+        try:
+            self._handle_packets(data, 0, self._inbox, self._outbox)
+        except ProtocolError as error:
+            self._end(f"{error.code}: {error}", error.reason_code)
+        left, self._received = self._received, behind
+        return left.take_all()
 
     def _handle_packets(self, data: bytes, pos: int, inbox: Inbox, outbox: Outbox) -> None:
         messages: list[Message] = []
@@ -232,8 +254,13 @@ class MqttSession:
     def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes],
                 size_bytes: int) -> None:
         wait_ms = inbox.submit(messages, packet_ids, exact_ids, size_bytes)
-        if wait_ms and not self._ended:
-            self._pacer.pause_until(self._silence.heard_ms + wait_ms)
+        if wait_ms:
+            self._slow_down(wait_ms)
+
+    def _slow_down(self, wait_ms: int) -> None:
+        """A limit was overdrawn: what is published has to wait, and the rest goes on."""
+        if self._slowing is not None and not self._ended:
+            self._slowing.wait(wait_ms)
 
     def _handle_control(self, first: int, packet: bytes) -> None:
         """A whole packet that is neither PUBLISH nor an acknowledgement of four bytes."""
@@ -311,8 +338,9 @@ class MqttSession:
             self._received.keep(data, size)
         elif self._is_logging_in():
             self._received.add(data[size:])
-        elif self._inbox is not None and self._outbox is not None and size < len(data):
-            self._handle_packets(data, size, self._inbox, self._outbox)
+        elif self._inbox is not None and size < len(data):
+            self._received.keep(data, size)
+            self._take_rest()
 
     def _connect(self, connect: Connect) -> None:
         if not connect.is_spoken:
@@ -451,7 +479,13 @@ class MqttSession:
         except ClientIdRefused as error:
             self._refuse(reasons.BAD_CLIENT_ID, str(error))
             return
-        guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer)
+        try:
+            guard = self._guard = services.guard(DOOR_NAME, principal, self, self._client_id, peer=link.peer,
+                                                 replaces=before is not None)
+        except TooManyConnections as full:
+            clients.leave(self._tenant, self._client_id, self)
+            self._refuse(connecting.reason_of_refusal(full, connect), str(full))
+            return
         self._will = connect.will
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
@@ -464,7 +498,12 @@ class MqttSession:
         incoming, outgoing = self._dress(connect)
         self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms,
                             ends_on_denied=config.on_denied == "disconnect", incoming=incoming)
+        self._inbox.slow_down = self._slow_down
+        self._slowing = Slowing(link, guard, self._timers, self._pacer, self._now_ms,
+                                partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
         outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
+        pumping = self._timers.add(lambda _: outbox.pump())
+        outbox.later = lambda wait_ms: pumping.at(self._now_ms() + max(1, wait_ms))
         self._subscriptions = Subscriptions(guard, outbox, self._kernel, config, self._level, self._transact,
                                             self._system, self._count)
         if outgoing is not None:
@@ -660,7 +699,8 @@ class MqttSession:
     def _is_not_read(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
         return self._inbox is not None and bool(
-            self._pacer.waits or self._kernel.congested or self._link.unsent_bytes)
+            self._pacer.waits or self._kernel.congested or self._link.unsent_bytes
+            or self._slowing is not None and self._slowing.is_full)
 
     def handle_drained(self) -> None:
         if self._outbox is not None:
@@ -698,6 +738,8 @@ class MqttSession:
             self._let_go()
         self._received.clear()
         self._timers.stop()
+        if self._slowing is not None:
+            self._slowing.on_closed()
         if self._guard is not None:
             self._guard.leave()
         outbox = self._outbox

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
 from gatehouse.kernel.groups.group import HoldLimit
+from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Share:
         self._kernel = kernel
         self._outbox = outbox
         self._filter = topic_filter
+        self._group = parse_share(topic_filter)[0]
         self._waiting: list[Leased] = []
         self._qos = qos
         self._identifier = identifier
@@ -68,6 +70,7 @@ class Share:
         outbox = self._outbox
         while self._waiting and outbox.may_send(self._qos > 0):
             count = min(len(self._waiting), outbox.window.room()) if self._qos else len(self._waiting)
+            count = min(count, outbox.left)
             messages, self._waiting = self._waiting[:count], self._waiting[count:]
             for address, run in groupby(messages, key=self._kernel.groups.address_of_leased):
                 self._send(address, list(run))
@@ -110,8 +113,7 @@ class Share:
 
     def _write(self, count: int, packets: bytes) -> None:
         self._outbox.link.write(packets)
-        self._outbox.flow.messages_out += count
-        self._outbox.flow.bytes_out += len(packets)
+        self._outbox.handed_out(count, len(packets), group=self._group)
 
     def settle(self, handles: list[Handle]) -> None:
         """Acknowledge these leases: their messages are done, and the client may be given as many more."""

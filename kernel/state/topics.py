@@ -18,6 +18,11 @@ from typing import Final
 from gatehouse.kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
 from gatehouse.kernel.ids import first_id, shards_of
 
+SLOW: Final = "slow"
+FAIL: Final = "fail"
+# decision 282
+AT_LIMIT: Final = (SLOW, FAIL)
+
 MAX_PARTITIONS: Final = 1_000_000          # of one topic
 
 _COUNTERS = struct.Struct(">QQQ")
@@ -47,6 +52,10 @@ class TopicSettings:
         "help": "what Kafka producers send has the time at which it was stored, whatever they say"})
     interpret_headers: bool = field(default=False, metadata={
         "help": "Kafka producers' batches are opened for what their headers ask for (`retain`)"})
+    at_limit: str = field(default=SLOW, metadata={
+        "choices": AT_LIMIT,
+        "help": "what becomes of messages for which a limit has nothing left: `slow`, their sender is slowed down, or "
+                "`fail`, they are refused, where the sender's protocol has a word for that"})
 
     @property
     def keeps_less(self) -> bool:
@@ -55,8 +64,10 @@ class TopicSettings:
 
     def check(self) -> None:
         """Raises InvalidTopic for values that cannot be."""
+        if self.at_limit not in AT_LIMIT:
+            raise InvalidTopic(f"at_limit is {' or '.join(AT_LIMIT)}, not {str(self.at_limit)[:40]!r}")
         for name, value in asdict(self).items():
-            if value is not None and not isinstance(value, bool) and value < 1:
+            if isinstance(value, int) and not isinstance(value, bool) and value < 1:
                 raise InvalidTopic(f"{name} must be at least 1, not {value}")
 
 

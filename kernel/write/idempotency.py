@@ -209,6 +209,12 @@ class Idempotency:  # decision 17
             frame.submissions.append(Submission(owner, token, None, (answer.append_ms, answer.positions)))
         return True
 
+    def knows(self, key: str) -> bool:
+        """Whether what comes under this key is a repetition of something stored or pending."""
+        frame, flight = self._committer.open_frame(), self._committer.flight
+        return (key in frame.repeatable or flight is not None and key in flight.repeatable
+                or self._window.get(key, self._now_ms()) is not None)
+
     def remember(self, frame: PendingFrame, mine: bytes, places: Places, key: str) -> None:
         """What is in these places of the frame came under this key."""
         frame.repeatable[key] = Repeatable(mine, places)

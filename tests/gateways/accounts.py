@@ -60,3 +60,8 @@ class KnownUsers(RecordingAdmission):
                  look_again: Callable[[], None] | None = None) -> Registration:
         self.registered.append((principal, session))
         return super().register(principal, door, session, look_again)
+
+    def connect(self, principal: Principal, door: str, session: RegisteredSession,
+                look_again: Callable[[], None] | None = None, replaces: bool = False) -> Registration:
+        self.registered.append((principal, session))
+        return super().connect(principal, door, session, look_again, replaces)

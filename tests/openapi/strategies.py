@@ -28,6 +28,12 @@ schemathesis.openapi.format("webhook-secret", strategies.binary(min_size=24, max
 schemathesis.openapi.format("who", strategies.sampled_from(["user:", "group:"]).flatmap(
     lambda sort: PRINTED.map(sort.__add__)))                 # a rule for everyone could shut out who asks here
 schemathesis.openapi.format("address-pattern", strategies.sampled_from(["plant/#", "inbox/{user}/+", "a", "+/b/#"]))
+# None of these would refuse the others.
+for _name, _of in (("limit-of-connections", ["door:none", "user:limited", "tenant:none"]),
+                   ("limit-of-the-hub", ["door:none", "user:limited", "group:none"]),
+                   ("limit-of-a-tenant", ["client:limited", "address:limited/#", "topic:limited"]),
+                   ("limit-of-consumers", ["consumers:none"])):
+    schemathesis.openapi.format(_name, strategies.sampled_from(_of))
 schemathesis.openapi.format("name-pattern", strategies.sampled_from(["plant", "plant.*", "*", "{user}-work"]))
 schemathesis.openapi.format("selector", strategies.sampled_from([
     "priority > 3", "content_type = 'text/plain'", "address LIKE 'plant/%'", "NOT (unit = 'C') AND key IS NOT NULL"]))

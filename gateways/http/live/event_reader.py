@@ -19,6 +19,7 @@ from gatehouse.gateways.http.stream import drained
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.live.feed import Feed
     from gatehouse.gateways.http.live.feeds import Feeds
@@ -38,13 +39,14 @@ class EventReader:
     longer so."""
 
     def __init__(self, door: Door, feeds: Feeds, feed: Feed, positions: Positions, call: Call,
-                 allowed: Callable[[], bool]) -> None:
+                 allowed: Callable[[], bool], guard: Guard) -> None:
         self._door = door
         self._allowed = allowed
         self._ended = False
         self._feed = feed
         self._replay = Replay(feeds, feed, positions)
         self._path = call.path
+        self._guard = guard
         self._session = call.session
         self._answer = door.stream(call, HEADERS)
         self._behind: Reply[None] = Reply()
@@ -58,6 +60,8 @@ class EventReader:
         await self._send(RETRY % self._door.config.stream_retry_ms)
         try:
             while not (self._ended or self._door.stopping):
+                if self._guard.limits_out:
+                    await self._door.until_handing_out(self._guard)
                 block = await self._replay.next_block()
                 if block is None:
                     await self._live()
@@ -90,6 +94,8 @@ class EventReader:
     def _count(self, block: Block) -> None:
         self._door.flow.messages_out += len(block.entries)
         self._door.flow.bytes_out += len(block.events)
+        if self._guard.limits_out:
+            self._guard.hand_out(len(block.entries), len(block.events))
 
     # --- what admission calls ---------------------------------------------------------------------------------------
 
@@ -108,7 +114,8 @@ class EventReader:
     def on_block(self, block: Block) -> bool:
         """Write a block to the reader, unless too much waits already."""
         session = self._session
-        if session.unsent_bytes > self._unsent_max:  # decision 65
+        if session.unsent_bytes > self._unsent_max or (  # decision 65
+                self._guard.limits_out and self._guard.out_wait_ms()):
             self.on_dropped(block.before)
             return False
         session.write(block.chunk if self._answer.chunked else block.events)

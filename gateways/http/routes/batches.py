@@ -61,7 +61,7 @@ STORED: Final = Named("StoredBatches", object_of({"batches": list_of(object_of(
              "X-Log-Start-Offset": "The partition's first offset.",
              "X-High-Watermark": "The offset after its last message.",
              "X-Next-Offset": "Where to go on; `offset` itself where the body is empty."}),),
-         problems=("unknown_topic", "unknown_partition", "offset_out_of_range", "storage_failed"))
+         problems=("unknown_topic", "unknown_partition", "offset_out_of_range", "storage_failed", "over_quota"))
 async def get_batches(door: Door, call: Call) -> Answered:
     """Read stored batches of one partition as they are.
 
@@ -75,6 +75,7 @@ async def get_batches(door: Door, call: Call) -> Answered:
         raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
+    await door.ready_to_hand_out(guard)
     (fetched,) = await fetch(guard, [(topic.partition_id(partition), offset, max_bytes)], max_bytes, stored=True)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
@@ -86,7 +87,7 @@ async def get_batches(door: Door, call: Call) -> Answered:
                "X-Next-Offset": str(offset if last is None else last.first_offset + last.count)}
     body = b"".join([as_batch(piece, LEADER_EPOCH) for piece in fetched.pieces])
     answer = Response(body, headers=headers, content_type=BINARY_TYPE)
-    return door.counted(sum([piece.count for piece in fetched.pieces]), answer)
+    return door.handed_out(guard, sum([piece.count for piece in fetched.pieces]), answer, topic.name)
 
 
 @declare("bulk", headers=(IDEMPOTENCY_KEY,), bodies=(Body(
@@ -110,7 +111,7 @@ async def post_batches(door: Door, call: Call) -> Answered:
     batches = read_batches(await door.bodies.read(call))
     counts = [read_header(batch).record_count for _, batch in batches]
     stored = await door.stored(lambda owner, token: door.slow_down(
-        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key)))
+        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key, refuses=True)))
     return json_answer({"batches": [
         {"partition": partition, "offset": offset, "count": count, "id": str(first_id)}
         for (partition, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)

@@ -170,7 +170,7 @@ class _Range(NamedTuple):
 
 @declare("bulk", bodies=(Body(ASKED_RANGES),), needs=(Need(Operation.CONSUME, "topic"),),
          answers=(Answer(200, "The length of the head as u32, the head as JSON, the pieces.", BINARY,
-                         "application/octet-stream"),), problems=("storage_failed",))
+                         "application/octet-stream"),), problems=("storage_failed", "over_quota"))
 async def post_fetch(door: Door, call: Call) -> Answered:
     """Read stored pieces of many partitions of many topics.
 
@@ -201,6 +201,7 @@ async def post_fetch(door: Door, call: Call) -> Answered:
             compacted.append(topic.settings.compact)
             wants.append((topic.partition_id(asked_range.partition), asked_range.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
+    await door.ready_to_hand_out(guard)
     fetched = await fetch(guard, [(partition_id, offset, share) for partition_id, offset in wants], max_bytes,
                           stored=True)
     served = zip(fetched, compacted, strict=True)
@@ -210,8 +211,8 @@ async def post_fetch(door: Door, call: Call) -> Answered:
             heads[i] = _serve(*next(served), asked_range, pieces)
     head = orjson.dumps({"ranges": heads})
     body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
-    return door.counted(sum([piece.count for piece in pieces]),
-                        Response(body, content_type="application/octet-stream"))
+    return door.handed_out(guard, sum([piece.count for piece in pieces]),
+                           Response(body, content_type="application/octet-stream"))
 
 
 def _topic(guard: Guard, asked_range: _Range) -> Topic | dict[str, Any]:

@@ -140,7 +140,8 @@ async def _follow(door: Door, call: Call, query: dict[str, str], principal: Prin
         guest.check()
         if call.method == "HEAD":
             return Response(headers=HEADERS)
-        reader = EventReader(door, door.feeds, feed, positions, call, partial(may_follow, door, principal, wanted))
+        reader = EventReader(door, door.feeds, feed, positions, call, partial(may_follow, door, principal, wanted),
+                             door.guard_of(principal))
         registration = door.admission.register(principal, NAME, reader)
         try:
             return await reader.run()

@@ -53,6 +53,7 @@ from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.message import Handle, Leased
@@ -81,16 +82,18 @@ GROUPS: Final = (Need(Operation.CONSUME, "group"),)
 
 @declare("groups", query=(TOPIC, *POP_PARAMETERS), needs=(Need(Operation.CONSUME, "topic"), *GROUPS), writes=True,
          answers=POP_ANSWERS,
-         problems=("unknown_topic", "invalid_group", "assigned_group", "unknown_group", "storage_failed"))
+         problems=("unknown_topic", "invalid_group", "assigned_group", "unknown_group", "storage_failed",
+                   "over_quota"))
 async def pop(door: Door, call: Call) -> Answered:
     """Lease messages of a topic to a member of a group.
 
     They are its own for a time, and come again unless they are acked, extended or released before it is over. Whoever
     hangs up has taken nothing.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    return _popped(door, await pop_topic(door, principal, call.topic_name(), query))
+    await door.ready_to_hand_out(guard)
+    return _popped(door, guard, call.topic_name(), await pop_topic(door, guard.principal, call.topic_name(), query))
 
 
 async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
@@ -109,12 +112,14 @@ async def pop_topic(door: Door, principal: Principal, name: str, query: dict[str
 
 
 @declare("queues", query=POP_PARAMETERS, needs=(Need(Operation.CONSUME, "address"),), writes=True, answers=POP_ANSWERS,
-         problems=("unknown_queue", "unknown_group", "storage_failed"))
+         problems=("unknown_queue", "unknown_group", "storage_failed", "over_quota"))
 async def pop_queue(door: Door, call: Call) -> Answered:
     """Lease messages of a queue, as from a group."""
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    return _popped(door, await pop_from_queue(door, principal, call.topic_name(), query))
+    await door.ready_to_hand_out(guard)
+    return _popped(door, guard, call.topic_name(),
+                   await pop_from_queue(door, guard.principal, call.topic_name(), query))
 
 
 async def pop_from_queue(door: Door, principal: Principal, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
@@ -138,8 +143,8 @@ async def _pop(door: Door, principal: Principal, query: dict[str, str], group_of
     return await take(door, principal, group, count, invisible_ms or group.settings.invisible_ms, wait_s, require)
 
 
-def _popped(door: Door, messages: list[dict[str, Any]]) -> Answered:
-    return door.counted(len(messages), json_answer({"messages": messages}))
+def _popped(door: Door, guard: Guard, name: str, messages: list[dict[str, Any]]) -> Answered:
+    return door.handed_out(guard, len(messages), json_answer({"messages": messages}), consumers=name)
 
 
 def _shown(door: Door, principal: Principal, name: str, leases: list[Leased], places: list[tuple[str, int]],

@@ -88,7 +88,7 @@ PAGE: Final = Named("MessagePage", object_of(
                       "X-Skipped": "How many messages the filter passed over.",
                       "X-Lost": "How many messages could not be given."})),
          problems=("unknown_topic", "unknown_partition", "invalid_cursor", "invalid_selector", "topic_replaced",
-                   "offset_out_of_range", "storage_failed"))
+                   "offset_out_of_range", "storage_failed", "over_quota"))
 async def get_messages(door: Door, call: Call) -> Answered:
     """Read a page of a topic's messages.
 
@@ -105,10 +105,12 @@ async def get_messages(door: Door, call: Call) -> Answered:
     wait_s = WAIT.read(query, door.config)
     cursor = await _start_of(door, guard, topic, query)
     selection = None if selector is None else Selection(guard, topic, selector)
+    await door.ready_to_hand_out(guard)
     page = await _search(door, guard, topic, cursor, max_messages, wait_s, selection)
     if asks_for(call.headers.get("accept", ""), BATCH):
-        return door.counted(len(page.records), _events(guard, topic, cursor, page))
-    return door.counted(len(page.records), json_answer(_document(door, guard, topic, cursor, page, parsed, selection)))
+        return door.handed_out(guard, len(page.records), _events(guard, topic, cursor, page), topic.name)
+    return door.handed_out(guard, len(page.records),
+                           json_answer(_document(door, guard, topic, cursor, page, parsed, selection)), topic.name)
 
 
 # decision 53: cut into answers

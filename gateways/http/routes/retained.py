@@ -42,7 +42,7 @@ FILTER: Final = Parameter("address", "An address, or a filter: `+` is any one le
 @declare("read", path=(FILTER,), query=(MAX_MESSAGES, AFTER, VALUES), needs=(Need(Operation.CONSUME, "address"),),
          answers=(Answer(200, "The message; with a filter a page of messages.", {"anyOf": [
              MESSAGE, object_of({"messages": list_of(MESSAGE), "cursor": CURSOR})]}, example=MESSAGE_EXAMPLE),),
-         problems=("nothing_retained", "invalid_cursor", "invalid_filter", "storage_failed", "stopping"))
+         problems=("nothing_retained", "invalid_cursor", "invalid_filter", "storage_failed", "stopping", "over_quota"))
 async def get_retained(door: Door, call: Call) -> Answered:
     """Read the value that an address retains, or those of many addresses.
 
@@ -54,14 +54,15 @@ async def get_retained(door: Door, call: Call) -> Answered:
     pattern = "/".join(level if level in (ONE, MANY) else escape(level, LEVEL_ESCAPES) for level in levels)
     guard.require(Operation.CONSUME, pattern)
     count, parsed = MAX_MESSAGES.read(query, door.config), wants_json(query)
+    await door.ready_to_hand_out(guard)
     values, after = await _read(guard, pattern, count, decode_name(query.get("cursor", "")))
     if ONE in levels or MANY in levels:
         cursor = None if after is None else encode_name(after)
         messages = [_to_json(door, value, parsed) for value in values]
-        return door.counted(len(messages), json_answer({"messages": messages, "cursor": cursor}))
+        return door.handed_out(guard, len(messages), json_answer({"messages": messages, "cursor": cursor}))
     if not values:
         raise Refusal("nothing_retained", f"{pattern!r} retains no value")
-    return door.counted(1, json_answer(_to_json(door, values[0], parsed)))
+    return door.handed_out(guard, 1, json_answer(_to_json(door, values[0], parsed)))
 
 
 async def _read(guard: Guard, pattern: str, count: int, start: str) -> Page:

@@ -39,13 +39,14 @@ from gatehouse.gateways.http.schemas import (
     Named,
     list_of,
     object_of,
+    one_of,
     properties_of,
 )
 from gatehouse.gateways.http.schemas import (
     UUID as UUID_TEXT,
 )
 from gatehouse.kernel.errors import UnknownTopic
-from gatehouse.kernel.state.topics import MAX_PARTITIONS, Topic, TopicSettings
+from gatehouse.kernel.state.topics import AT_LIMIT, MAX_PARTITIONS, Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -53,14 +54,15 @@ if TYPE_CHECKING:
 MAX_SETTING: Final = (1 << 63) - 1
 SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
 FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if isinstance(value, bool))
-_SETTINGS_IN: Final = {name: FLAG if name in FLAGS else {"type": ["integer", "null"], "minimum": 1,
-                                                         "maximum": MAX_SETTING} for name in SETTINGS}
+CHOICES: Final = {"at_limit": AT_LIMIT}
+_SETTINGS_IN: Final = {name: FLAG if name in FLAGS else one_of(*CHOICES[name]) if name in CHOICES else {
+    "type": ["integer", "null"], "minimum": 1, "maximum": MAX_SETTING} for name in SETTINGS}
 _PARTITIONS: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PARTITIONS}
 TOPIC_SETTINGS: Final = Named("TopicSettings", {
     **object_of({}, {"partitions": _PARTITIONS, **_SETTINGS_IN}, closed=True)},
     {"partitions": 8, "retention_ms": 86_400_000})
 _TOPIC: Final = {"name": TEXT, "uuid": UUID_TEXT, "partitions": WHOLE,
-                 **properties_of(TopicSettings), "created": TIME_MS}
+                 **properties_of(TopicSettings, at_limit=one_of(*AT_LIMIT)), "created": TIME_MS}
 TOPIC: Final = Named("Topic", object_of(_TOPIC))
 LISTED: Final = object_of(_TOPIC, {"messages": WHOLE, "groups": WHOLE, "lag": WHOLE})
 BOUNDS: Final = list_of(object_of({"partition": WHOLE, "log_start_offset": WHOLE, "high_watermark": WHOLE}))
@@ -207,6 +209,9 @@ async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, 
         if name in FLAGS:
             if not isinstance(value, bool):
                 raise Refusal("invalid_body", f"{name!r} is true or false")
+        elif name in CHOICES:
+            if value not in CHOICES[name]:
+                raise Refusal("invalid_body", f"{name!r} is {' or '.join(CHOICES[name])}")
         elif value is not None and (type(value) is not int or not 1 <= value <= MAX_SETTING):
             raise Refusal("invalid_body", f"{name!r} is a whole number from 1, or null")
     partitions = document.pop("partitions", None)

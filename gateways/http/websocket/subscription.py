@@ -60,11 +60,14 @@ class Subscription:
         return {"subscription": self.name, "topic": wanted.topic, "filter": wanted.filter, "credit": self.credit}
 
     async def _run(self) -> None:
+        guard = self._connection.guard
         try:
             while True:
                 while self.credit <= 0:
                     await self._wait()
                 await self._connection.drained()
+                if guard.limits_out:
+                    await self._door.until_handing_out(guard)
                 block = await self._replay.next_block()
                 if block is None:
                     self._feed.join(self)
@@ -96,7 +99,9 @@ class Subscription:
     # decision 69: nothing is kept for who has no credit
     def on_block(self, block: Block) -> bool:
         """Send as much as there is credit for."""
-        if self._connection.unsent_bytes > self._door.config.stream_unsent_bytes or self.credit <= 0:
+        guard = self._connection.guard
+        if self._connection.unsent_bytes > self._door.config.stream_unsent_bytes or self.credit <= 0 or (
+                guard.limits_out and guard.out_wait_ms()):
             self.on_dropped(block.before)
             return False
         return self._take(block)
@@ -117,19 +122,24 @@ class Subscription:
         if len(block.entries) <= self.credit and block.plain:
             if block.entries:
                 self.credit -= len(block.entries)
-                self._door.flow.messages_out += len(block.entries)
+                self._hand_out(len(block.entries), len(block.bodies))
                 self._connection.send(b'{"type":"messages",%b"messages":[%b],"cursor":"%b"}'
                                       % (self._head, block.bodies, block.word))
             return True
         positions, taken = block.before.copy(), 0
         for frame, count in self._frames(block, positions):
             self._connection.send(frame)
-            self._door.flow.messages_out += count
+            self._hand_out(count, len(frame))
             taken += count
         if taken == len(block.entries):
             return True
         self.on_dropped(positions)
         return False
+
+    def _hand_out(self, messages: int, size_bytes: int) -> None:
+        self._door.flow.messages_out += messages
+        if self._connection.guard.limits_out:
+            self._connection.guard.hand_out(messages, size_bytes)
 
     def _frames(self, block: Block, positions: Positions) -> Iterator[tuple[bytes, int]]:
         """Frames for the first entries of a block, each with how many it holds, until the credit is used up."""

@@ -52,7 +52,7 @@ class Fetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
-                 "followed", "whole")
+                 "followed", "whole", "names", "given")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -68,6 +68,8 @@ class Fetch:
         self.ended = False
         self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
         self.whole = True                  # the client is to hear of each partition
+        self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
+        self.given: list[tuple[str, int, int]] = []        # (topic, messages, bytes) that this answer has
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -112,6 +114,7 @@ class Fetch:
         """Go over all partitions and read what there is."""
         session = self.request.session
         self.looked_ms = session.services.now_ms()
+        self.names.clear()
         version, read_committed = self.rows.version, self.rows.read_committed
         if self.followed is None:
             self.rows = FetchRows(version, read_committed, session.kernel.epoch)
@@ -120,11 +123,14 @@ class Fetch:
         else:
             rows = SessionRows(version, read_committed, session.kernel.epoch, self.followed, self.whole)
             self.rows = rows
-            for followed in self.followed.topics.values():
-                self.look_at_followed(rows, followed)
+            found = {followed.name: self.look_at_followed(rows, followed) for followed in self.followed.topics.values()}
             rows.arrange()
+            if session.guard.limits_out:
+                self.names = [found[followed.name] for followed in rows.wanted_topics()]
         if self.rows.wants:
-            session.guard.fetch(self.rows.wants, self.max_bytes, self.on_read)
+            guard = session.guard
+            most = min(self.max_bytes, max(1, guard.out_room()[1])) if guard.limits_out else self.max_bytes
+            guard.fetch(self.rows.wants, most, self.on_read)
         else:
             self.judge(0)
 
@@ -142,17 +148,21 @@ class Fetch:
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
+            if guard.limits_out:
+                self.names += [topic.name] * (len(rows.wants) - len(self.names))
         rows.close_topic()
 
-    def look_at_followed(self, rows: SessionRows, followed: FollowedTopic) -> None:
-        """One topic of a session."""
+    def look_at_followed(self, rows: SessionRows, followed: FollowedTopic) -> str:
+        """One topic of a session; its name, where there is such a topic."""
         guard = self.request.session.guard
         of = rows.begin_topic(followed)
+        name = ""
         try:
             topic = self.find_topic(followed.name)
         except (KernelError, Denied) as refusal:
             rows.refuse_topic(of, self.code_of(refusal))
         else:
+            name = topic.name
             many = followed.many
             if many is None:
                 rows.look_at_few(of, _partition_ids(topic), guard.bounds)
@@ -160,6 +170,7 @@ class Fetch:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.look_at_many(of, many, _partition_ids(topic), bounds)
         rows.end_topic(of)
+        return name
 
     def code_of(self, refusal: Exception) -> int:
         """Kafka's number for why a topic is not read."""
@@ -183,7 +194,8 @@ class Fetch:
             return
         rows = self.rows
         total = messages = 0
-        for place, (_, offset, _), answer in zip(rows.places, rows.wants, fetched, strict=True):
+        self.given.clear()
+        for number, (place, (_, offset, _), answer) in enumerate(zip(rows.places, rows.wants, fetched, strict=True)):
             if answer.error is not None:
                 rows.errors += 1
                 rows.fill(place, code_of(answer.error), answer.high_watermark, answer.log_start_offset, [])
@@ -191,8 +203,11 @@ class Fetch:
             batches = [as_batch(piece, rows.leader_epoch) for piece in answer.pieces]
             if not batches and answer.next_offset > offset:
                 batches = [empty_batch(offset, answer.next_offset, rows.leader_epoch)]
-            total += sum(map(len, batches))
-            messages += sum([piece.count for piece in answer.pieces])
+            read_bytes, read_messages = sum(map(len, batches)), sum([piece.count for piece in answer.pieces])
+            total += read_bytes
+            messages += read_messages
+            if self.names and read_messages:
+                self.given.append((self.names[number], read_messages, read_bytes))
             rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
@@ -206,11 +221,21 @@ class Fetch:
             flow = session.admission.trace.flow("kafka")
             flow.messages_out += messages
             flow.bytes_out += total_bytes
+            throttle_ms = self.charge() if self.given else 0
             session_id = self.followed.id if self.followed is not None else 0
-            self.request.done(rows.encode(self.request.correlation_id, 0, session_id))
+            self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
+
+    def charge(self) -> int:
+        """Charge what is answered; returns for how many ms the client is to be slowed down."""
+        session = self.request.session
+        throttle_ms = max([session.guard.hand_out(messages, size_bytes, topic)
+                           for topic, messages, size_bytes in self.given])
+        if throttle_ms:
+            session.throttle(throttle_ms)
+        return throttle_ms
 
     def on_grown(self) -> None:
         """A partition that this fetch waits for has new records."""

@@ -205,3 +205,25 @@ def test_a_hub_is_asked_to_make_a_user_and_never_to_change_one():
     with pytest.raises(exits.Refused, match="there is a user '\u2168' already"):
         OnHub(request).create_user("\u2168", {})
     assert asked == [("PUT", "/v1/users/%E2%85%A8", {"headers": {"If-None-Match": "*"}, "repeatable": False})]
+
+
+def test_limits(told, folder):
+    assert told("limits", "set", "user:ann", "--messages-per-s", "50", "--messages-burst", "100")[:2] == (
+        exits.OK, "set limit 1\n")
+    assert told("limits", "set", "topic:plant", "--out", "--bytes-per-s", "0.5", "--observe")[1] == "set limit 2\n"
+    assert told("limits", "set", "user:ann", "--messages-per-s", "60", "--json")[0] == exits.OK, "the same, changed"
+    listed = [json.loads(line) for line in told("limits", "list", "--json")[1].splitlines()]
+    assert [(limit["id"], limit["of"], limit["direction"]) for limit in listed] == [
+        ("1", "user:ann", "in"), ("2", "topic:plant", "out")]
+    shown = json.loads(told("limits", "show", "1", "--json")[1])
+    assert shown["messages_per_s"] == 60 and "messages_burst" not in shown
+    assert "user:ann" in told("limits", "list")[1] and "user:ann" in told("limits", "show", "1")[1]
+    assert told("limits", "set", "user:ann")[0] == exits.FAILED
+    assert told("limits", "set", "nobody", "--messages-per-s", "1")[0] == exits.FAILED
+    assert told("limits", "delete", "1")[0] == exits.OK
+    assert told("limits", "delete", "1") == (exits.FAILED, "", "gatehouse: there is no limit '1'\n")
+    (folder / "gateways.toml").write_text('[[limits]]\nof = "hub"\nmessages_per_s = 5\n')
+    assert json.loads(told("limits", "list", "--json")[1].splitlines()[0])["from_file"]
+    assert told("limits", "delete", "file-1")[0] == exits.FAILED
+    (folder / "gateways.toml").write_text('[[limits]]\nof = "hub"\n')
+    assert told("limits", "list")[0] == exits.USAGE

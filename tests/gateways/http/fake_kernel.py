@@ -128,6 +128,9 @@ class FakeKernel:
             asyncio.get_running_loop().call_soon(self.flush)
         self._pending.append((messages, owner, token, idempotency_key))
 
+    def is_repeated(self, idempotency_key: str) -> bool:
+        return idempotency_key in self._answers or any(idempotency_key == key for *_, key in self._pending)
+
     def flush(self) -> None:
         pending, self._pending = self._pending, []
         answers: dict[Owner, list[Stored]] = {}

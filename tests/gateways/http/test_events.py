@@ -289,7 +289,7 @@ def test_a_user_who_goes_while_his_reader_looks_at_the_log_is_given_nothing_more
         client.kernel.hold = True
         feed = client.door.feeds.open(Wanted("/", None, "plant/#", "", False), None)
         reader = EventReader(client.door, client.door.feeds, feed, Positions(client.kernel.hub), FakeRequest(client),
-                             lambda: True)
+                             lambda: True, client.door.guard_of(client.door.admission.anonymous))
         reader._send = nothing
         running = asyncio.ensure_future(reader.run())
         await until(lambda: reader._session.stream is reader and not running.done())

@@ -12,6 +12,7 @@ from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import AuditedAdmission, Client, run_door
 
 OTHER_SETTINGS = {"retention_bytes": None, "log_append_time": False,
+                  "at_limit": "slow",
                   "message_ttl_ms": None, "compact": False, "delete_retention_ms": None, "interpret_headers": False}
 
 

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from kafka.protocol.consumer import FetchResponse
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.fetch import Fetch
 from gatehouse.gateways.kafka.config import KafkaConfig
@@ -276,3 +277,19 @@ def test_offsets_at_which_nothing_is_left_are_answered_with_an_empty_batch(versi
     header = read_header(bytes(answer.responses[0].partitions[0].records))
     assert (header.base_offset, header.last_offset_delta, header.record_count) == (7, 992, 0)
     assert header.crc == crc32c(bytes(answer.responses[0].partitions[0].records)[21:])
+
+
+def test_what_is_fetched_beyond_a_limit_is_throttled() -> None:
+    peer = Peer()
+    peer.kernel.create_topic("plant", partitions=1)
+    peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(0), batch(*[b"x"] * 30), None)
+    peer.kernel.flush()
+    limits = peer.services.admission.limits
+    limits.put(read_limit({"of": "topic:plant", "direction": "out", "messages_per_s": 10}, "1"), peer.now_ms)
+    limits.put(read_limit({"of": "user:anonymous", "direction": "out", "messages_per_s": 1000}, "2"), peer.now_ms)
+    answer = decoded(FetchResponse, 11, *peer.send(framed(fetch(11, {("plant", 0): 0}), 1)))
+    assert answer.throttle_time_ms == 2000
+    assert peer.send(framed(fetch(11, {("plant", 0): 0}), 2)) == []
+    again, = peer.wait(2000)
+    assert decoded(FetchResponse, 11, again).throttle_time_ms == 3000
+    assert limits.most_used("2", 1)[0].messages_taken == 60

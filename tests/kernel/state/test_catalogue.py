@@ -300,7 +300,7 @@ def test_a_newer_schema_is_refused(shelf: Shelf) -> None:
     with closing(sqlite3.connect(shelf.file)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     shelf.catalogue.close()
-    with pytest.raises(NewerSchema, match="has schema 9999, this version knows up to 0006; use the version"):
+    with pytest.raises(NewerSchema, match="has schema 9999, this version knows up to 0007; use the version"):
         shelf.open()
 
 

@@ -1,0 +1,218 @@
+"""All limits of the hub, and which of them speak of whom. Pure: time is an argument.
+
+A connection asks once for the meters of its user, groups, tenant, client id and door, and once for each place that it
+publishes to. It keeps the answer until `version` is another one: so a message looks nothing up.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from gatehouse.gateways.admission.limits.limit import (
+    ADDRESS,
+    CLIENT,
+    CONSUMERS,
+    DOOR,
+    EACH,
+    GROUP,
+    HUB,
+    IN,
+    OF_A_TENANT,
+    OUT,
+    QUOTA,
+    TENANT,
+    TOPIC,
+    USER,
+    Limit,
+)
+from gatehouse.gateways.admission.limits.meter import Meter
+from gatehouse.gateways.admission.patterns import overlaps
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.kernel.addresses.address import levels_of
+from gatehouse.kernel.addresses.filters import MANY, FilterTrie, parse_filter
+
+METERS_MAX: Final = 65_536
+"""Names that are remembered with what they have left; the one that was looked up longest ago goes first."""
+
+MATCHES_MAX: Final = 64
+"""Filters that may be charged for one address; further ones that match it are not looked at."""
+
+
+class LimitBook:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Another number once a limit has come or gone: who applies must be looked up again."""
+
+        self.limits_in = 0
+        self.limits_out = 0
+        self.places_in = 0                   # of those, which speak of addresses and topics
+        self.places_out = 0
+        self._limits: dict[str, Limit] = {}
+        self._named: dict[tuple[str, str, str, str], list[Limit]] = {}       # by direction, tenant, kind and name
+        self._filters: dict[tuple[str, str], FilterTrie[str]] = {}           # ids, by direction and tenant
+        self._meters: dict[tuple[str, str, str], Meter] = {}                 # by id, tenant and name
+
+    # ---- which there are
+
+    def __iter__(self) -> Iterator[Limit]:
+        return iter(self._limits.values())
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    def get(self, id: str) -> Limit | None:
+        """The limit of this id."""
+        return self._limits.get(id)
+
+    def put(self, limit: Limit, now_ms: int) -> None:
+        """A limit that is new, or reads otherwise from now on."""
+        before = self._limits.get(limit.id)
+        if before is not None and _reach(before) == _reach(limit) and before.has_rates and limit.has_rates:
+            self._limits[limit.id] = limit
+            named = self._named.get(_place(limit))
+            if named is not None:
+                named[named.index(before)] = limit
+            for meter in self._meters_of(limit.id):
+                meter.change(limit, now_ms)
+            self.version += 1
+            return
+        if before is not None:
+            self.remove(limit.id)
+        self._limits[limit.id] = limit
+        self._count(limit, 1)
+        if not limit.has_rates:
+            return
+        if limit.kind == ADDRESS:
+            self._filters.setdefault((limit.direction, limit.tenant), FilterTrie()).insert(
+                parse_filter(limit.name), limit.id)
+        else:
+            self._named.setdefault(_place(limit), []).append(limit)
+
+    def remove(self, id: str) -> None:
+        """Nothing is limited by it any more, where it is there."""
+        limit = self._limits.pop(id, None)
+        if limit is None:
+            return
+        self._count(limit, -1)
+        if not limit.has_rates:
+            return
+        if limit.kind == ADDRESS:
+            self._filters[limit.direction, limit.tenant].remove(parse_filter(limit.name), limit.id)
+        else:
+            self._named[_place(limit)].remove(limit)
+            if not self._named[_place(limit)]:
+                del self._named[_place(limit)]
+        for key in [key for key in self._meters if key[0] == id]:
+            del self._meters[key]
+
+    def put_quotas(self, quotas: Mapping[str, Quota], now_ms: int) -> None:
+        """The quotas of users, by name: each is a limit of what its user sends, by all doors together."""
+        wanted = {f"{QUOTA}{name}": quota for name, quota in quotas.items() if quota != Quota()}
+        for id in [id for id in self._limits if id.startswith(QUOTA) and id not in wanted]:
+            self.remove(id)
+        for id, quota in wanted.items():
+            self.put_quota(id[len(QUOTA):], quota, now_ms)
+
+    def put_quota(self, user: str, quota: Quota, now_ms: int) -> None:
+        """The quota of one user; a quota of nothing is none."""
+        id = f"{QUOTA}{user}"
+        if quota == Quota():
+            self.remove(id)
+            return
+        limit = Limit(f"{USER}:{user}", messages_per_s=quota.messages_per_s or None,
+                      bytes_per_s=quota.bytes_per_s or None, id=id)
+        if self._limits.get(id) != limit:
+            self.put(limit, now_ms)
+
+    def _count(self, limit: Limit, by: int) -> None:
+        self.version += 1
+        if not limit.has_rates:
+            return
+        of_a_place = limit.kind in (ADDRESS, TOPIC)
+        if limit.direction == IN:
+            self.limits_in += by
+            self.places_in += by if of_a_place else 0
+        else:
+            self.limits_out += by
+            self.places_out += by if of_a_place else 0
+
+    # ---- which of them apply
+
+    def of_connection(self, direction: str, door: str, user: str, groups: Iterable[str], tenant: str, client_id: str,
+                      now_ms: int) -> tuple[Meter, ...]:
+        """The meters of everything that this connection sends, or is sent. `client_id`: "" where there is none."""
+        meters = self._meters_named(direction, HUB, "", "", now_ms)
+        meters += self._meters_named(direction, DOOR, door, "", now_ms)
+        meters += self._meters_named(direction, TENANT, tenant, "", now_ms)
+        for group in sorted(groups):
+            meters += self._meters_named(direction, GROUP, group, "", now_ms)
+        meters += self._meters_named(direction, USER, user, "", now_ms)
+        if client_id:
+            meters += self._meters_named(direction, CLIENT, client_id, tenant, now_ms)
+        return tuple(meters)
+
+    def of_place(self, direction: str, tenant: str, topic: str, address: str, now_ms: int) -> tuple[Meter, ...]:
+        """The meters of what is stored in a topic under an address besides. `topic`: "" for a queue alone."""
+        meters = self._meters_named(direction, TOPIC, topic, tenant, now_ms) if topic else []
+        for of in (tenant, EACH):
+            trie = self._filters.get((direction, of))
+            if trie is not None:
+                meters += [self._meter(self._limits[id], "", tenant, now_ms)
+                           for id in trie.match(levels_of(address))[:MATCHES_MAX]]
+        return tuple(meters)
+
+    def of_topic(self, direction: str, tenant: str, topic: str, now_ms: int) -> tuple[Meter, ...]:
+        """The meters of what is stored in a topic, whatever its addresses: those of every filter that some of them
+        could match are among them."""
+        meters = self._meters_named(direction, TOPIC, topic, tenant, now_ms)
+        whole = (topic, MANY)
+        for limit in self._limits.values():
+            if limit.kind == ADDRESS and limit.direction == direction and limit.tenant in (tenant, EACH) \
+                    and len(meters) < MATCHES_MAX and overlaps(parse_filter(limit.name), whole):
+                meters.append(self._meter(limit, "", tenant, now_ms))
+        return tuple(meters)
+
+    def of_consumers(self, tenant: str, group: str, now_ms: int) -> tuple[Meter, ...]:
+        """The meters of what goes out to a group."""
+        return tuple(self._meters_named(OUT, CONSUMERS, group, tenant, now_ms))
+
+    def _meters_named(self, direction: str, kind: str, name: str, tenant: str, now_ms: int) -> list[Meter]:
+        tenants = (tenant, EACH) if kind in OF_A_TENANT else ("",)
+        names = (name, EACH) if kind != HUB else ("",)
+        return [self._meter(limit, name, tenant, now_ms) for of_tenant in tenants for of_name in names
+                for limit in self._named.get((direction, of_tenant, kind, of_name), ())]
+
+    def _meter(self, limit: Limit, name: str, tenant: str, now_ms: int) -> Meter:
+        key = (limit.id, tenant, name)
+        meter = self._meters.pop(key, None)
+        if meter is None:
+            if len(self._meters) >= METERS_MAX:
+                del self._meters[next(iter(self._meters))]
+            meter = Meter(limit, name or limit.name, now_ms)
+        self._meters[key] = meter
+        return meter
+
+    def of_connections(self, door: str, user: str, tenant: str) -> list[tuple[Limit, str, str]]:
+        """What bounds the connections of a user: (limit, kind, name of those that are counted)."""
+        names = {HUB: "", DOOR: door, TENANT: tenant, USER: user}
+        return [(limit, limit.kind, names[limit.kind]) for limit in self._limits.values()
+                if limit.connections is not None and (limit.kind == HUB or limit.name in (EACH, names[limit.kind]))]
+
+    # ---- for people
+
+    def _meters_of(self, id: str) -> list[Meter]:
+        return [meter for key, meter in self._meters.items() if key[0] == id]
+
+    def most_used(self, id: str, count: int) -> list[Meter]:
+        """Those who have taken most under a limit."""
+        return sorted(self._meters_of(id), key=lambda meter: -meter.messages_taken)[:count]
+
+
+def _reach(limit: Limit) -> tuple[str, str, str]:
+    return limit.of, limit.direction, limit.tenant
+
+
+def _place(limit: Limit) -> tuple[str, str, str, str]:
+    return limit.direction, limit.tenant if limit.kind in OF_A_TENANT else "", limit.kind, limit.name

@@ -1,0 +1,205 @@
+"""What one guard's messages are charged to: resolved once, and again when a limit has come or gone. Pure.
+
+All limits that apply are asked before any is charged, and a message is charged once, when it was taken. What is refused
+is an operation and nothing else. What happens where something is used up is the topic's choice: `slow` takes the
+messages and says for how long their sender is to be slowed down, `fail` refuses them, where the door has a word for
+that. A limit of 0 refuses in any case, since waiting would not help.
+"""
+# decision 280: one place where a burst is weighed and charged
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.admission.errors import OverQuota
+from gatehouse.gateways.admission.limits.book import LimitBook
+from gatehouse.gateways.admission.limits.limit import IN
+from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.message import Place
+
+PLACES_MAX: Final = 4096
+"""Places whose meters a guard remembers; forgotten all at once beyond that."""
+
+MET_MAX: Final = 64
+"""Meters of places that were charged lately, of which `room` is asked."""
+
+WHOLE: Final = -1
+"""What stands for a producer's batch, which has a topic and no place."""
+
+
+class Charge(NamedTuple):
+    """What of a burst is charged to these meters."""
+
+    meters: Sequence[Meter]
+    messages: int
+    size_bytes: int
+
+
+class Charging:
+    """See the module's text. `look` gives a place by its number, `fails` says whether its topic fails at a limit."""
+
+    def __init__(self, book: LimitBook, now_ms: Callable[[], int], door: str, look: Callable[[int], Place],
+                 fails: Callable[[str], bool]) -> None:
+        self._book = book
+        self._now_ms = now_ms
+        self._door = door
+        self._look = look
+        self._fails = fails
+        self._user = self._tenant = self._client_id = ""
+        self._groups: Iterable[str] = ()
+        self._version = -1
+        self._meters: tuple[Meter, ...] = ()
+        self._of_place: dict[int, tuple[Meter, ...]] = {}
+        self._of_topic: dict[str, tuple[Meter, ...]] = {}
+        self._met: dict[Meter, None] = {}
+        self._is_closed = False
+
+    def renew(self, user: str, groups: Iterable[str], tenant: str, client_id: str) -> None:
+        """Who sends; places that were given before are unknown."""
+        self._user, self._groups, self._tenant, self._client_id = user, groups, tenant, client_id
+        self._version = -1
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything that is sent here may be limited."""
+        book = self._book
+        if not book.limits_in:
+            return False
+        if self._version != book.version:
+            self._resolve()
+        return bool(self._meters) or book.places_in > 0
+
+    def room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be taken at once, as far as is known before they are read; at least
+        one. What is taken beyond that is taken too, and has a longer wait behind it."""
+        if self._version != self._book.version:
+            self._resolve()
+        now_ms = self._now_ms()
+        messages = size_bytes = NO_BOUND
+        if self._book.places_in and not self._of_place and not self._of_topic:
+            messages = 1                     # nothing is known yet of where messages go
+        for meter in (*self._meters, *self._met):
+            room = meter.room(now_ms)
+            messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
+        return messages, size_bytes
+
+    # ---- weighing: before anything is stored
+
+    def weigh(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int, refuses: bool
+              ) -> list[Charge]:
+        """What a burst will be charged to. `refuses`: whether its door has a word for refusal here. Raises OverQuota,
+        UnknownPlace."""
+        book = self._book
+        if self._version != book.version:
+            self._resolve()
+        count = len(messages)
+        values_bytes = sum([len(message[1]) for message in messages if message[1]])
+        charges = [Charge(self._meters, count, values_bytes if values_bytes > size_bytes else size_bytes)]
+        if book.places_in:
+            places = {message[0] for message in messages}
+            if len(places) == 1:
+                place = messages[0][0]
+                own = self._of_place.get(place)
+                charges.append(Charge(self._meters_of_place(place) if own is None else own, count, values_bytes))
+            else:
+                charges += self._charges_of_places(messages)
+        if refuses or self._is_closed:
+            self._require(charges, {message[0] for message in messages}, refuses)
+        return charges
+
+    def _charges_of_places(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]]) -> list[Charge]:
+        counts: dict[int, int] = {}
+        sizes: dict[int, int] = {}
+        for message in messages:
+            place = message[0]
+            counts[place] = counts.get(place, 0) + 1
+            sizes[place] = sizes.get(place, 0) + len(message[1] or b"")
+        return [Charge(meters, count, sizes[place]) for place, count in counts.items()
+                if (meters := self._meters_of_place(place))]
+
+    def weigh_batch(self, topic: str, count: int, size_bytes: int, refuses: bool = False) -> list[Charge]:
+        """The same of a producer's batch: its records are not looked at, so filters that some of them could match count
+        all of them. Raises OverQuota."""
+        if self._version != self._book.version:
+            self._resolve()
+        charges = [Charge(self._meters, count, size_bytes)]
+        if self._book.places_in:
+            meters = self._of_topic.get(topic)
+            if meters is None:
+                meters = self._of_topic[topic] = self._note(
+                    self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
+            charges.append(Charge(meters, count, size_bytes))
+        if refuses or self._is_closed:
+            self._require(charges, {WHOLE}, refuses, topic)
+        return charges
+
+    def _require(self, charges: Sequence[Charge], places: Iterable[int], refuses: bool, topic: str = "") -> None:
+        """Raises OverQuota for the places whose messages are refused: nothing is charged but an operation."""
+        now_ms = self._now_ms()
+        common = [meter for meter in self._meters if meter.wait_ms(now_ms)]
+        refused: dict[int, list[Meter]] = {}
+        for place in places:
+            own = charges[-1].meters if place == WHOLE and len(charges) > 1 else self._of_place.get(place, ())
+            over = [*common, *[meter for meter in own if meter.wait_ms(now_ms)]]
+            closed = any(meter.is_closed for meter in over)
+            if closed or over and refuses and self._fails(topic or self._topic(place)):
+                refused[place] = over
+        if not refused:
+            return
+        over = list(dict.fromkeys(meter for meters in refused.values() for meter in meters))
+        for meter in dict.fromkeys(meter for charge in charges for meter in charge.meters):
+            meter.refuse(charges[0].messages if meter in over else 0, now_ms)
+        slowest = max(over, key=lambda meter: meter.wait_ms(now_ms))
+        raise OverQuota(slowest.limit.id, slowest.limit.of, slowest.wait_ms(now_ms), frozenset(refused))
+
+    def _topic(self, place: int) -> str:
+        return self._look(place).topic
+
+    # ---- charging: once it was taken
+
+    def charge(self, charges: Sequence[Charge], refusable: Sequence[tuple[int, bytes | None, bytes, int, int]] = ()
+               ) -> int:
+        """A burst was taken. Returns for how many ms its sender is to be slowed down: not at all where all of it was
+        `refusable`, and its topics fail; then the next burst is refused."""
+        now_ms = self._now_ms()
+        wait_ms = 0
+        for meters, messages, size_bytes in charges:
+            for meter in meters:
+                owed_ms = meter.charge(messages, size_bytes, 1, now_ms)
+                if owed_ms > wait_ms:
+                    wait_ms = owed_ms
+        if wait_ms and refusable and all(self._fails(self._topic(place)) for place in {
+                message[0] for message in refusable}):
+            return 0
+        return wait_ms
+
+    # ---- which apply
+
+    def _resolve(self) -> None:
+        book = self._book
+        self._version = book.version
+        self._meters = book.of_connection(IN, self._door, self._user, self._groups, self._tenant, self._client_id,
+                                          self._now_ms())
+        self._of_place.clear()
+        self._of_topic.clear()
+        self._met.clear()
+        self._is_closed = any(meter.is_closed for meter in self._meters)
+
+    def _meters_of_place(self, number: int) -> tuple[Meter, ...]:
+        meters = self._of_place.get(number)
+        if meters is None:
+            if len(self._of_place) >= PLACES_MAX:
+                self._of_place.clear()
+            place = self._look(number)
+            meters = self._of_place[number] = self._note(
+                self._book.of_place(IN, self._tenant, place.topic, place.address, self._now_ms()))
+        return meters
+
+    def _note(self, meters: tuple[Meter, ...]) -> tuple[Meter, ...]:
+        for meter in meters:
+            self._is_closed = self._is_closed or meter.is_closed
+            if len(self._met) < MET_MAX:
+                self._met[meter] = None
+        return meters

@@ -1,0 +1,103 @@
+"""What one guard hands out: charged for each delivery, held back while a limit of it is overdrawn. Pure.
+
+A door asks `room` before it writes messages and tells `take` afterwards. Where there is no room it keeps what is to be
+delivered as it does for a peer that does not read, and goes on at `until_ms`.
+"""
+# decision 285: what goes out is held back as from a peer that does not read
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from gatehouse.gateways.admission.limits.book import LimitBook
+from gatehouse.gateways.admission.limits.limit import OUT
+from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
+
+ADDRESSES_MAX: Final = 4096
+"""Addresses whose meters are remembered; forgotten all at once beyond that."""
+
+LOOK_AGAIN_MS: Final = 1000
+"""How long nobody looks whether limits have changed meanwhile."""
+
+
+class HandingOut:
+    """See the module's text. Nothing is looked up while no limit speaks of what goes out."""
+
+    def __init__(self, book: LimitBook, now_ms: Callable[[], int], door: str) -> None:
+        self._book = book
+        self._now_ms = now_ms
+        self._door = door
+        self._user = self._tenant = self._client_id = ""
+        self._groups: Iterable[str] = ()
+        self._version = -1
+        self._meters: tuple[Meter, ...] = ()
+        self._of_address: dict[tuple[str, str], tuple[Meter, ...]] = {}
+        self._until_ms = 0
+
+    def renew(self, user: str, groups: Iterable[str], tenant: str, client_id: str) -> None:
+        """Who is given messages."""
+        self._user, self._groups, self._tenant, self._client_id = user, groups, tenant, client_id
+        self._version = -1
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any limit of the hub speaks of what goes out."""
+        return self._book.limits_out > 0
+
+    def wait_ms(self) -> int:
+        """For how many ms nothing more is to be handed out: 0, it may be. To be asked again after that, a second at the
+        latest, as limits change."""
+        if self._version != self._book.version:
+            self._resolve()
+            self._until_ms = 0
+        if not self._until_ms:
+            return 0
+        wait_ms = self._until_ms - self._now_ms()
+        if wait_ms <= 0:
+            self._until_ms = 0
+            return 0
+        return min(wait_ms, LOOK_AGAIN_MS)
+
+    def room(self) -> tuple[int, int]:
+        """How many messages, and bytes of them, may be handed out at once: (0, 0) while it is waited."""
+        if self.wait_ms():
+            return 0, 0
+        now_ms = self._now_ms()
+        messages = size_bytes = NO_BOUND
+        for meter in self._meters:
+            room = meter.room(now_ms)
+            messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
+        return messages, size_bytes
+
+    def take(self, messages: int, size_bytes: int, topic: str = "", address: str = "", consumers: str = "") -> int:
+        """So much was handed out, of an address of a topic, or to a group of consumers. Returns for how many ms nothing
+        more is to be."""
+        if self._version != self._book.version:
+            self._resolve()
+        now_ms = self._now_ms()
+        wait_ms = charge_all(self._meters, messages, size_bytes, 1, now_ms)
+        if topic and self._book.places_out:
+            wait_ms = max(wait_ms, charge_all(self._meters_of(topic, address), messages, size_bytes, 1, now_ms))
+        if consumers:
+            wait_ms = max(wait_ms, charge_all(self._book.of_consumers(self._tenant, consumers, now_ms), messages,
+                                              size_bytes, 1, now_ms))
+        if wait_ms:
+            self._until_ms = max(self._until_ms, now_ms + wait_ms)
+        return wait_ms
+
+    def _meters_of(self, topic: str, address: str) -> tuple[Meter, ...]:
+        meters = self._of_address.get((topic, address))
+        if meters is None:
+            if len(self._of_address) >= ADDRESSES_MAX:
+                self._of_address.clear()
+            now_ms = self._now_ms()
+            meters = self._book.of_place(OUT, self._tenant, topic, address, now_ms) if address \
+                else self._book.of_topic(OUT, self._tenant, topic, now_ms)
+            self._of_address[topic, address] = meters
+        return meters
+
+    def _resolve(self) -> None:
+        self._version = self._book.version
+        self._meters = self._book.of_connection(OUT, self._door, self._user, self._groups, self._tenant,
+                                                self._client_id, self._now_ms())
+        self._of_address.clear()

@@ -1,0 +1,131 @@
+"""What one limit has left for one of those whom it speaks of. Pure: time is an argument.
+
+    wait_ms      asked of all that apply, before any is charged
+    charge       once for each burst that was taken
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gatehouse.gateways.admission.limits.bucket import TokenBucket
+from gatehouse.gateways.admission.limits.limit import Limit
+
+NO_BOUND: Final = 1 << 60
+"""More than any burst has."""
+
+
+class Meter:
+    """The buckets of a limit, for one name. `observed`, `refused` and `slowed_ms` count from the start of the hub."""
+
+    __slots__ = ("_bytes", "_messages", "_operations", "bytes_taken", "limit", "messages_taken", "name", "observed",
+                 "refused", "slowed_ms")
+
+    def __init__(self, limit: Limit, name: str, now_ms: int) -> None:
+        self.limit = limit
+        self.name = name
+        self.messages_taken = 0
+        self.bytes_taken = 0
+        self.observed = 0                    # bursts that were too much for a limit that only observes
+        self.refused = 0                     # messages
+        self.slowed_ms = 0                   # the sum of what was told
+        self._messages = _bucket(limit.messages_per_s, limit.messages_burst, now_ms)
+        self._bytes = _bucket(limit.bytes_per_s, limit.bytes_burst, now_ms)
+        self._operations = _bucket(limit.operations_per_s, limit.operations_burst, now_ms)
+
+    def change(self, limit: Limit, now_ms: int) -> None:
+        """The limit reads otherwise from now on; those who hold this meter need not look it up again."""
+        self.limit = limit
+        self._messages = _changed(self._messages, limit.messages_per_s, limit.messages_burst, now_ms)
+        self._bytes = _changed(self._bytes, limit.bytes_per_s, limit.bytes_burst, now_ms)
+        self._operations = _changed(self._operations, limit.operations_per_s, limit.operations_burst, now_ms)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing may ever pass."""
+        if self.limit.observe:
+            return False
+        for bucket in (self._messages, self._bytes, self._operations):
+            if bucket is not None and bucket.is_closed:
+                return True
+        return False
+
+    def wait_ms(self, now_ms: int) -> int:
+        """For how many ms nothing may pass; 0: something may."""
+        if self.limit.observe:
+            return 0
+        wait_ms = 0
+        for bucket in (self._messages, self._bytes, self._operations):
+            if bucket is not None:
+                owed_ms = bucket.wait_ms(now_ms)
+                if owed_ms > wait_ms:
+                    wait_ms = owed_ms
+        return wait_ms
+
+    def charge(self, messages: int, size_bytes: int, operations: int, now_ms: int) -> int:
+        """Something was taken. Returns for how many ms its sender is to be slowed down."""
+        self.messages_taken += messages
+        self.bytes_taken += size_bytes
+        bucket = self._messages
+        wait_ms = 0 if bucket is None else bucket.take(messages, now_ms)
+        bucket = self._bytes
+        if bucket is not None:
+            owed_ms = bucket.take(size_bytes, now_ms)
+            if owed_ms > wait_ms:
+                wait_ms = owed_ms
+        bucket = self._operations
+        if bucket is not None:
+            owed_ms = bucket.take(operations, now_ms)
+            if owed_ms > wait_ms:
+                wait_ms = owed_ms
+        if wait_ms:
+            if self.limit.observe:
+                self.observed += 1
+                return 0
+            self.slowed_ms += wait_ms
+        return wait_ms
+
+    def refuse(self, messages: int, now_ms: int) -> None:
+        """Messages were refused for this limit or another: that is an operation, and nothing else is charged."""
+        self.refused += messages
+        if self._operations is not None:
+            self._operations.take(1, now_ms)
+
+    def room(self, now_ms: int) -> tuple[int, int]:
+        """How many messages, and how many bytes of them, may be taken at once; at least one of each."""
+        if self.limit.observe:
+            return NO_BOUND, NO_BOUND
+        messages = NO_BOUND if self._messages is None else max(1, self._messages.room(now_ms))
+        size_bytes = NO_BOUND if self._bytes is None else max(1, self._bytes.room(now_ms))
+        return messages, size_bytes
+
+    def levels(self, now_ms: int) -> dict[str, int]:
+        """What is left of each, for people; below 0: what is owed."""
+        named = (("messages", self._messages), ("bytes", self._bytes), ("operations", self._operations))
+        return {name: bucket.level(now_ms) for name, bucket in named if bucket is not None}
+
+
+def charge_all(meters: Sequence[Meter], messages: int, size_bytes: int, operations: int, now_ms: int) -> int:
+    """Charge each of them; returns the longest wait."""
+    wait_ms = 0
+    for meter in meters:
+        owed_ms = meter.charge(messages, size_bytes, operations, now_ms)
+        if owed_ms > wait_ms:
+            wait_ms = owed_ms
+    return wait_ms
+
+
+def _bucket(rate: float | None, burst: int | None, now_ms: int) -> TokenBucket | None:
+    return None if rate is None else TokenBucket(rate, _burst(rate, burst), now_ms)
+
+
+def _changed(bucket: TokenBucket | None, rate: float | None, burst: int | None, now_ms: int) -> TokenBucket | None:
+    if bucket is None or rate is None:
+        return _bucket(rate, burst, now_ms)
+    bucket.change(rate, _burst(rate, burst), now_ms)
+    return bucket
+
+
+def _burst(rate: float, burst: int | None) -> int:
+    """One second of the rate where nothing is said: at least one token, or nothing would ever fit."""
+    return max(1, int(rate)) if burst is None else burst
