@@ -46,7 +46,8 @@ def fields_of(value: bytes | None) -> tuple[int, int, str, str, str, int] | None
 def events(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """Every event that the topic keeps. `options`: those of the source, which say where the hub is."""
     records = spark.read.format("gatehouse").options(**options).option("subscribe", TOPIC).load()
-    read = records.select(F.udf(fields_of, SCHEMA)("value").alias("event"), F.unix_millis("timestamp").alias("at"))
+    read_event = F.udf(fields_of, SCHEMA, useArrow=False)
+    read = records.select(read_event("value").alias("event"), F.unix_millis("timestamp").alias("at"))
     return read.where(F.col("event").isNotNull()).select("event.*", "at")
 
 
@@ -63,8 +64,8 @@ def report(happened: DataFrame) -> DataFrame:
         F.count("*").alias("messages"), _per_second("acked_at"),
         F.percentile_approx(took, F.lit(0.5), ACCURACY).alias("p50_ms"),
         F.percentile_approx(took, F.lit(0.99), ACCURACY).alias("p99_ms"))
-    failed = happened.where(F.col("kind").isin(FAILED)).join(stored, "id").groupBy("door", "topic", "who").agg(
-        F.count("*").alias("failed"))
+    failures = happened.where(F.col("kind").isin(FAILED)).select("id", "who")
+    failed = failures.join(stored, "id").groupBy("door", "topic", "who").agg(F.count("*").alias("failed"))
     of_groups = left.join(failed, ["door", "topic", "who"], "full").na.fill(0, ["messages", "failed"])
     columns: Any = ["door", "topic", F.col("who").alias("group"), "messages", "per_second", "p50_ms", "p99_ms",
                     "failed"]
