@@ -92,5 +92,6 @@ def test_nothing_of_ours_is_imported_by_a_name_that_is_not_installed():
 
 def modules_of(requirements: list[str]) -> set[str]:
     declared = {Requirement(line).name.lower().replace("-", "_") for line in requirements}
-    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt": "jwt"}
+    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt": "jwt",
+             "opentelemetry_sdk": "opentelemetry"}
     return {names.get(name, name) for name in declared} | ({"py4j"} if "pyspark" in declared else set())
