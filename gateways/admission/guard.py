@@ -662,15 +662,17 @@ class Guard:
         if not self.may(Operation.PUBLISH, address):
             raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
-    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int) -> bool:
-        """As `append`, for a few messages of a session that may be called by many: they enter the next frame with what
-        others gather. `gatherer.on_gathered` is told, unless `token` is None. False: not these, `append` them."""
+    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int,
+               positions: bool = False) -> bool:
+        """As `append`, for a few messages of one session of many: they enter the next frame with what others gather.
+        `gatherer.on_gathered` is told, or where `positions` are wanted `on_stored`, unless `token` is None. False: not
+        these, `append` them."""
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
         if admission.limits.limits_in and self._charging.limited:             # it may have to be slowed down for them
             return False
-        return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes)
+        return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""
