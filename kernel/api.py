@@ -127,6 +127,9 @@ class DoorSide(Protocol):
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """New messages that match a filter of the door, in append order."""
 
+    def hearers(self, place: Place) -> tuple[str, int]:
+        """The door's name, and how many of its sessions hear what goes to a place now; for journeys."""
+
 
 class HubFacts(Protocol):
     """What everybody who has a port may know of the hub: answered from definitions, or asked."""
