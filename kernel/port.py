@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
+from gatehouse.kernel.group_calls import PortGroups
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import (
     Allowed,
@@ -79,6 +80,7 @@ class Port:
         self._last_place = 0
         self._watches: dict[int, Watch] = {}
         self._last_watch = 0
+        self._groups = PortGroups(kernel, self)
 
     # ---- from definitions
 
@@ -230,6 +232,10 @@ class Port:
         message: PlacedMessage = (self._placement(guard, place), None, NO_HEADERS, 0, 0)
         return self._transactions.checks_for([Half(message)], group)
 
+    @property
+    def groups(self) -> PortGroups:
+        return self._groups
+
     # ---- told
 
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
@@ -243,7 +249,8 @@ class Port:
     def is_repeated(self, idempotency_key: str) -> bool:
         return self._kernel.is_repeated(idempotency_key)
 
-    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int,
+                        positions: bool) -> None:
         placements: dict[int, Placement] = {}
         start = 0
         for guard, stop in zip(guards, stops, strict=True):
@@ -256,7 +263,7 @@ class Port:
                 placements[place] = placement
             start = stop
         judge = self._judges[guards[0]] if len(set(guards)) == 1 else ask_again
-        self._append(messages, self if number else None, number, False, placements, judge)
+        self._append(messages, self if number else None, number, positions, placements, judge)
 
     def gather(self, enter: Callable[[], None]) -> None:
         self._kernel.gather(enter)
