@@ -36,7 +36,8 @@ ROUNDS ?= 100
 SECONDS ?= 3600
 ARGS   ?=
 
-# Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn, npm and go fetch those of Java, Node and Go.
+# Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn, npm and go fetch those of Java,
+# Node and Go; where Go is 1.21 or later, its MQTT client is tested, too.
 TEST_NEEDS  := mvn:maven npm:npm go:golang-go curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless javac:default-jdk-headless openssl:openssl chromium:chromium gcc:gcc
 INTEROP_NEEDS := pg_ctlcluster:postgresql mvn:maven java:default-jre-headless
 DEMO_NEEDS  := java:default-jre-headless
