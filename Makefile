@@ -7,7 +7,8 @@
 #   bench    measure side by side with mosquitto, RabbitMQ and Apache Kafka, about ten minutes (ARGS= names measurements);
 #            bench-all: everything, about an hour
 #   interop  run what needs a server of its own: users, rights and the worked example of docs/transactions.md on PostgreSQL,
-#            which it installs and starts in a temporary folder, as an unprivileged user (ARGS= goes to pytest)
+#            which it installs and starts in a temporary folder, as an unprivileged user; distributed Kafka Connect and
+#            MirrorMaker 2 between two hubs (ARGS= goes to pytest)
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
 #   soak     2,000 rounds of the simulator, properties by chance, then 1,000 hubs killed under load, 200 killed under attack, then
 #            the order service and its hub killed a hundred times for each door (some hours); and a disk that is full, where one may be mounted
@@ -37,7 +38,7 @@ ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn and npm fetch Kafka's.
 TEST_NEEDS  := mvn:maven npm:npm curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium gcc:gcc
-INTEROP_NEEDS := pg_ctlcluster:postgresql
+INTEROP_NEEDS := pg_ctlcluster:postgresql mvn:maven java:default-jre-headless
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
@@ -73,7 +74,8 @@ wheel: $(TEST_STAMP)
 
 interop: $(INTEROP_STAMP)
 	@sh scripts/need.sh "the interop tests" $(INTEROP_NEEDS)
-	$(COMPILED) $(PYTEST) $(ARGS) tests/databases
+	@$(PYTHON) scripts/kafka_clients.py connect
+	$(COMPILED) $(PYTEST) $(ARGS) tests/databases tests/connect
 
 lint: $(TEST_STAMP)
 	$(PYTHON) -m ruff check .

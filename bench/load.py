@@ -7,6 +7,7 @@
     load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--partition-type classic|quorum]
     load.py http-many  --port 8080 [--connections 32] [--n 20000] [--size 100]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
+                       [--no-session]
 
 `pipe`: one writer with a window of messages (Kafka: requests) in flight, one reader; `many`: one message in flight on
 each connection; `rate`: a fixed rate and how late its messages are; `idle`: memory of connections that do
@@ -93,7 +94,7 @@ def amqp_pipe(options: argparse.Namespace) -> int:
 
 def kafka_pipe(options: argparse.Namespace) -> int:
     run = load_kafka.Run(options.port, options.topic, options.partitions, options.batch, options.size, options.n,
-                         options.acks, options.window or KAFKA_WINDOW)
+                         options.acks, options.window or KAFKA_WINDOW, not options.no_session)
     read, written = load_kafka.run_pipe(run)
     label = f"kafka-pipe batch {run.batch} partitions {run.partitions} acks {run.acks}"
     return tell_pipe(label, run.size, run.batches * run.batch, read, written)
@@ -120,6 +121,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--partition-type", choices=("classic", "quorum"), default="classic")
     parser.add_argument("--batch", type=int, default=1000, help="records of a Kafka batch")
     parser.add_argument("--partitions", type=int, default=16)
+    parser.add_argument("--no-session", action="store_true", help="Kafka: list all partitions in each fetch")
     parser.add_argument("--acks", type=int, choices=(-1, 0, 1), default=-1)
     parser.add_argument("--rate", type=int, default=20_000, help="messages a second")
     parser.add_argument("--seconds", type=float, default=5)

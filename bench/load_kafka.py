@@ -3,8 +3,10 @@
     Produce 7, Fetch 11, CreateTopics 2: versions without flexible fields, which Kafka 2.1 to 4 and this hub speak.
 
 A batch is made once and sent again and again, since a server sets only its base offset; what differs between the
-requests of two partitions are four bytes. The reader lists all partitions in every Fetch (no fetch session), as a
-client that has lost its session does, and looks at the heads of batches only.
+requests of two partitions are four bytes. The reader keeps a fetch session, as Java's clients do, so that a Fetch lists
+what has changed; with `--no-session` it lists all partitions each time, as librdkafka does. It looks at the heads of
+batches only, and passes over partitions that an answer has nothing of as one array: ten thousand of them must not make
+the reader what is measured.
 """
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
 
+import numpy as np
 from crc32c import crc32c
 
 from bench.load_pair import LoadFailed, Read, Written, dial, login, receive, receive_some, run_pair
@@ -35,6 +38,10 @@ WANT: Final = struct.Struct(">iiqqi")            # partition, leader epoch, offs
 WANT_OFFSET_AT: Final = 8
 # partition, error, high watermark, last stable, log start, no aborted transactions, preferred replica, bytes of batches
 ANSWER: Final = struct.Struct(">ih24xiii")
+ROWS: Final = np.dtype([("partition", ">i4"), ("error", ">i2"), ("offsets", "V24"), ("aborted", ">i4"),
+                        ("replica", ">i4"), ("size", ">i4")])
+assert ROWS.itemsize == ANSWER.size
+FEWEST_ROWS: Final = 16          # are looked at as one array; twice as many with each array that has nothing
 BATCH_HEAD: Final = struct.Struct(">qi")         # base offset, length of what follows
 LAST_DELTA_AT, COUNT_AT, BATCH_HEAD_BYTES = 23, 57, 61
 
@@ -50,6 +57,7 @@ class Run(NamedTuple):
     n: int
     acks: int
     window: int
+    session: bool = True
 
     @property
     def batches(self) -> int:
@@ -172,31 +180,70 @@ class Reader:
     """All partitions, each with the offset that is wanted next, in the form of the request that says so."""
 
     def __init__(self, run: Run) -> None:
-        front = struct.pack(">iiiibii", -1, FETCH_WAIT_MS, 1, FETCH_BYTES, 0, 0, -1) + struct.pack(">i", 1)
-        front += text(run.topic) + struct.pack(">i", run.partitions)
-        wants = b"".join([WANT.pack(number, -1, 0, -1, PARTITION_BYTES) for number in range(run.partitions)])
-        back = struct.pack(">i", 0) + text("")
-        head = request_head(FETCH, 11, len(front) + len(wants) + len(back))
-        self.wants_at = len(head) + len(front)
-        self.request = bytearray(head + front + wants + back)
-        self.partitions_at = 4 + 4 + 2 + 4 + 4 + 2 + len(run.topic)
+        self.keeps_session = run.session
+        self.session_id = self.epoch = 0
+        self.topic = text(run.topic)
+        self.wants = bytearray(b"".join([WANT.pack(number, -1, 0, -1, PARTITION_BYTES)
+                                         for number in range(run.partitions)]))
+        self.changed: set[int] = set()           # partitions whose offset the server has not heard of
+        self.answer_session_at = 4 + 4 + 2
+        self.partitions_at = self.answer_session_at + 4 + 4 + 2 + len(run.topic)
         self.messages = 0
         self.not_yet = 0           # partitions that the last answer said are not there yet
 
+    def request(self) -> bytes:
+        """All partitions, or in a session those that have changed."""
+        wants: bytes | bytearray = self.wants
+        if self.session_id:
+            size = WANT.size
+            wants = b"".join([wants[number * size:(number + 1) * size] for number in self.changed])
+        self.changed.clear()
+        session = (self.session_id, self.epoch) if self.keeps_session else (0, -1)
+        front = struct.pack(">iiiibii", -1, FETCH_WAIT_MS, 1, FETCH_BYTES, 0, *session)
+        front += struct.pack(">i", 1) + self.topic + struct.pack(">i", len(wants) // WANT.size) if wants \
+            else struct.pack(">i", 0)
+        back = struct.pack(">i", 0) + text("")
+        return b"".join((request_head(FETCH, 11, len(front) + len(wants) + len(back)), front, wants, back))
+
     def take(self, answer: bytes) -> None:
         """Count the records of an answer and move on behind them. Raises LoadFailed with the server's error."""
-        count: int = struct.unpack_from(">i", answer, self.partitions_at)[0]
+        error, self.session_id, topics = struct.unpack_from(">hii", answer, self.answer_session_at - 2)
+        if error:
+            raise LoadFailed(f"Fetch answered error {error}")
+        self.epoch = self.epoch + 1 if self.session_id else 0
+        count: int = struct.unpack_from(">i", answer, self.partitions_at)[0] if topics else 0
         at = self.partitions_at + 4
         self.not_yet = 0
         row_of, row_bytes = ANSWER.unpack_from, ANSWER.size
-        for _ in range(count):
+        while count:
             partition, error, aborted, _, size = row_of(answer, at)
+            if not (error or size > 0 or aborted > 0):
+                empty = self._empty_rows(answer, at, count)
+                at += empty * row_bytes
+                count -= empty
+                continue
             at += row_bytes
+            count -= 1
             if error or aborted > 0:
                 self._judge(error)
             if size > 0:
                 self._take_batches(answer, at, at + size, partition)
                 at += size
+
+    @staticmethod
+    def _empty_rows(answer: bytes, at: int, count: int) -> int:
+        """How many of the rows from here on say that there is nothing; the first one does."""
+        empty, together = 0, FEWEST_ROWS
+        while empty < count:
+            first = at + empty * ANSWER.size
+            most = min(count - empty, together, (len(answer) - first) // ANSWER.size)
+            rows = np.frombuffer(answer, ROWS, most, first)
+            there = (rows["error"] != 0) | (rows["aborted"] > 0) | (rows["size"] > 0)
+            if there.any():
+                return empty + int(there.argmax())
+            empty += most
+            together *= 2
+        return empty
 
     def _judge(self, error: int) -> None:
         if error not in NOT_YET:
@@ -210,13 +257,13 @@ class Reader:
                 return    # the server cut it at the byte limit; it comes whole next time
             self.messages += struct.unpack_from(">i", answer, at + COUNT_AT)[0]
             following = base + struct.unpack_from(">i", answer, at + LAST_DELTA_AT)[0] + 1
-            struct.pack_into(">q", self.request, self.wants_at + partition * WANT.size + WANT_OFFSET_AT, following)
+            struct.pack_into(">q", self.wants, partition * WANT.size + WANT_OFFSET_AT, following)
+            self.changed.add(partition)
             at += BATCH_HEAD.size + size
-
 
     def step(self, connection: socket.socket) -> None:
         """One Fetch. Raises LoadFailed with the server's error."""
-        connection.sendall(self.request)
+        connection.sendall(self.request())
         self.take(receive(connection, struct.unpack(">i", receive(connection, 4))[0]))
 
 

@@ -130,6 +130,12 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_journey_events_left_out": Declared(
         COUNTER, "Those that were not: beyond a topic's budget of errors, or lost with a flush that was refused."),
     "gatehouse_journeys_followed": Declared(GAUGE, "Messages that are followed now."),
+    "gatehouse_otlp_spans": Declared(COUNTER, "Spans that the OTLP receiver has taken."),
+    "gatehouse_otlp_spans_lost": Declared(COUNTER, "Spans and events that it has not: it is slow, or gone."),
+    "gatehouse_receipts": Declared(COUNTER, "Receipts that were sent to senders of messages."),
+    "gatehouse_receipts_lost": Declared(
+        COUNTER, "Receipts that their addresses did not take, and messages that nobody waits for since too many do."),
+    "gatehouse_receipts_waiting": Declared(GAUGE, "Messages whose senders wait for a receipt."),
     "gatehouse_subscriptions": Declared(GAUGE, "Filters that live subscribers asked for."),
     "gatehouse_sessions": Declared(GAUGE, "Sessions that outlive their connections, connected ones included."),
     "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),

@@ -38,6 +38,7 @@ from gatehouse.kernel.state.catalogue_copy import copy_truth
 from gatehouse.kernel.state.store import RocksStore, StoreDamaged, is_full
 from gatehouse.log_thread import begin_log_thread
 from gatehouse.metrics import SUM, Sample
+from gatehouse.otlp import Exporting, exporter_to
 from gatehouse.runtime import Completions, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
 
@@ -46,6 +47,7 @@ log = logging.getLogger("gatehouse")
 RESERVE: Final = "reserve"
 EMERGENCY_RESERVE: Final = "reserve-emergency"
 TRACE_BYTES: Final = 24          # of a trace id and a span id
+SPAN_BYTES: Final = 8
 LAST_PART: Final = 8             # one in so many of `reserve_bytes`: some ten thousand rollbacks
 
 CLOSE_S: Final = 60.0            # what the kernel gets to flush and checkpoint; a disk slower than that has failed
@@ -84,6 +86,7 @@ class Storage(Notices):
             emergency_reserve=emergency_reserve_of(config, folder),
             journeys=journeys_of(config.tracing, config.topic_rates), new_trace=partial(token_bytes, TRACE_BYTES),
             frame_writer=frame_writer)
+        self._otlp = otlp_of(config, self.kernel)
         self.transactions = Transactions(self.kernel, settings_of(config.transactions, config.topic_checks))
         own = self._catalogue.file
         self.backups = self.kernel.backups(self._log, partial(beside_the_log, own), {
@@ -95,6 +98,8 @@ class Storage(Notices):
         try:
             self.kernel.open()
             self.transactions.open()
+            if self._otlp is not None:
+                self._otlp.start()
             self._is_open = True
         except LogFull as error:
             raise NoRoom(f"the data directory {self.folder} is full: {error}") from None
@@ -113,6 +118,8 @@ class Storage(Notices):
             await asyncio.wait_for(closed.wait(), CLOSE_S)
         except TimeoutError:
             self._fatal(f"the disk did not take the rest within {CLOSE_S:.0f} s")
+        if self._otlp is not None:
+            self._otlp.stop()
         self.release()
 
     def release(self) -> None:
@@ -136,6 +143,8 @@ class Storage(Notices):
     def samples(self) -> Iterator[Sample]:
         """The kernel's counters for the metrics page."""
         for name, value in (self.kernel.statistics() | self.transactions.statistics()).items():
+            yield "gatehouse_" + name.removesuffix("_total"), (), value
+        for name, value in self._otlp.statistics().items() if self._otlp is not None else ():
             yield "gatehouse_" + name.removesuffix("_total"), (), value
         for reason, count in self.kernel.sessions.dropped.items():
             yield "gatehouse_session_drops", (reason,), count
@@ -306,3 +315,13 @@ def replace_index(data: Path, error: Exception) -> None:
                       exits.STORAGE) from None
     log.warning("the index in %s cannot be opened (%s); it is %s now, and it is rebuilt from the log", data / "index",
                 error, new)
+
+
+def otlp_of(config: Config, kernel: Kernel) -> Exporting | None:
+    """Whoever sends spans, if the configuration says where to. Raises Refused."""
+    endpoint = config.tracing.otlp_endpoint
+    if not endpoint or kernel.journeys is None:
+        return None
+    exporting = Exporting(exporter_to(endpoint, config.hub.name, __version__), partial(token_bytes, SPAN_BYTES))
+    kernel.journeys.on_event = exporting.take
+    return exporting

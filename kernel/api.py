@@ -21,6 +21,8 @@ from gatehouse.kernel.message import (
     Fetched,
     Handle,
     Headers,
+    Judge,
+    KnownProducer,
     Leased,
     NumberedMessage,
     OnRetained,
@@ -125,6 +127,12 @@ class KernelPort(Protocol):
     def records_journeys(self) -> bool:
         """Whether `speaks` is to be told."""
 
+    def told(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
+        """For journeys, of a client: see `tracing.events.OF_CLIENTS`."""
+
+    def address_of_place(self, guard: int, place: int) -> str:
+        """The address that was placed; "" where the place is unknown."""
+
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 
@@ -169,8 +177,8 @@ class KernelPort(Protocol):
 
     # ---- places
 
-    def open_guard(self) -> int:
-        """A number in whose name places are given."""
+    def open_guard(self, judge: Judge) -> int:
+        """A number in whose name places are given. `judge`: where it may have receipts sent."""
 
     def close_guard(self, guard: int) -> None:
         """It is used no more, and neither are its places."""
@@ -217,7 +225,7 @@ class KernelPort(Protocol):
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
                ) -> None:
         """Store messages, in order, in one frame. A repeated `idempotency_key` gets the first answer and stores
-        nothing. Raises UnknownPlace, MessageTooLarge, QueueFull, KeptFull, StorageFull, Stopping,
+        nothing. Raises UnknownPlace, MessageTooLarge, ReceiptDenied, QueueFull, KeptFull, StorageFull, Stopping,
         IdempotencyConflict."""
 
     def is_repeated(self, idempotency_key: str) -> bool:
@@ -240,7 +248,7 @@ class KernelPort(Protocol):
         """All that waits under a name (`When.name`) will not be delivered; a thousand messages at once. Answered with
         (0, -1, id) of each, or with UnknownScheduled, Stopping."""
 
-    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
+    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None, guard: int) -> None:
         """Store one record batch v2 as it is. Answered with [(partition id, base offset, first message id)]. Raises, or
         answers with, what `Kernel.append_batch` says."""
 
@@ -339,6 +347,9 @@ class KernelPort(Protocol):
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about."""
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
 
 
 class Ports(Protocol):

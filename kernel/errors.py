@@ -313,6 +313,17 @@ class QueueFull(KernelError):
         self.queue = queue              # the name of the one that is full
 
 
+class ReceiptDenied(KernelError):
+    """A message asks for a delivery receipt at an address where its sender may not publish, or that is none. Nothing
+    of the call was stored."""
+
+    code = "receipt_denied"
+
+    def __init__(self, text: str, index: int = 0) -> None:
+        super().__init__(text)
+        self.index = index              # of the first such message of a list
+
+
 class ExpiredReceipt(KernelError):
     """The lease has ended: its time ran out, it was released, or its message is settled."""
 

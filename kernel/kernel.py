@@ -26,8 +26,9 @@ from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied
 from gatehouse.kernel.backup.cut import Cutting
-from gatehouse.kernel.delivery.deliveries import Deliveries, Watch, Watches
+from gatehouse.kernel.delivery.deliveries import Deliveries
 from gatehouse.kernel.delivery.retained import RetainedValues
+from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
@@ -57,6 +58,8 @@ from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
     Fetched,
     Headers,
+    Judge,
+    KnownProducer,
     Message,
     OnRetained,
     Owner,
@@ -69,6 +72,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import public_piece
@@ -96,6 +100,7 @@ from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
 from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Committer
 from gatehouse.kernel.write.idempotency import Idempotency, Window
+from gatehouse.kernel.write.known_producers import KnownProducers
 from gatehouse.kernel.write.producer_expiry import ProducerExpiry
 from gatehouse.kernel.write.producers import Producers
 from gatehouse.kernel.write.topic_changes import TopicChanges
@@ -203,18 +208,22 @@ class Kernel:  # decision 138
             policy=settings.fsync, fatal=fatal)
 
         # What doors ask for.
+        self.receipts = receipts = Receipts(
+            committer=committer, state=state, places=places, wall_ms=loop.wall_ms)
         live = LiveGroups()
         self.leasing = leasing = Leasing(
             loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
             subscriptions=subscriptions, places=places, identity=identity, committer=committer,
             names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live,
-            recorder=recorder)
+            recorder=recorder, receipts=receipts)
+        receipts.begin(leasing.queues.max_lengths)
         spill.ask(leasing.cursors)
         self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
                                leasing=leasing, following=None if recorder is None else recorder.following)
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
-            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error)
+            put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error,
+            receipts=receipts)
         self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
@@ -223,29 +232,30 @@ class Kernel:  # decision 138
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
+        self._known_producers = KnownProducers(worker=reader_worker, index=index, state=state)
         window = Window(settings.idempotency_ms, settings.max_idempotency_keys, settings.max_idempotency_bytes)
         self._idempotency = idempotency = Idempotency(window, committer, loop.now_ms)
         self._appending = appending = Appending(
             committer=committer, places=places, disk_guard=disk_guard, idempotency=idempotency,
-            queue_limits=leasing.queues.max_lengths, recorder=recorder)
+            queue_limits=leasing.queues.max_lengths, receipts=receipts, recorder=recorder)
         self._validating = validating = Validating(loop, validation_worker, backpressure, on_error)
         self._batches = Batches(
             appending=appending, committer=committer, validating=validating, topics=topics, places=places,
             subscriptions=subscriptions, producers=producers, idempotency=idempotency, disk_guard=disk_guard,
-            listens=deliveries.listens, recorder=recorder)
+            listens=deliveries.listens, receipts=receipts, recorder=recorder)
         self._retained = RetainedValues(store=store, state=state, topics=topics, committer=committer,
                                         worker=reader_worker, wall_ms=loop.wall_ms)
         self.scheduling = scheduling = Scheduling(
             loop=loop, worker=reader_worker, index=index, state=state, topics=topics, clock=clock, places=places,
             disk_guard=disk_guard, backpressure=backpressure, committer=committer, appending=appending,
-            max_scheduled=settings.max_scheduled, fatal=fatal, recorder=recorder)
+            max_scheduled=settings.max_scheduled, fatal=fatal, receipts=receipts, recorder=recorder)
         self.lags = Lags(leasing=leasing, views=views, topics=topics, watermarks=watermarks,
                          append_ms=reader.append_ms_of)
         self.reasons = Reasons(loop=loop, looking=self.looking, leasing=leasing, groups=self.groups, topics=topics,
                                watermarks=watermarks, scheduling=scheduling, next_id=lambda: committer.next_id)
         self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
                              committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
-                             identity=identity, fatal=fatal, on_error=on_error, recorder=recorder)
+                             identity=identity, fatal=fatal, on_error=on_error, receipts=receipts, recorder=recorder)
 
     @property
     def epoch(self) -> int:
@@ -291,12 +301,14 @@ class Kernel:  # decision 138
             identity.epoch, identity.first_id,
             keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
-            participants=[self._producers, self._topic_changes, leasing, self.sessions.keeper, self.sessions.wills],
+            participants=[self._producers, self._topic_changes, leasing, self.receipts, self.sessions.keeper,
+                          self.sessions.wills],
             noting=[self._retained, self._compaction],
             followers=[self._watches, leasing, self.sessions], forgetters=[self._spill, self._checkpoints],
-            on_grown=self._checkpoints.note, recorder=self.journeys)
+            copying=[self.receipts], on_grown=self._checkpoints.note, recorder=self.journeys)
         self._idempotency.load((key.decode(), value) for key, value in self._state.scan(Kind.IDEMPOTENCY))
         self._spill.open()
+        self.receipts.open()
         leasing.open()
         self.assigned.open()
         self.sessions.open()
@@ -406,30 +418,31 @@ class Kernel:  # decision 138
         self.congested = congested
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
-               idempotency_key: str | None = None) -> None:
+               idempotency_key: str | None = None, judge: Judge | None = None) -> None:
         """Store messages, in order, in one frame. `owner.on_stored` answers once they are durable, or with StorageFull.
 
         `positions` asks for (partition_id, offset, message id) of each. A repeated `idempotency_key` gets the first
-        answer and stores nothing. Raises MessageTooLarge, Stopping, IdempotencyConflict.
+        answer and stores nothing. `judge` says what the sender may at the address of a receipt that he asks for;
+        without it nobody is told. Raises MessageTooLarge, ReceiptDenied, Stopping, IdempotencyConflict.
         """
         if idempotency_key is None:
-            self._appending.append(messages, owner, token, positions)
+            self._appending.append(messages, owner, token, positions, None, judge)
         else:
-            self._appending.append_once(messages, owner, token, idempotency_key)
+            self._appending.append_once(messages, owner, token, idempotency_key, None, judge)
 
     def is_repeated(self, idempotency_key: str) -> bool:
         """Whether what comes under this key now would be given the first answer, and not stored."""
         return self._idempotency.knows(idempotency_key)
 
     def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
-                     divert: Divert | None = None) -> None:
+                     divert: Divert | None = None, judge: Judge | None = None) -> None:
         """Store one record batch v2 as it is. Answered with [(partition_id, base offset, first message id)].
 
         Refuses with CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedBatch, MessageTooLarge, UnknownPartition,
         OutOfOrderSequence, DuplicateSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
         on another thread. One that is remembered is answered with its first position. `divert`: see `validation`.
         """
-        self._batches.append(partition_id, batch, owner, token, divert)
+        self._batches.append(partition_id, batch, owner, token, divert, judge)
 
     def append_batches(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object = None, *,
                        idempotency_key: str | None = None) -> None:
@@ -669,6 +682,10 @@ class Kernel:  # decision 138
 
     # ---- producers
 
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
+        self._known_producers.find(partition_id, on_done)
+
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
         self._topic_changes.new_producer_id(owner, token)
@@ -768,7 +785,7 @@ class Kernel:  # decision 138
             "clock_steps_total": clock.steps,
             "subscriptions": self._subscriptions.count,
             **self.scheduling.statistics(),
-            **({} if self.journeys is None else self.journeys.statistics()),
+            **({} if self.journeys is None else self.journeys.statistics()), **self.receipts.statistics(),
             **self.sessions.statistics(),
             "epoch": self.epoch,
         }

@@ -99,6 +99,17 @@ class When(NamedTuple):
 NOW: Final = When()
 
 
+class Allowed(NamedTuple):
+    """What a sender may at the address of a receipt that he asks for: publish, and have its topic made, as `maker`."""
+
+    may_create: bool
+    maker: str
+
+
+Judge = Callable[[str], "Allowed | None"]
+"""Of an address: what the sender may there; None: he may not publish."""
+
+
 class Subscriber(Protocol):
     """Who is told of new messages the moment they are durable."""
 
@@ -211,6 +222,15 @@ class Stored:
         self.error = error
         self.append_ms = append_ms
         self.positions = positions        # per message or batch, where asked for: (partition_id, offset, message id)
+
+
+class KnownProducer(NamedTuple):
+    """An idempotent producer that a partition knows."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    append_ms: int            # of its last batch, in hub time
 
 
 # decision 55: once per flush, not a future per message

@@ -9,9 +9,12 @@ from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import (
+    Allowed,
     Delivery,
     Fetched,
     Headers,
+    Judge,
+    KnownProducer,
     OnRetained,
     Origin,
     Owner,
@@ -29,7 +32,7 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gatehouse.kernel.addresses.routes import RouteEntry
-    from gatehouse.kernel.delivery.deliveries import Watch
+    from gatehouse.kernel.delivery.watches import Watch
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
 
-Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]"], None]
+Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]",
+                   "Judge | None"], None]
 """`write.appending.Appending.append`."""
 
 
@@ -55,6 +59,12 @@ class HalfHolder(Protocol):
         """Hold more of them in an open one."""
 
 
+def ask_again(_: str) -> Allowed | None:
+    """Of a receipt that is asked for among messages of several guards: nobody judges it, and each guard's own are
+    appended by themselves then."""
+    return None
+
+
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
@@ -64,6 +74,7 @@ class Port:
         self._transactions = transactions
         self._door = door
         self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
+        self._judges: dict[int, Judge] = {}                      # of receipts that are asked for in its name
         self._last_guard = 0
         self._last_place = 0
         self._watches: dict[int, Watch] = {}
@@ -90,6 +101,14 @@ class Port:
     @property
     def records_journeys(self) -> bool:
         return self._kernel.records_journeys
+
+    def told(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
+        if self._kernel.journeys is not None:
+            self._kernel.journeys.on_client(kind, origin, tenant, address, reason)
+
+    def address_of_place(self, guard: int, place: int) -> str:
+        placement = self._guards[guard].get(place)
+        return "" if placement is None else placement.address
 
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
@@ -135,13 +154,15 @@ class Port:
 
     # ---- places
 
-    def open_guard(self) -> int:
+    def open_guard(self, judge: Judge) -> int:
         self._last_guard += 1
         self._guards[self._last_guard] = {}
+        self._judges[self._last_guard] = judge
         return self._last_guard
 
     def close_guard(self, guard: int) -> None:
         self._guards.pop(guard, None)
+        self._judges.pop(guard, None)
 
     def forget_places(self, guard: int, places: list[int] | None) -> None:
         given = self._guards[guard]
@@ -215,9 +236,9 @@ class Port:
                ) -> None:
         if idempotency_key is not None:
             self._kernel.append(self._placed(guard, messages), self if number else None, number, positions=positions,
-                                idempotency_key=idempotency_key)
+                                idempotency_key=idempotency_key, judge=self._judges[guard])
             return
-        self._append(messages, self if number else None, number, positions, self._guards[guard])
+        self._append(messages, self if number else None, number, positions, self._guards[guard], self._judges[guard])
 
     def is_repeated(self, idempotency_key: str) -> bool:
         return self._kernel.is_repeated(idempotency_key)
@@ -234,21 +255,23 @@ class Port:
                     raise UnknownPlace(UNKNOWN)
                 placements[place] = placement
             start = stop
-        self._append(messages, self if number else None, number, False, placements)
+        judge = self._judges[guards[0]] if len(set(guards)) == 1 else ask_again
+        self._append(messages, self if number else None, number, False, placements, judge)
 
     def gather(self, enter: Callable[[], None]) -> None:
         self._kernel.gather(enter)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
-        self._kernel.schedule(self._placed(guard, messages), whens, self if number else None, number,
-                              idempotency_key=idempotency_key)
+        placed = self._placed(guard, messages)
+        self._kernel.receipts.require(placed, self._judges[guard])
+        self._kernel.schedule(placed, whens, self if number else None, number, idempotency_key=idempotency_key)
 
     def recall_named(self, name: str, tenant: str, number: int) -> None:
         self._kernel.scheduling.recall_named(name, tenant, self, number)
 
-    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None) -> None:
-        self._kernel.append_batch(partition_id, batch, self if number else None, number, divert)
+    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None, guard: int) -> None:
+        self._kernel.append_batch(partition_id, batch, self if number else None, number, divert, self._judges[guard])
 
     def append_batches(self, batches: list[tuple[int, bytes]], number: int, idempotency_key: str | None) -> None:
         self._kernel.append_batches(batches, self if number else None, number, idempotency_key=idempotency_key)
@@ -268,8 +291,9 @@ class Port:
                                owner=self if number else None, token=number)
 
     def _held(self, guard: int, halves: list[HalfMessage]) -> list[Half]:
-        """Half messages as transactions take them. Raises UnknownPlace."""
+        """Half messages as transactions take them. Raises UnknownPlace, ReceiptDenied."""
         placed = self._placed(guard, [half.message for half in halves])
+        self._kernel.receipts.require(placed, self._judges[guard])
         return [Half(message, half.when, half.delay_ms) for message, half in zip(placed, halves, strict=True)]
 
     def flush(self, number: int) -> None:
@@ -359,6 +383,9 @@ class Port:
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         self._kernel.sizes(partition_ids, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        self._kernel.producers_of(partition_id, on_done)
 
     # ---- what the kernel calls
 

@@ -90,5 +90,8 @@ class Recorder(Protocol):  # decision 202
         """Messages with ids of before enter their partitions: those that fell due, or those of a transaction that is
         committed."""
 
+    def on_client(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
+        """Of a client: a publish that was refused at an address, a connection, a subscription, or the end of one."""
+
     def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
         """A dead letter of this queue goes back where it came from."""

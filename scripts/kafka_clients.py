@@ -1,6 +1,7 @@
 """Kafka clients that do not come from PyPI, fetched once into build/: Java's with its tools, KafkaJS.
 
-    python scripts/kafka_clients.py
+    python scripts/kafka_clients.py                  what the tests need
+    python scripts/kafka_clients.py connect          Kafka Connect's file connectors and MirrorMaker 2 too
 
 Java's clients come with Maven, KafkaJS with npm; which versions stands here.
 """
@@ -16,6 +17,7 @@ from typing import Final
 BUILD: Final = Path(__file__).parents[1] / "build"
 FETCH_S: Final = 900
 JAVA_VERSIONS: Final = ("3.9.1", "4.2.0")
+CONNECT_VERSION: Final = "4.2.0"
 KAFKAJS: Final = "2.2.4"
 
 POM: Final = """\
@@ -23,21 +25,33 @@ POM: Final = """\
   <modelVersion>4.0.0</modelVersion>
   <groupId>tests</groupId><artifactId>clients</artifactId><version>1</version>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+{dependencies}
   </dependencies>
 </project>
 """
+DEPENDENCY: Final = ("    <dependency><groupId>org.apache.kafka</groupId><artifactId>{name}</artifactId>"
+                     "<version>{version}</version></dependency>")
 
 
 def java_client(version: str) -> Path:
     """The folder with the jars of Java's clients and tools."""
-    folder = BUILD / f"kafka-tools-{version}"
+    return _jars(BUILD / f"kafka-tools-{version}", version, ("kafka-tools",))
+
+
+def connectors() -> Path:
+    """The folder with the jars of the file connectors and of MirrorMaker 2; the worker itself is among the tools."""
+    return _jars(BUILD / f"kafka-connect-{CONNECT_VERSION}", CONNECT_VERSION,
+                 ("connect-file", "connect-mirror", "connect-mirror-client"), "-DexcludeTransitive=true")
+
+
+def _jars(folder: Path, version: str, names: tuple[str, ...], *options: str) -> Path:
     if not folder.is_dir():
         coming = _begin(folder)
         pom = coming / "pom.xml"
-        pom.write_text(POM.format(version=version))
+        dependencies = "\n".join([DEPENDENCY.format(name=name, version=version) for name in names])
+        pom.write_text(POM.format(dependencies=dependencies))
         _run("mvn", "maven", ["-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-                              f"-DoutputDirectory={coming}"], coming)
+                              f"-DoutputDirectory={coming}", *options], coming)
         coming.rename(folder)
     return folder
 
@@ -66,12 +80,14 @@ def _run(command: str, package: str, arguments: list[str], folder: Path) -> None
     subprocess.run([command, *arguments], cwd=folder, check=True, timeout=FETCH_S)
 
 
-def main() -> None:
-    """Fetch all of them."""
+def main(arguments: list[str]) -> None:
+    """Fetch them."""
     for version in JAVA_VERSIONS:
         java_client(version)
     kafkajs()
+    if "connect" in arguments:
+        connectors()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -2,7 +2,7 @@
 
     run        what the hub needs, and what builds it
     compile    beyond it: mypyc, Cython
-    test       beyond it: the tests, Spark among them
+    test       beyond it: the tests, Spark and OpenTelemetry among them
     interop    beyond run and test: PostgreSQL
     spark      beyond run
     demo       beyond run and spark
@@ -28,8 +28,8 @@ OLDEST_PYTHON: Final = "3.11"
 SETS: Final = {
     "run": ((), ()),
     "compile": (("compile",), ("run",)),
-    "test": (("dev", "spark"), ("run",)),
-    "interop": (("dev", "spark", "postgresql"), ("run", "test")),
+    "test": (("dev", "spark", "otlp"), ("run",)),
+    "interop": (("dev", "spark", "otlp", "postgresql"), ("run", "test")),
     "spark": (("spark",), ("run",)),
     "demo": (("demo", "spark"), ("run", "spark")),
 }

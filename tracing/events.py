@@ -39,6 +39,14 @@ class Kind(IntEnum):
     DELIVERED = 15        # to live subscribers of a door: `number` of them
     REFUSED = 16          # a publish was refused: `reason`
     ROUTED = 17           # it entered a queue besides, by reference
+    CONNECTED = 18        # of a client, not of a message: it has logged in
+    ENDED = 19            # its connection, or its session on the door
+    SUBSCRIBED = 20       # it hears what goes to `address`, a filter
+    UNSUBSCRIBED = 21
+
+
+OF_CLIENTS: Final = frozenset((Kind.REFUSED, Kind.CONNECTED, Kind.ENDED, Kind.SUBSCRIBED, Kind.UNSUBSCRIBED))
+"""What is told of a client, and of no message that has an id: found by user, client id and address."""
 
 
 class Event(NamedTuple):

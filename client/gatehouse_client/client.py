@@ -278,6 +278,12 @@ class Client:
         messages: list[dict[str, Any]] = (await self.request("GET", "/v1/trace", query=wanted))["messages"]
         return messages
 
+    async def client_events(self, **wanted: str) -> list[dict[str, Any]]:
+        """What was told of clients, the newest first: publishes that were refused, connections, subscriptions, by
+        `user`, `client_id` or `address`, between the times `from` and `to`."""
+        events: list[dict[str, Any]] = (await self.request("GET", "/v1/trace/events", query=wanted))["events"]
+        return events
+
     # --- who is connected ----------------------------------------------------------------------------------------
 
     async def connections(self, limit: int | None = None) -> list[dict[str, Any]]:

@@ -168,6 +168,10 @@ class SyncClient:
         """See `Client.find_messages`."""
         return self.wait(self.client.find_messages(**wanted))
 
+    def client_events(self, **wanted: str) -> list[dict[str, Any]]:
+        """See `Client.client_events`."""
+        return self.wait(self.client.client_events(**wanted))
+
     def recall(self, message_id: str) -> None:
         """See `Client.recall`."""
         self.wait(self.client.recall(message_id))

@@ -12,6 +12,8 @@ from gatehouse.cli.tables import as_json, pairs, table, time_text
 HEADS: Final = ("at", "after", "what", "of", "who", "where", "more")
 FOUND: Final = ("id", "at", "address", "trace_id")
 TIMES: Final = frozenset(("at", "due", "until", "begun", "expired_at"))
+TOLD: Final = ("at", "what", "address", "reason", "who")
+OF_CLIENTS: Final = {"of_user": "user", "of_client_id": "client_id", "refused_at": "address"}
 NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_id", "correlation_id": "correlation_id",
                 "topic": "topic"}
 
@@ -22,6 +24,9 @@ NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_i
 @click.option("--address", help="Messages to this address.")
 @click.option("--trace-id", help="Messages of this trace, 32 hex digits.")
 @click.option("--correlation-id", help="Messages with this correlation id.")
+@click.option("--of-user", help="What was told of this user: publishes that were refused, connections, subscriptions.")
+@click.option("--of-client-id", help="The same of a client id.")
+@click.option("--refused-at", help="The same of an address: publishes that were refused there, subscriptions to it.")
 @click.option("--topic", help="With --partition and --offset: the message there, followed or not.")
 @click.option("--partition", type=click.IntRange(0), default=0, help="Its partition.")
 @click.option("--offset", type=click.IntRange(0), help="Its offset.")
@@ -36,16 +41,24 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
     When it was stored and by whom, who was handed it, what came of that, and where it stands now.
 
     Without an ID the newest messages are listed that one of --key, --address, --trace-id and --correlation-id finds;
-    the journey is shown where there is one of them, or where --topic and --offset say which.
+    the journey is shown where there is one of them, or where --topic and --offset say which. --of-user, --of-client-id
+    and --refused-at list what was told of clients: publishes that were refused, connections and subscriptions.
     """
-    wanted = {NAMES[name]: value for name, value in ways.items() if value is not None}
-    if (message_id is None) != (len(wanted) == 1):
-        raise click.UsageError("give an ID, or one of --key, --address, --trace-id, --correlation-id and --topic")
+    times = {name: value for name, value in (("from", from_time), ("to", to_time)) if value is not None}
+    wanted = {NAMES[name]: value for name, value in ways.items() if value is not None and name in NAMES}
+    of_clients = {OF_CLIENTS[name]: value for name, value in ways.items() if value is not None and name in OF_CLIENTS}
+    if (message_id is None) != (len(wanted) + len(of_clients) == 1):
+        raise click.UsageError("give an ID, or one of --key, --address, --trace-id, --correlation-id, --topic, "
+                               "--of-user, --of-client-id and --refused-at")
+    if of_clients:
+        with asking(url) as hub:
+            _list_told(hub.client_events(max=str(limit), **times, **of_clients), json_wanted)
+        return
     if "topic" in wanted:
         if offset is None:
             raise click.UsageError("--topic goes with --offset")
         wanted |= {"partition": str(partition), "offset": str(offset)}
-    wanted |= {name: value for name, value in (("from", from_time), ("to", to_time)) if value is not None}
+    wanted |= times
     with asking(url) as hub:
         if message_id is None:
             messages = hub.find_messages(max=str(limit), **wanted)
@@ -90,6 +103,15 @@ def _list(messages: list[dict[str, Any]], json_wanted: bool) -> None:
         return
     click.echo(table(FOUND, [[message["id"], time_text(message["at"], "milliseconds"), message["address"],
                               message["trace_id"]] for message in messages]))
+
+
+def _list_told(events: list[dict[str, Any]], json_wanted: bool) -> None:
+    if json_wanted:
+        for event in events:
+            click.echo(as_json(event))
+        return
+    click.echo(table(TOLD, [[time_text(event["at"], "milliseconds"), event["what"], event.get("address", ""),
+                             event.get("reason", ""), _who(event)] for event in events]))
 
 
 def text_of(journey: dict[str, Any]) -> str:

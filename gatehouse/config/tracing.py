@@ -30,6 +30,9 @@ class TracingSection:
         "min": 0, "max": 1_000_000,
         "help": "Errors of one topic that are recorded in a minute: retries, leases whose time was up, dead letters. "
                 "Those beyond are counted."})
+    otlp_endpoint: str = field(default="", metadata={
+        "help": "Where spans of followed messages are sent over OTLP/HTTP, as `http://127.0.0.1:4318/v1/traces`; \"\": "
+                "nowhere. Needs the extra `otlp`; the SDK reads OTEL_EXPORTER_OTLP_HEADERS and its like."})
 
 
 @dataclass(frozen=True, slots=True)

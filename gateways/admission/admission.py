@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet, WeakValueDictionary
 
@@ -44,6 +45,7 @@ from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.message import Allowed, Judge
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import HubPort, KernelPort
@@ -334,9 +336,19 @@ class Admission:
         """What the principal was given on a door, for as long as a session of his is there."""
         places = self._places.get((principal, port))
         if places is None:
-            places = self._places[principal, port] = GivenPlaces(port)
+            places = self._places[principal, port] = GivenPlaces(port, self.judge_of_receipts(principal))
             self._every_cache.add(places)
         return places
+
+    def judge_of_receipts(self, principal: Principal, client_id: str = "") -> Judge:
+        """Says of an address whether receipts may go there, as the principal may publish there himself."""
+        return partial(self._of_receipt, principal, client_id)
+
+    def _of_receipt(self, principal: Principal, client_id: str, address: str) -> Allowed | None:
+        sender = self.known_by_client(principal, client_id)
+        if not self.may(sender, Operation.PUBLISH, address):
+            return None
+        return Allowed(self.may_create(sender, address), sender.name)
 
     def settle_before_forgetting(self, settle: Callable[[], None]) -> None:
         """Call this whenever places are about to be forgotten: what was judged already is appended."""

@@ -20,12 +20,13 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
-from gatehouse.kernel.addresses.address import UNROUTED
-from gatehouse.kernel.errors import StorageFailed, UnknownTopic
+from gatehouse.kernel.addresses.address import UNROUTED, check_address
+from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.state.topics import FAIL
+from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
-    from gatehouse.kernel.message import Fetched, Headers, OnRetained, Place, Record, When
+    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, When
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -114,12 +115,38 @@ class Guard:
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
-        self._own_places = GivenPlaces(self._port) if own_places else None
+        self._has_left = False
+        self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
+            if own_places else None
         self._charging = admission.charging(door, self._look, self._fails)
         self._handing_out = admission.handing_out(door)
         if session is not None:
             self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
+        self._is_session: Final = session is not None
+        if self._is_session:
+            self._tell(Kind.CONNECTED)
+
+    def _tell(self, kind: Kind, address: str = "", reason: str = "") -> None:
+        """For journeys."""
+        if self.tells:
+            self._port.told(kind, self._origin, self.logged_in.tenant, address, reason)
+
+    def _require_publish(self, principal: Principal, address: str) -> None:
+        """Raises Denied, of which journeys know."""
+        try:
+            self._admission.require(principal, Operation.PUBLISH, address)
+        except Denied as refusal:
+            self._tell(Kind.REFUSED, address, refusal.code)
+            raise
+
+    def _tell_refused(self, messages: list[Message], refusal: Exception) -> None:
+        """For journeys: these were refused, as the first of them was or the one that the refusal names. A place that
+        is unknown is asked for anew."""
+        if self.tells and messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
+            at = getattr(refusal, "index", 0)
+            place = messages[at if 0 <= at < len(messages) else 0][0]
+            self._tell(Kind.REFUSED, self._port.address_of_place(self._places.guard, place), refusal.code)
 
     def _renew(self) -> None:
         self._gathering.settle()
@@ -141,8 +168,12 @@ class Guard:
         self.settle()
         if self._registration is not None:
             self._registration.leave()
-        for filter_text, listener in list(self._filters):
-            self.unsubscribe(filter_text, listener)
+        for filter_text, listener in self._filters:
+            self._switchboard.unsubscribe(filter_text, listener, self.tenant)
+        self._filters.clear()
+        if self._is_session and not self._has_left:
+            self._has_left = True
+            self._tell(Kind.ENDED)
 
     def look_again(self) -> None:
         """Rights have changed: end the subscriptions that are no longer allowed."""
@@ -223,7 +254,7 @@ class Guard:
 
     def _judge(self, principal: Principal, address: str) -> int:
         admission = self._admission
-        admission.require(principal, Operation.PUBLISH, address)
+        self._require_publish(principal, address)
         return self._port.place(self._places.guard, address, principal.tenant,
                                 admission.may_create(principal, address), principal.name)
 
@@ -244,14 +275,14 @@ class Guard:
 
     def place_queue(self, name: str, priority: int) -> int:
         """The place of a queue alone. Raises Denied, UnknownQueue."""
-        self._admission.require(self.principal, Operation.PUBLISH, queue_address(name))
+        self._require_publish(self.principal, queue_address(name))
         return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
 
     def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
         Denied and what `KernelPort.place` raises."""
         principal = self.principal
-        self._admission.require(principal, Operation.PUBLISH, address)
+        self._require_publish(principal, address)
         return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
@@ -269,7 +300,7 @@ class Guard:
         principal = self.principal
         place = self._places.by_name.get(name)
         if place is None:
-            self._admission.require(principal, Operation.PUBLISH, self._port.address_of(topic, key, ()))
+            self._require_publish(principal, self._port.address_of(topic, key, ()))
             place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
             self._places.remember(name, place)
         return place
@@ -285,7 +316,7 @@ class Guard:
             if topic == UNROUTED:                # what is there has other addresses than what leads there
                 admission.require_topic(principal, Operation.PUBLISH, topic)
             address = self._port.address_of(topic, key, ())
-            admission.require(principal, Operation.PUBLISH, address)
+            self._require_publish(principal, address)
             place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
                                         admission.may_create(principal, address), principal.name)
             self._places.remember(name, place)
@@ -308,7 +339,12 @@ class Guard:
     def topic(self, name: str, operation: Operation) -> Topic:
         """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
         with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
-        self._admission.require_topic(self.principal, operation, name)
+        try:
+            self._admission.require_topic(self.principal, operation, name)
+        except Denied as refusal:
+            if operation is Operation.PUBLISH:
+                self._tell(Kind.REFUSED, name, refusal.code)
+            raise
         topic = self._port.topic(name, self.tenant)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}")
@@ -420,7 +456,7 @@ class Guard:
         charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
         self._speak()
         with self._submission(owner, token) as number:
-            self._port.append_batch(partition_id, batch, number, divert)
+            self._port.append_batch(partition_id, batch, number, divert, self._guard())
         self._admission.count_in(self._door, count, len(batch))
         return self._charging.charge(charges) if charges is not None else 0
 
@@ -491,6 +527,11 @@ class Guard:
         """See `KernelPort.end_of_epoch`. Raises Denied."""
         self._readable.require((partition_id,))
         self._port.end_of_epoch(partition_id, epoch, on_done)
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """See `KernelPort.producers_of`. Raises Denied."""
+        self._readable.require((partition_id,))
+        self._port.producers_of(partition_id, on_done)
 
     def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
         """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where
@@ -583,8 +624,9 @@ class Guard:
             self._port.speaks(self._origin)
         try:
             self._port.append(self._places.guard, messages, number, positions, key)
-        except Exception:
+        except Exception as refusal:
             self._switchboard.take_back(number)
+            self._tell_refused(messages, refusal)
             raise
         self._admission.count_in(self._door, len(messages), size_bytes)
         return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
@@ -594,6 +636,16 @@ class Guard:
         if key is not None and self._port.is_repeated(key):
             return None
         return self._charging.weigh(messages, size_bytes, refuses)
+
+    def require_receipt(self, address: str) -> None:
+        """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
+        refuses one publish of a burst by itself asks before."""
+        try:
+            check_address(address)
+        except KernelError as error:
+            raise ReceiptDenied(f"no receipt can be sent to {address[:100]!r}: {error}") from None
+        if not self.may(Operation.PUBLISH, address):
+            raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
     def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int) -> bool:
         """As `append`, for a few messages of a session that may be called by many: they enter the next frame with what
@@ -764,6 +816,8 @@ class Guard:
         self.settle()
         self._admission.require(self.principal, Operation.CONSUME, filter_text)
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
+        if (filter_text, listener) not in self._filters:
+            self._tell(Kind.SUBSCRIBED, filter_text)
         self._filters[filter_text, listener] = None
 
     def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
@@ -771,6 +825,7 @@ class Guard:
         if (filter_text, listener) in self._filters:
             self.settle()
             del self._filters[filter_text, listener]
+            self._tell(Kind.UNSUBSCRIBED, filter_text)
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
 
     # ---- asked

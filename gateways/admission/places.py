@@ -7,7 +7,7 @@ from weakref import finalize
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import KernelPort
-    from gatehouse.kernel.message import Placement
+    from gatehouse.kernel.message import Judge, Placement
 
 PLACES_MAX: Final = 65536      # addresses remembered per principal and door; about 40 MiB when all are long
 
@@ -24,12 +24,12 @@ class GivenPlaces:  # decision 95
     A number that falls out is good for some thousand more: messages that were decoded with it may not be appended yet.
     """
 
-    def __init__(self, port: KernelPort, places_max: int = PLACES_MAX) -> None:
+    def __init__(self, port: KernelPort, judge: Judge, places_max: int = PLACES_MAX) -> None:
         self.by_raw: dict[bytes, int] = {}
         self.by_name: dict[Hashable, int] = {}
         """By address, or by topic, key and partition."""
 
-        self.guard: Final = port.open_guard()
+        self.guard: Final = port.open_guard(judge)
         self._port = port
         self._places_max = places_max
         self._leaving: list[int] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO
-from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition
+from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition, refused
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.recalling import RECALL, recall, tell_accepted
 from gatehouse.gateways.amqp.sending import Sent
@@ -24,6 +24,7 @@ from gatehouse.kernel.errors import (
     KernelError,
     MessageTooLarge,
     QueueFull,
+    ReceiptDenied,
     StorageFull,
     TooManyScheduled,
     TooManyTopics,
@@ -288,13 +289,13 @@ class Publishing:
                 return
             except QueueFull as full:
                 place = messages[full.index][0]
-                refused = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
+                without_room = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
                 connection = self._channel.connection
-                connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in refused])
+                connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in without_room])
             except OverQuota as over:
-                refused = [at for at, message in enumerate(messages) if message[0] in over.places]
-            self._refuse([tags[at] for at in refused])
-            kept = sorted({*range(len(messages))}.difference(refused))
+                without_room = [at for at, message in enumerate(messages) if message[0] in over.places]
+            self._refuse([tags[at] for at in without_room])
+            kept = sorted({*range(len(messages))}.difference(without_room))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
 
     def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None) -> None:
@@ -310,6 +311,10 @@ class Publishing:
             raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(over))) from None
         except (MessageTooLarge, IdempotencyConflict) as error:
             raise _of_publish(precondition(str(error))) from None
+        except ReceiptDenied as error:                       # what came before it is sound
+            if error.index:
+                self._append(messages[:error.index], tag - len(messages) + error.index)
+            raise _of_publish(refused(str(error))) from None
         except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed
             raise _of_publish(not_placed(error)) from None
         except KernelError as error:

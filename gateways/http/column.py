@@ -42,6 +42,8 @@ HTTP: Final = Column("http", "HTTP", {
     "deliver-at": (header_cell("X-Deliver-At"), header_cell("X-Delay", Shape.SECONDS_FROM_NOW, read_only=True)),
     "retain": (header_cell("X-Retain"),),
     "traceparent": (header_cell("traceparent"),),
+    "receipt": (header_cell("X-Receipt"),),
+    "receipt-group": (header_cell("X-Receipt-Group"),),
 }, header_limits="names are HTTP tokens whose case is lost; values are UTF-8 text without control characters "
                      "and not null",
     show_header=show_user_header, is_text=is_field_value, user_prefix=USER_PREFIX)

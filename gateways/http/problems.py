@@ -95,6 +95,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "unknown_binding": Problem(404, "Unknown binding", "The queue has no such binding that was made here."),
     "receipt_expired": Problem(410, "Receipt expired", "The lease has ended: its time ran out, it was released, or its "
                                                        "message is settled."),
+    "receipt_denied": Problem(403, "Receipt denied", "A message asks for a receipt at an address where its sender may "
+                                                     "not publish, or that is none; nothing was stored."),
     "queue_full": Problem(507, "Queue full", "The queue is at its limit; nothing was stored."),
     "unknown_backup": Problem(404, "Unknown backup", "No such backup has begun, or it has ended; begin another."),
     "too_many_backups": Problem(409, "Too many backups", "As many backups as may be are being read."),

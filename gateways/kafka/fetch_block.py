@@ -26,6 +26,9 @@ MANY: Final = 64                     # partitions of one topic from which a bloc
 Block = npt.NDArray[np.void]
 """The partitions of one topic as they stand in the request."""
 
+Column = npt.NDArray[np.int64]
+"""A number of each partition."""
+
 _REQUEST_V4: Final = [("index", ">i4"), ("offset", ">i8"), ("most", ">i4")]
 _REQUEST_V5: Final = [("index", ">i4"), ("offset", ">i8"), ("log_start", ">i8"), ("most", ">i4")]
 _REQUEST_V9: Final = [("index", ">i4"), ("epoch", ">i4"), ("offset", ">i8"), ("log_start", ">i8"), ("most", ">i4")]
@@ -76,13 +79,29 @@ def scan_block(block: Block, version: int, bounds: npt.NDArray[np.int64], leader
         return None
     start, high = bounds[index, 0], bounds[index, 1]
     offset = block["offset"].astype(np.int64)
-    error = np.where((offset < start) | (offset > high), OFFSET_OUT_OF_RANGE, 0)
-    if version >= 9:
-        epoch = block["epoch"].astype(np.int64)
+    epoch = block["epoch"].astype(np.int64) if version >= 9 else None
+    error = errors_of(offset, epoch, start, high, leader_epoch)
+    rows = encode_rows(version, index, error, start, high, read_committed)
+    readable = np.flatnonzero((offset < high) & (error == 0))
+    wants = list(zip(readable.tolist(), index[readable].tolist(), offset[readable].tolist(),
+                     block["most"][readable].tolist(), strict=True))
+    return Scanned(rows.tobytes(), rows.itemsize, wants, int(np.count_nonzero(error)))
+
+
+def errors_of(offset: Column, epoch: Column | None, start: Column, high: Column, leader_epoch: int) -> Column:
+    """What is wrong with each of the offsets that are asked for; 0: nothing."""
+    error: Column = np.where((offset < start) | (offset > high), OFFSET_OUT_OF_RANGE, 0)
+    if epoch is not None:
         current = (epoch == leader_epoch) | (epoch < 0)
         if not current.all():
             error = np.where(current, error, np.where(epoch < leader_epoch, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH))
-    rows = np.empty(len(block), ANSWERS[version])
+    return error
+
+
+def encode_rows(version: int, index: Column, error: Column, start: Column, high: Column,
+                read_committed: bool) -> Block:
+    """Partitions of an answer without records."""
+    rows = np.empty(len(index), ANSWERS[version])
     rows["index"] = index
     rows["error"] = error
     rows["high"] = rows["stable"] = high
@@ -95,7 +114,4 @@ def scan_block(block: Block, version: int, bounds: npt.NDArray[np.int64], leader
     rows["records"] = compact
     if compact:
         rows["tags"] = 0
-    readable = np.flatnonzero((offset < high) & (error == 0))
-    wants = list(zip(readable.tolist(), index[readable].tolist(), offset[readable].tolist(),
-                     block["most"][readable].tolist(), strict=True))
-    return Scanned(rows.tobytes(), rows.itemsize, wants, int(np.count_nonzero(error)))
+    return rows

@@ -74,12 +74,15 @@ FetchPartition = tuple[int, int, int, int]
 FetchTopic = tuple[bytes, list[FetchPartition], "Block | None"]
 """(name, or 16 bytes of topic id from version 13; partitions; or all of them in a block, where there are many)"""
 
+Forgotten = tuple[bytes, list[int]]
+"""(name or topic id, partitions) that a fetch session is to follow no longer"""
+
 
 class FetchRequest:
-    """What a Fetch 4 to 18 asks for. Forgotten topics and the rack matter only to sessions and are passed over."""
+    """What a Fetch 4 to 18 asks for. The rack is passed over: there is one node."""
 
     def __init__(self, max_wait_ms: int, min_bytes: int, max_bytes: int, read_committed: bool, session_id: int,
-                 session_epoch: int, topics: list[FetchTopic]) -> None:
+                 session_epoch: int, topics: list[FetchTopic], forgotten: list[Forgotten]) -> None:
         self.max_wait_ms = max_wait_ms
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
@@ -87,6 +90,7 @@ class FetchRequest:
         self.session_id = session_id
         self.session_epoch = session_epoch
         self.topics = topics
+        self.forgotten = forgotten
 
 
 def decode_fetch(data: bytes, at: int, end: int, version: int, max_partitions: int) -> FetchRequest:
@@ -122,15 +126,17 @@ def decode_fetch(data: bytes, at: int, end: int, version: int, max_partitions: i
         if flexible:
             at = skip_tags(data, at, end)
         topics.append((name, partitions, block))
+    forgotten: list[Forgotten] = []
     if version >= FETCH_SESSIONS:
-        at = _skip_forgotten(data, at, end, version)
+        forgotten, at = _read_forgotten(data, at, end, version)
     if version >= FETCH_PREFERRED_REPLICA:
         _rack, at = read_string(data, at, end, flexible)
     if flexible:
         at = skip_tags(data, at, end)
     if at != end:
         raise Malformed(f"{end - at} bytes after a fetch request")
-    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, topics)
+    return FetchRequest(max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, topics,
+                        forgotten)
 
 
 def _read_topic(data: bytes, at: int, end: int, version: int) -> tuple[bytes, int]:
@@ -169,17 +175,21 @@ def _read_partitions(data: bytes, at: int, end: int, version: int, count: int) -
     return partitions, at
 
 
-def _skip_forgotten(data: bytes, at: int, end: int, version: int) -> int:
+def _read_forgotten(data: bytes, at: int, end: int, version: int) -> tuple[list[Forgotten], int]:
     flexible = version >= FETCH_FLEXIBLE
+    topics: list[Forgotten] = []
     count, at = read_count(data, at, end, flexible, 2)
     for _ in range(count):
-        _name, at = _read_topic(data, at, end, version)
+        name, at = _read_topic(data, at, end, version)
         many, at = read_count(data, at, end, flexible, 4)
-        if many > 0:
-            at += many * 4
+        partitions: list[int] = []
+        for _ in range(many):
+            partitions.append(_I32.unpack_from(data, at)[0])
+            at += 4
         if flexible:
             at = skip_tags(data, at, end)
-    return at
+        topics.append((name, partitions))
+    return topics, at
 
 
 def encode_row(version: int, index: int, error: int, high_watermark: int, log_start: int,
@@ -227,7 +237,8 @@ class FetchRows:
         self.errors = 0                      # of reading; not counted: partitions that are not there
         self.topics = 0
         self._there = 0
-        self._listed: list[tuple[Sequence[int], list[int]]] = []  # (partition ids by partition, partitions asked for)
+        # (partition ids by partition, partitions asked for: all there, where they are in a block)
+        self._listed: list[tuple[Sequence[int], list[int], Block | None]] = []
 
     def open_topic(self, name: bytes, partitions: int) -> None:
         self.topics += 1
@@ -272,7 +283,7 @@ class FetchRows:
                 self._add(index, NONE, high, start)
             else:
                 self._want(index, partition_id, offset, most)
-        self._listed.append((partition_ids, [partition[0] for partition in partitions]))
+        self._listed.append((partition_ids, [partition[0] for partition in partitions], None))
 
     def scan_many(self, block: Block, partition_ids: Sequence[int], bounds_by_partition: npt.NDArray[np.int64],
                   bounds: Callable[[int], tuple[int, int]]) -> None:
@@ -290,7 +301,7 @@ class FetchRows:
         self.rows.append(scan.rows[done:])
         self.errors += scan.errors
         self._there += len(block)
-        self._listed.append((partition_ids, block["index"].tolist()))
+        self._listed.append((partition_ids, [], block))
 
     def anything_there(self) -> bool:
         """Whether there is a partition to wait for."""
@@ -299,11 +310,16 @@ class FetchRows:
     def partition_ids(self) -> Collection[int]:
         """The partitions that were asked for and are there; the whole topic where that is half of it or more."""
         if len(self._listed) == 1:
-            partition_ids, listed = self._listed[0]
-            if isinstance(partition_ids, range) and len(listed) >= MANY and len(listed) * 2 >= len(partition_ids):
+            partition_ids, listed, block = self._listed[0]
+            count = len(listed) if block is None else len(block)
+            if isinstance(partition_ids, range) and count >= MANY and count * 2 >= len(partition_ids):
                 return partition_ids
-        return {partition_ids[index] for partition_ids, listed in self._listed for index in listed
-                if 0 <= index < len(partition_ids)}
+        ids: set[int] = set()
+        for partition_ids, listed, block in self._listed:
+            if block is not None:
+                listed = block["index"].tolist()
+            ids.update([partition_ids[index] for index in listed if 0 <= index < len(partition_ids)])
+        return ids
 
     def _add(self, index: int, error: int, high_watermark: int, log_start: int) -> None:
         self.rows.append(encode_row(self.version, index, error, high_watermark, log_start, self.read_committed))
@@ -326,7 +342,7 @@ class FetchRows:
         self.rows[at] = encode_row_start(self.version, index, high_watermark, log_start, self.read_committed, size)
         self.filled.append((at, batches))
 
-    def encode(self, correlation_id: int, throttle_ms: int) -> list[bytes]:
+    def encode(self, correlation_id: int, throttle_ms: int, session_id: int = 0) -> list[bytes]:
         """The whole answer: joined rows, and between them the batches as they came."""
         rows = self.rows
         parts: list[bytes] = [b""]
@@ -338,7 +354,7 @@ class FetchRows:
                 parts.append(b"\0")
             done = at + 1
         parts.append(b"".join(rows[done:]) + (b"\0" if self.flexible else b""))
-        head = _fetch_head(self.version, throttle_ms, NONE, self.topics)
+        head = _fetch_head(self.version, throttle_ms, NONE, session_id, self.topics)
         size = len(head)
         for part in parts:
             size += len(part)
@@ -349,13 +365,13 @@ class FetchRows:
 def encode_fetch_error(version: int, correlation_id: int, error: int) -> bytes:
     """An answer that refuses a whole fetch (version 7 and later: before, an answer has no error of its own)."""
     flexible = version >= FETCH_FLEXIBLE
-    body = _fetch_head(version, 0, error, 0) + (b"\0" if flexible else b"")
+    body = _fetch_head(version, 0, error, 0, 0) + (b"\0" if flexible else b"")
     return frame_header(len(body), correlation_id, flexible) + body
 
 
-def _fetch_head(version: int, throttle_ms: int, error: int, topics: int) -> bytes:
-    """What stands before the topics. Session id 0: this door keeps no fetch sessions, each fetch lists all it wants."""
+def _fetch_head(version: int, throttle_ms: int, error: int, session_id: int, topics: int) -> bytes:
+    """What stands before the topics. Session id 0: no session, the next fetch lists all it wants."""
     count = encode_count(topics, version >= FETCH_FLEXIBLE)
     if version >= FETCH_SESSIONS:
-        return _THROTTLE_ERROR_SESSION.pack(throttle_ms, error, 0) + count
+        return _THROTTLE_ERROR_SESSION.pack(throttle_ms, error, session_id) + count
     return _I32.pack(throttle_ms) + count

@@ -7,11 +7,11 @@ They outlive the group, as with Kafka: a tool may set them before the first memb
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG, POLICY_VIOLATION
+from gatehouse.gateways.kafka.kept_configs import KeptConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.kernel.assigned.values import ConsumerRules
 
@@ -61,9 +61,9 @@ class GroupConfigs:
     """Of all groups, by tenant and name."""
 
     def __init__(self, services: Services) -> None:
-        self._kernel = services.kernel
-        self._of: dict[tuple[str, str], dict[str, str]] = {
-            (tenant, name): json.loads(value) for tenant, name, value in services.kernel.definitions(SPACE)}
+        self._kept = KeptConfigs(services, SPACE)
+        for tenant, name, value in services.kernel.definitions(SPACE):
+            self._kept.load((tenant, name), value)
 
     @staticmethod
     def of(services: Services) -> GroupConfigs:
@@ -75,15 +75,19 @@ class GroupConfigs:
 
     def get(self, tenant: str, name: str) -> Mapping[str, str]:
         """What was set for a group."""
-        return self._of.get((tenant, name), {})
+        return self._kept.get((tenant, name))
+
+    def latest(self, tenant: str, name: str) -> Mapping[str, str]:
+        """The same, with what is on its way to the disk: what a change begins from."""
+        return self._kept.latest((tenant, name))
 
     def names(self, tenant: str) -> list[str]:
         """Groups that something was set for."""
-        return sorted([name for of, name in self._of if of == tenant])
+        return sorted([name for of, name in self._kept.names() if of == tenant])
 
     def rules(self, tenant: str, name: str, config: KafkaConfig) -> ConsumerRules:
         """What holds for the members of a group."""
-        configs = self._of.get((tenant, name))
+        configs = self._kept.get((tenant, name))
         session_ms, heartbeat_ms = config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
         if configs:
             session_ms, heartbeat_ms = int(configs.get(SESSION, session_ms)), int(configs.get(HEARTBEAT, heartbeat_ms))
@@ -95,13 +99,9 @@ class GroupConfigs:
                                     for each in (SESSION, HEARTBEAT))
         if configs and heartbeat_ms >= session_ms:
             raise Refused(INVALID_CONFIG, f"{SESSION} is longer than {HEARTBEAT}: {session_ms} and {heartbeat_ms} ms")
-        if configs and (tenant, name) not in self._of and len(self._of) >= MAX_GROUPS:
+        if configs and not self.latest(tenant, name) and len(self._kept.names()) >= MAX_GROUPS:
             raise Refused(POLICY_VIOLATION, f"{MAX_GROUPS} groups have settings of their own, as many as may")
 
     def put(self, tenant: str, name: str, configs: Mapping[str, str], owner: Owner, token: object) -> None:
-        """Set these, and no others; the owner is told when they are durable. Raises Stopping."""
-        self._kernel.put_definition(SPACE, name, json.dumps(dict(configs)).encode() if configs else None, tenant, owner,
-                                    token)
-        self._of.pop((tenant, name), None)
-        if configs:
-            self._of[tenant, name] = dict(configs)
+        """Set these, and no others; the owner is told when they hold. Raises Stopping."""
+        self._kept.put((tenant, name), configs, owner, token)

@@ -30,6 +30,7 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.InvalidTopic: error_codes.INVALID_TOPIC,
     errors.InvalidAddress: error_codes.INVALID_TOPIC,
     errors.CreateDenied: error_codes.TOPIC_AUTHORIZATION_FAILED,
+    errors.ReceiptDenied: error_codes.TOPIC_AUTHORIZATION_FAILED,
     errors.MessageTooLarge: error_codes.MESSAGE_TOO_LARGE,
     errors.CorruptBatch: error_codes.CORRUPT_MESSAGE,
     errors.InvalidRecord: error_codes.INVALID_RECORD,

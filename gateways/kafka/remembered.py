@@ -7,29 +7,31 @@ another door has deleted goes when the door opens.
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.kafka.kept_configs import KeptConfigs
+
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.kafka.api.parts import AskedPart
+    from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.state.topics import Topic
 
 SPACE: Final = "kafka-topics"
-NOTHING: Final[Mapping[str, str]] = {}
+TENANT: Final = "/"                  # a topic's id is that of no other tenant's
 
 
 class RememberedConfigs:
     """Of all topics, by their ids."""
 
     def __init__(self, services: Services) -> None:
-        self._kernel = services.kernel
-        self._of: dict[str, dict[str, str]] = {}
+        self._kept = KeptConfigs(services, SPACE)
         for _, name, value in services.kernel.definitions(SPACE):
             if services.door("kafka").port.topic_by_uuid(bytes.fromhex(name)) is None:
-                services.kernel.put_definition(SPACE, name, None)
+                self._kept.put((TENANT, name), {})
             else:
-                self._of[name] = json.loads(value)
+                self._kept.load((TENANT, name), value)
 
     @staticmethod
     def of(services: Services) -> RememberedConfigs:
@@ -41,17 +43,22 @@ class RememberedConfigs:
 
     def get(self, topic: Topic) -> Mapping[str, str]:
         """What was set for a topic."""
-        return self._of.get(topic.uuid.hex(), NOTHING)
+        return self._kept.get((TENANT, topic.uuid.hex()))
 
-    def put(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Remember these, and no others. To be called in the turn in which the topic is changed: so both are durable,
-        or neither is."""
-        name = topic.uuid.hex()
-        if dict(configs) != self._of.get(name, {}):
-            self._kernel.put_definition(SPACE, name, json.dumps(dict(configs)).encode() if configs else None)
-            self._of[name] = dict(configs)
+    def latest(self, topic: Topic) -> Mapping[str, str]:
+        """The same, with what is on its way to the disk: what a change begins from."""
+        return self._kept.latest((TENANT, topic.uuid.hex()))
+
+    def put(self, topic: Topic, configs: Mapping[str, str], session: KafkaSession, part: AskedPart) -> None:
+        """Remember these, and no others; the part waits for that too. To be called in the turn in which the topic is
+        changed: so both are durable, or neither is."""
+        name = (TENANT, topic.uuid.hex())
+        if dict(configs) != self._kept.latest(name):
+            self._kept.put(name, configs, session, part)
+            part.also()
 
     def forget(self, topic: Topic) -> None:
         """The topic is gone."""
-        if self._of.pop(topic.uuid.hex(), None) is not None:
-            self._kernel.put_definition(SPACE, topic.uuid.hex(), None)
+        name = (TENANT, topic.uuid.hex())
+        if self._kept.latest(name):
+            self._kept.put(name, {})

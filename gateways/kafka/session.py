@@ -32,6 +32,7 @@ from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unkno
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, RequestReader, decode_header, skip_tags
 from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.fetch_sessions import FetchSessions
 from gatehouse.gateways.kafka.login import KafkaLogin
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
@@ -69,6 +70,7 @@ class KafkaSession:
         self.client_id = ""
         self.client_software = ""
         self.login = KafkaLogin(self, self._become)
+        self.fetch_sessions = FetchSessions.of(services)
         self._guard: Guard | None = None
         self._asking = False                         # admission has not said yet who this is
         self._reader = RequestReader(config.max_request_bytes)
@@ -113,6 +115,7 @@ class KafkaSession:
     def handle_closed(self) -> None:
         self._closed = True
         self._timers.stop()
+        self.fetch_sessions.leave(self)
         if self._guard is not None:
             self._guard.leave()
         waiting, self._waiting = self._waiting, deque()

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gatehouse.gateways.admission.admission import Denied
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.checks import InvalidHalfName
 from gatehouse.gateways.mqtt import mapping, reasons
@@ -41,6 +42,7 @@ from gatehouse.kernel.errors import (
     InvalidGroup,
     KernelError,
     MessageTooLarge,
+    ReceiptDenied,
     Stopping,
     TooManyTopics,
     UnknownTopic,
@@ -63,7 +65,9 @@ MakesAcks = Callable[[Stored], bytes]
 NO_TOPIC: Final = (CreateDenied, TooManyTopics, UnknownTopic)
 """Refusals of a publish whose topic does not exist and is not created for it."""
 
-DENIED: Final = (Denied, Unroutable, *NO_TOPIC)
+NO_RIGHT: Final = (Denied, CreateDenied, ReceiptDenied)
+
+DENIED: Final = (Denied, ReceiptDenied, Unroutable, *NO_TOPIC)
 """What `on_denied` is about."""
 
 NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, IdempotencyConflict,
@@ -437,8 +441,12 @@ class Inbox:
             return False
         address = publish.address
         try:
+            if publish.receipt is not None:
+                self.guard.require_receipt(publish.receipt)
             place = self.guard.places.get(publish.raw)
             if place is None:
+                if not self.guard.may(Operation.PUBLISH, address):
+                    return False                               # `take_alone` hears why, once
                 place = self.guard.place_raw(publish.raw, address)
         except (Denied, KernelError):
             return False
@@ -465,6 +473,8 @@ class Inbox:
             elif publish.refusal is not None:
                 raise publish.refusal
             else:                                              # refused, as `take` has found
+                if publish.receipt is not None:
+                    self.guard.require_receipt(publish.receipt)
                 self.guard.place(publish.address)
                 raise InvalidAddress(f"{publish.address[:100]!r} could not be stored a moment ago")
         except NOT_STORED as error:
@@ -568,7 +578,7 @@ class Inbox:
     def _deny(self, refusal: Exception) -> None:
         """A publish is refused: it is acknowledged and dropped, or ends the connection. `refusal` has a code."""
         code = getattr(refusal, "code", "")
-        self._count("publish_denied" if isinstance(refusal, (Denied, CreateDenied)) else "publish_" + code)
+        self._count("publish_denied" if isinstance(refusal, NO_RIGHT) else "publish_" + code)
         if self._ends_on_denied and isinstance(refusal, DENIED):
             self._is_refused = True
             self._end(f"{code}: {refusal}")

@@ -32,12 +32,14 @@ KNOWN_MAX: Final = 256                 # different sets of properties that are r
 KNOWN_BYTES_MAX: Final = 1024          # of each
 DELAY: Final = "delay"                 # user properties: seconds from now,
 DELIVER_AT: Final = "deliver-at"       # or a time
+RECEIPT: Final = "receipt"             # whose address is judged for each message: it may be another user's tomorrow
 
 
 class Publish:
     """One PUBLISH."""
 
-    __slots__ = ("address", "attributes", "meaning", "packet_id", "qos", "raw", "refusal", "value", "when")
+    __slots__ = ("address", "attributes", "meaning", "packet_id", "qos", "raw", "receipt", "refusal", "value",
+                 "when")
 
     def __init__(self, first: int, raw: bytes, packet_id: bytes, value: bytes, meaning: Meaning) -> None:
         self.raw = raw                 # its topic name, by name or alias
@@ -49,6 +51,7 @@ class Publish:
         self.attributes = DOOR | mapping.QOS_ATTRIBUTES[self.qos] | (RETAIN if first & 1 else 0)
         self.when: When | None = None  # it is to be delivered then
         self.refusal: InvalidPublish | None = None
+        self.receipt: str | None = None         # where its sender wants to be told what became of it
 
     @property
     def is_alone(self) -> bool:
@@ -85,6 +88,7 @@ class Incoming:
         raw = self._topic(publish_topic(packet, 0), given)
         publish = Publish(packet[0], raw, packet_id_of(packet, 0), packet[end:], meaning)
         self._judge(publish, given)
+        publish.receipt = given.user_value(RECEIPT)
         if not publish.is_alone and self._may_remember(given) and end - at <= KNOWN_BYTES_MAX:
             if len(self.meanings) >= KNOWN_MAX:
                 self.meanings.clear()
@@ -131,7 +135,7 @@ class Incoming:
     def _may_remember(self, given: Properties) -> bool:
         values = given.values
         return not (properties.ALIAS in values or properties.EXPIRY in values
-                    or self._checks_format and values.get(properties.FORMAT))
+                    or self._checks_format and values.get(properties.FORMAT) or given.user_value(RECEIPT) is not None)
 
 
 def _when(delay: str | None, at: str | None) -> When | None:

@@ -71,6 +71,7 @@ OF_CODE: Final[dict[str, int]] = {
     "not_authorized": NOT_AUTHORIZED,
     "over_quota": QUOTA,
     "queue_full": QUOTA,
+    "receipt_denied": NOT_AUTHORIZED,
     "reserved": NO_MATCHING_SUBSCRIBERS,
     "session_deleted": ADMINISTRATIVE,
     "session_refused": BAD_CLIENT_ID,

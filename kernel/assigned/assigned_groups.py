@@ -51,6 +51,7 @@ from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import offset_record
@@ -110,12 +111,13 @@ class AssignedGroups:
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, definitions: Definitions[GroupSettings],
                  live: LiveGroups, put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
-                 on_error: Callable[[Exception], None]) -> None:
+                 on_error: Callable[[Exception], None], receipts: Receipts | None = None) -> None:
         self._loop = loop
         self._state = state
         self._names = names = GroupNames(definitions, live, put_state, has_offsets)
         self._put_state = put_state
         self._on_error = on_error
+        self._receipts = receipts
         self._consumers = ConsumerGroups(loop=loop, state=state, topics=topics, names=names, put_state=put_state,
                                          give_back=self._take_back, on_error=on_error)
         self._entries: dict[tuple[str, str], _Entry] = {}
@@ -316,8 +318,16 @@ class AssignedGroups:
         elif member_id or instance_id is not None:
             raise UnknownMember(f"there is no group {name!r} with members")
         if offsets:
+            self._tell_senders(name, offsets)
             self._put_state([offset_record(name, partition_id, offset) for partition_id, offset in offsets.items()],
                             owner, token)
+
+    def _tell_senders(self, name: str, offsets: Mapping[int, tuple[int, bytes] | None]) -> None:
+        """Of what the group has read, in the frame of its offsets. Raises Stopping."""
+        if self._receipts is not None and self._receipts.waiting:
+            for partition_id, offset in offsets.items():
+                if offset is not None:
+                    self._receipts.on_committed(name, partition_id, offset[0])
 
     def delete_offsets(self, name: str, partition_ids: Iterable[int], owner: Owner | None, token: object,
                        tenant: str = "/") -> None:

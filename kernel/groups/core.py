@@ -18,6 +18,7 @@ from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import Participant, PendingFrame
@@ -134,17 +135,18 @@ class Core:
 
     `participant` stands for all groups in a frame; `append_ms` says when a message (partition id, offset), or the first
     behind it, was appended, 0 where there is none; `on_error` is told of faults of our own that were contained;
-    `recorder` of what becomes of messages, where journeys are recorded.
+    `recorder` of what becomes of messages, where journeys are recorded, and `receipts`, which tell their senders.
     """
 
     def __init__(self, loop: Loop, committer: Committer, participant: Participant,
                  append_ms: Callable[[int, int], int], on_error: Callable[[Exception], None],
-                 recorder: Recorder | None = None) -> None:
+                 recorder: Recorder | None = None, receipts: Receipts | None = None) -> None:
         self.deadlines = Deadlines(loop)
         self.append_ms = append_ms
         self.on_error = on_error
         self._lingering = 0                              # groups that keep what they have read though nobody takes
         self.recorder = recorder
+        self.receipts = receipts
         self._committer = committer
         self._participant = participant
         self._loop = loop

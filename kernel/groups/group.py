@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
@@ -313,6 +314,11 @@ class LeasedGroup:
         self._started = False
         self._settled = self._dead = self._expired = self._dropped = 0
 
+    @property
+    def shown_name(self) -> str:
+        """What others call it: a queue by its address."""
+        return self.shared or (self.name if self.queue is None else QUEUE_PREFIX + self.queue.name)
+
     def follow(self, policies: list[Policy]) -> None:
         """Its policies, in the order in which they judge."""
         self._policies = policies
@@ -577,6 +583,10 @@ class LeasedGroup:
         self._settled += len(offsets)
         if self._core.recorder is not None:
             self._core.recorder.on_acked(self, prefetcher.cursor, offsets)
+        receipts = self._core.receipts
+        if receipts is not None and receipts.waiting and receipts.on_acked(
+                self.shown_name, prefetcher.cursor.partition_id, offsets, prefetcher.cursor.attempt_of):
+            lazily = False                               # it is in the frame of the receipt
         self._settle_uncounted(prefetcher, offsets, lazily=lazily)
 
     def _settle_uncounted(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool = False) -> None:
@@ -601,6 +611,8 @@ class LeasedGroup:
             policy.on_given_up(prefetcher, messages, reason)
         if self._core.recorder is not None:
             self._core.recorder.on_given_up(self, prefetcher.cursor, messages, reason)
+        if self._core.receipts is not None and self._core.receipts.waiting:
+            self._core.receipts.on_given_up(self.shown_name, prefetcher.cursor.partition_id, messages, reason)
         if reason == EXPIRED:
             self._expired += len(messages)
         elif reason == OVERFLOW:

@@ -31,6 +31,7 @@ from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
@@ -83,10 +84,11 @@ class Leasing:
     def __init__(self, *, loop: Loop, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
                  state: StateTable, subscriptions: Subscriptions, places: Places, identity: Identity,
                  committer: Committer, names: Mapping[str, str], on_committed: Callable[[int], None],
-                 on_error: Callable[[Exception], None], live: LiveGroups, recorder: Recorder | None = None) -> None:
+                 on_error: Callable[[Exception], None], live: LiveGroups, recorder: Recorder | None = None,
+                 receipts: Receipts | None = None) -> None:
         self.identity = identity
         self.live = live
-        self.core = Core(loop, committer, self, reader.append_ms_of, on_error, recorder)
+        self.core = Core(loop, committer, self, reader.append_ms_of, on_error, recorder, receipts)
         self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, committer.take_id, on_committed)
         self.definitions = GroupDefinitions(state)
         queue_definitions = QueueDefinitions(state, topics, self.core)

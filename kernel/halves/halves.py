@@ -22,6 +22,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Message, Owner, When
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
 from gatehouse.kernel.scheduling.records import Pending
@@ -50,12 +51,13 @@ class Halves:
     def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, clock: Clock,
                  committer: Committer, appending: Appending, scheduling: Scheduling,
                  leasing: Leasing, identity: Identity, fatal: Callable[[str], None],
-                 on_error: Callable[[Exception], None], recorder: Recorder | None = None) -> None:
+                 on_error: Callable[[Exception], None], receipts: Receipts, recorder: Recorder | None = None) -> None:
         self.loop = loop
         self.worker = worker
         self.fatal = fatal
         self.on_error = on_error
         self._identity = identity
+        self._receipts = receipts
         self._recorder = recorder
         self._index = index
         self._state = state
@@ -199,7 +201,7 @@ class Halves:
             messages.append(destinations.choose((destinations.of(what), what.value, what.headers, what.attributes,
                                                  what.timestamp_ms)))
             ids.append(message_id)
-        pending_frame.builder.add_copies(messages, ids, None)
+        self._receipts.add_copies(pending_frame, messages, ids)
         if self._recorder is not None:
             self._recorder.on_moved(messages, ids, False)
         self._committer.note_size()
@@ -211,7 +213,7 @@ class Halves:
             if placement.version != placement.first_level.version or placement.choosing:
                 return False
         ids = list(range(first_id, first_id + len(messages)))
-        pending_frame.builder.add_copies(messages, ids, None)
+        self._receipts.add_copies(pending_frame, messages, ids)
         if self._recorder is not None:
             self._recorder.on_moved(messages, ids, False)
         self._committer.note_size()
@@ -241,7 +243,7 @@ class Halves:
             first_id, rows = decode_rows(page)
             messages += letters.of(rows)
             ids += range(first_id, first_id + len(rows))
-        pending_frame.builder.add_copies(messages, ids, None)
+        self._receipts.add_copies(pending_frame, messages, ids)
         self._committer.note_size()
 
     @staticmethod

@@ -31,12 +31,19 @@ from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER, Context, read
-from gatehouse.tracing.events import Event, Kind, encode
+from gatehouse.tracing.events import OF_CLIENTS, Event, Kind, encode
 from gatehouse.tracing.sampling import Sampling
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.cursor import Cursor
     from gatehouse.kernel.groups.group import LeasedGroup
+
+STEP_MS: Final = 100
+"""Messages that are followed from the start are counted for each: a burst of them takes some milliseconds at most."""
+
+OF_CLIENTS_ID: Final = -2
+REFUSED_ID: Final = -3
+"""Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused."""
 
 LAZY_MS: Final = 100
 """Events that no frame has taken along get one of their own after this."""
@@ -108,9 +115,13 @@ class Journeys:  # decision 198
         self._contexts: list[Context | None] = []           # of what `follow` found, until `on_entered`
         self._armed = False
         self._stopped = False
-        self._second = self._in_second = 0                  # and how many were followed in it
+        self._step = self._in_step = 0                      # and how many were followed in it
+        self._most_in_step = -(-settings.followed_per_second * STEP_MS // 1_000)
         self.events = 0
         """Events that were written, since the start."""
+
+        self.on_event: Callable[[Event], None] | None = None
+        """Is told of each event once it is durable; must return at once."""
 
         self._lost = 0
 
@@ -164,11 +175,11 @@ class Journeys:  # decision 198
             return False
         if topic in self._settings.topics:
             return True
-        second = self._loop.now_ms() // 1_000
-        if second != self._second:
-            self._second, self._in_second = second, 0
-        self._in_second += 1
-        return self._in_second <= self._settings.followed_per_second
+        step = self._loop.now_ms() // STEP_MS
+        if step != self._step:
+            self._step, self._in_step = step, 0
+        self._in_step += 1
+        return self._in_step <= self._most_in_step
 
     def _new_context(self) -> Context:
         fresh = self._ids()
@@ -243,12 +254,12 @@ class Journeys:  # decision 198
         for offset in offsets:
             followed = self.following.at(partition_id, offset)
             assert followed is not None, "what is among them is followed"
-            if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms()):
+            if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms(), False):
                 followed.leave_out()
                 continue
             self._tell(followed, Event(
                 Kind.HANDED_OUT, partition_id=partition_id, offset=offset, attempt=attempt, until_ms=until_ms,
-                group=name_of(group), door=taker.door, user=taker.user, client=taker.client, peer=taker.peer))
+                group=group.shown_name, door=taker.door, user=taker.user, client=taker.client, peer=taker.peer))
 
     def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
         """See `Recorder`."""
@@ -263,7 +274,7 @@ class Journeys:  # decision 198
             followed = self.following.at(cursor.partition_id, offset)
             assert followed is not None, "what is among them is followed"
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset,
-                                       attempt=cursor.attempt_of(offset), until_ms=until_ms, group=name_of(group)))
+                                       attempt=cursor.attempt_of(offset), until_ms=until_ms, group=group.shown_name))
 
     def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 200
                        offsets: Sequence[int], until_ms: int, is_over: bool
@@ -275,7 +286,7 @@ class Journeys:  # decision 198
         for offset in offsets:
             followed = self.following.at(cursor.partition_id, offset)
             is_first = followed is None or not followed.errors
-            if not self._budget.spend(topic_id, self._loop.now_ms()):
+            if not self._budget.spend(topic_id, self._loop.now_ms(), is_first):
                 if followed is not None:
                     followed.fail()
                     followed.leave_out()
@@ -287,7 +298,7 @@ class Journeys:  # decision 198
             followed.fail()
             kind = Kind.LEASE_OVER if is_over else Kind.RELEASED
             self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset, until_ms=until_ms,
-                                       attempt=cursor.attempt_of(offset), group=name_of(group)), is_first)
+                                       attempt=cursor.attempt_of(offset), group=group.shown_name))
 
     def _follow_late(self, partition_id: int, offset: int, topic_id: int) -> Followed | None:
         """From here on; None where its id cannot be found."""
@@ -305,13 +316,12 @@ class Journeys:  # decision 198
             return
         for message in messages:
             followed = self.following.at(cursor.partition_id, message[1])
-            is_first = followed is None
             if followed is None:
                 if not self._budget.spend(group.topic_id, self._loop.now_ms()):
                     continue
                 followed = self._follow_id(message[3], cursor.partition_id, message[1], group.topic_id)
             self._tell(followed, Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1],
-                                       attempt=message[2], group=name_of(group), reason=reason), is_first)
+                                       attempt=message[2], group=group.shown_name, reason=reason))
 
     def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
         """See `Recorder`."""
@@ -340,20 +350,33 @@ class Journeys:  # decision 198
                                    address=placement.address, door=origin.door, user=origin.user, client=origin.client,
                                    peer=origin.peer))
 
-    def _tell(self, followed: Followed, event: Event, is_first: bool = False) -> None:
+    def on_client(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
+        """See `Recorder`."""
+        if self._budget.spend(REFUSED_ID if kind == Kind.REFUSED else OF_CLIENTS_ID, self._loop.now_ms()):
+            self._add(Event(kind, at_ms=self._loop.wall_ms(), tenant=tenant if tenant != TENANT else "",
+                            address=address, reason=reason, door=origin.door, user=origin.user, client=origin.client,
+                            peer=origin.peer))
+
+    def _tell(self, followed: Followed, event: Event) -> None:
         """This goes into the next frame."""
+        if self._add(event._replace(message_id=followed.message_id, at_ms=self._loop.wall_ms(),
+                                    number=event.number or followed.left_out)) and not event.number:
+            followed.take_left_out()
+
+    def _add(self, event: Event) -> bool:
+        """Whether there was room for it."""
         if len(self._waiting) >= MAX_WAITING:
             self._lost += 1
-            return
+            return False
         try:
             if not self._has_topic():
-                return
+                return False
             self._arm()
         except KernelError:
             self._lost += 1
-            return
-        self._waiting.append(event._replace(message_id=followed.message_id, at_ms=self._loop.wall_ms(),
-                                            number=followed.take_left_out()))
+            return False
+        self._waiting.append(event)
+        return True
 
     def _arm(self) -> None:
         if not self._armed:
@@ -445,7 +468,8 @@ class Journeys:  # decision 198
         messages: list[Message] = [(self._placement(event.kind), encode(event), NO_HEADERS, 0, event.at_ms)
                                    for event in events]
         check(messages, self._places.refresh)
-        frame.builder.add_beside(messages, events[0].message_id, mine.places)
+        about = next((event.message_id for event in events if event.message_id), 1)
+        frame.builder.add_beside(messages, about, mine.places)
         mine.written += events
 
     def _placement(self, kind: int) -> Placement:
@@ -494,6 +518,9 @@ class Journeys:  # decision 198
         self.events += len(mine.written)
         for (run, at), event in zip(mine.places, mine.written, strict=True):
             self._trail.note(run.first_offset + at, event)
+        if self.on_event is not None:
+            for event in mine.written:
+                self.on_event(event)
 
     def failed(self, frames: list[PendingFrame]) -> None:
         """Its events are lost with it."""
@@ -517,13 +544,5 @@ class Journeys:  # decision 198
                 "journeys_followed": len(self.following)}
 
 
-FINAL: Final = frozenset((Kind.REDRIVEN, Kind.REFUSED))
+FINAL: Final = frozenset((Kind.REDRIVEN, *OF_CLIENTS))
 """Events that say nothing of where a message lies."""
-
-
-def name_of(group: LeasedGroup) -> str:
-    """What a group is called in an event: a queue by its address."""
-    if group.shared:
-        return group.shared
-    return group.name if group.queue is None else QUEUE_PREFIX + group.queue.name
-

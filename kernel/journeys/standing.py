@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
-from gatehouse.kernel.journeys.recorder import name_of
 from gatehouse.kernel.state.views import Views
 
 SETTLED: Final = "settled"
@@ -30,7 +29,7 @@ class Standing(NamedTuple):
 
 def standings(leasing: Leasing, views: Views, partition_id: int, offset: int) -> list[Standing]:
     """With every group that is known to read the partition."""
-    standing_of = [_leased(name_of(group), LEASED if group.queue is None else QUEUE, prefetcher.cursor, offset)
+    standing_of = [_leased(group.shown_name, LEASED if group.queue is None else QUEUE, prefetcher.cursor, offset)
              for group, prefetcher in leasing.cursors.readers.get(partition_id, ())]
     names = {standing.group for standing in standing_of}
     for group_name, offsets in views.offsets.items():

@@ -25,7 +25,7 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import CorruptEvent, Event, Kind, decode
+from gatehouse.tracing.events import OF_CLIENTS, CorruptEvent, Event, Kind, decode
 
 PREFIX: Final = b"j"
 META: Final = b"jm"
@@ -59,6 +59,10 @@ def named(tenant: str, value: bytes) -> bytes:
 
 def hashes(event: Event) -> list[bytes]:
     """What an event is wanted by."""
+    if event.kind in OF_CLIENTS:
+        return [hash_of(what, named(event.tenant, value.encode()))
+                for what, value in (("told-user", event.user), ("told-client", event.client),
+                                    ("told-address", event.address)) if value]
     of_event = [hash_of("id", _ID.pack(event.message_id))]
     if event.kind == Kind.STORED:
         of_event.append(hash_of("address", named(event.tenant, event.address.encode())))

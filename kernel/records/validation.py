@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
-from gatehouse.kernel.message import Record
+from gatehouse.kernel.message import Headers, Record
+from gatehouse.kernel.records.asked import ASKED, Asked, asked_of
 from gatehouse.kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
 from gatehouse.kernel.records.record import decode_records
@@ -29,6 +30,7 @@ SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however sma
 OPENED_RATIO: Final = 64               # beyond that, of opened to stored bytes: logs and telemetry stay below 30
 MAX_BATCH_HEADERS: Final = 1 << 19     # of all records together: each is an object for whoever reads it
 TIME_SLACK_MS: Final = 3_600_000       # an hour
+MAX_ASKS: Final = 10_000               # records of a batch that may ask for a receipt
 SLICE_RECORDS: Final = 4096            # a tenth of a millisecond to walk over, some milliseconds to decode
 
 
@@ -43,6 +45,7 @@ class Validated(NamedTuple):
     header: BatchHeader
     records: list[Record] | None       # where they were wanted; offsets are counted from 0, message ids too
     opened_bytes: int
+    asks: list[tuple[int, Asked, bytes | None, Headers]]      # records that ask for a receipt: index, key, headers
 
 
 def opened_limit(stored_bytes: int, record_bytes: int) -> int:
@@ -61,21 +64,32 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
     data, at = _opened(batch, header, opened_limit(len(batch), record_bytes), most_bytes)
     records: list[Record] | None = [] if wanted else None
     largest_ms, headers = NO_TIMESTAMP, 0
+    asks: list[tuple[int, Asked, bytes | None, Headers]] = []
     for first in range(0, header.record_count, SLICE_RECORDS):
         stop = min(first + SLICE_RECORDS, header.record_count)
         start = at
-        at, slice_ms, slice_headers = walk_records(data, at, first, stop, header.base_ms, record_bytes)
+        at, slice_ms, slice_headers, named = walk_records(data, at, first, stop, header.base_ms, record_bytes)
         largest_ms = max(largest_ms, slice_ms)
         headers += slice_headers
         if headers > MAX_BATCH_HEADERS:
             raise MessageTooLarge(f"the records of a batch have more than {MAX_BATCH_HEADERS} headers")
         if records is not None:
             records += decode_records(data, start, stop - first, first, header.base_ms, first)
+        if named and data.find(ASKED, start, at) >= 0:
+            asks += asking(decode_records(data, start, stop - first, first, header.base_ms, first))
+            if len(asks) > MAX_ASKS:
+                raise MessageTooLarge(f"more than {MAX_ASKS} records of a batch ask for a receipt")
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {header.record_count} records")
     if largest_ms != header.max_ms:
         batch, header = _stamped(batch, header, largest_ms)
-    return Validated(batch, header, records, len(data))
+    return Validated(batch, header, records, len(data), asks)
+
+
+def asking(records: list[Record]) -> list[tuple[int, Asked, bytes | None, Headers]]:
+    """Those of these that ask for a receipt; offsets are counted from the first of their batch."""
+    return [(record[0], asked, record[2], record[4]) for record in records
+            if record[4] and (asked := asked_of(record[4])) is not None]
 
 
 def _opened(batch: bytes, header: BatchHeader, limit_bytes: int, most_bytes: int) -> tuple[bytes, int]:

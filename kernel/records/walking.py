@@ -18,22 +18,25 @@ NUMBER_BITS: Final = 35               # of a length, a count or an offset delta:
 TIME_BITS: Final = 63                 # of a timestamp delta: nine bytes, what a 64-bit number of the processor can hold
 NULL_BYTES: Final = -1                # the length of what is not there: a key or a value, and never a header's name
 
+NAMED_BYTES: Final = 7                # of the name of the header that is looked for, `records.asked.ADDRESS`
 NO_TIMESTAMP: Final = -1              # Kafka's word for a record without a time
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: beyond it nothing that reads dates can follow."""
 
 
 # decision 113
-def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limit_bytes: i64) -> tuple[i64, i64, i64]:
+def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limit_bytes: i64
+                 ) -> tuple[i64, i64, i64, i64]:
     """Check the records `first` to `stop` - 1 of a batch, whose first one begins at index `at`.
 
-    Gives the index behind them, the largest timestamp among them and the number of their headers. Raises InvalidRecord
-    where offset deltas do not follow on each other or lengths lie, MessageTooLarge for a record of more than
-    `limit_bytes`, InvalidTimestamp.
+    Gives the index behind them, the largest timestamp among them, the number of their headers, and how many of those
+    have names of `NAMED_BYTES`. Raises InvalidRecord where offset deltas do not follow on each other or lengths lie,
+    MessageTooLarge for a record of more than `limit_bytes`, InvalidTimestamp.
     """
     size: i64 = len(data)
     largest_ms: i64 = NO_TIMESTAMP
     headers: i64 = 0
+    named: i64 = 0
     i: i64
     for i in range(first, stop):
         if at >= size:
@@ -56,8 +59,9 @@ def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limi
             count, at = _number(data, at, end, NUMBER_BITS)
             if count < 0 or count > MAX_HEADERS:
                 raise InvalidRecord(f"record {i} claims {count} headers")
-            at = _skip_headers(data, at, end, count)
+            at, more = _skip_headers(data, at, end, count)
             headers += count
+            named += more
         if at != end:
             raise InvalidRecord(f"record {i} is not as long as it claims")
         timestamp_ms = base_ms + delta_ms
@@ -65,7 +69,7 @@ def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limi
             raise InvalidTimestamp(f"record {i} has the timestamp {timestamp_ms}, beyond the year 9999 or before 1970")
         if timestamp_ms > largest_ms:
             largest_ms = timestamp_ms
-    return at, largest_ms, headers
+    return at, largest_ms, headers, named
 
 
 def _number(data: bytes, at: i64, end: i64, bits: i64) -> tuple[i64, i64]:
@@ -91,8 +95,12 @@ def _skip(data: bytes, at: i64, end: i64, least: i64) -> i64:
     return at + length if length > 0 else at
 
 
-def _skip_headers(data: bytes, at: i64, end: i64, count: i64) -> i64:
+def _skip_headers(data: bytes, at: i64, end: i64, count: i64) -> tuple[i64, i64]:
+    named: i64 = 0
     for _ in range(count):
+        start = at
         at = _skip(data, at, end, 0)
+        if at - start == 1 + NAMED_BYTES:
+            named += 1
         at = _skip(data, at, end, NULL_BYTES)
-    return at
+    return at, named

@@ -11,6 +11,7 @@ from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.records import Pending, name_of
 from gatehouse.kernel.scheduling.schedule import parse_schedule
@@ -37,7 +38,8 @@ AT_ONCE: Final = Due(0, False, 0)
 
 class Accepting:
     def __init__(self, *, loop: Loop, committer: Committer, appending: Appending, places: Places,
-                 disk_guard: DiskGuard, book: Book, max_scheduled: int) -> None:
+                 disk_guard: DiskGuard, book: Book, max_scheduled: int, receipts: Receipts) -> None:
+        self._receipts = receipts
         self._loop = loop
         self._committer = committer
         self._appending = appending
@@ -74,7 +76,7 @@ class Accepting:
         builder = pending_frame.builder
         for message, when, due in zip(messages, whens, firsts, strict=True):
             if due is AT_ONCE:
-                builder.add([message], places)
+                self._receipts.add(pending_frame, [message], places)
                 continue
             pending = pending_of(message, due, builder.now_ms, when)
             places.append((self._book.plan_of(pending_frame).accept(pending), 0))

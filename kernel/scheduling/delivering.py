@@ -17,6 +17,7 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.message import Message
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import RETRY_MS, Book
 from gatehouse.kernel.scheduling.destinations import Destinations
@@ -38,13 +39,14 @@ class Delivering:
 
     def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, clock: Clock,
                  committer: Committer, backpressure: Backpressure, destinations: Destinations, book: Book,
-                 fatal: Callable[[str], None], recorder: Recorder | None = None) -> None:
+                 fatal: Callable[[str], None], receipts: Receipts, recorder: Recorder | None = None) -> None:
         self._loop = loop
         self._clock = clock
         self._committer = committer
         self._backpressure = backpressure
         self._destinations = destinations
         self._book = book
+        self._receipts = receipts
         self._recorder = recorder
         lane = partial(Lane, loop=loop, worker=worker, index=index, state=state, turn=self.turn, fatal=fatal)
         self.lanes = lane(timers=book.timers), lane(timers=book.wall_timers)
@@ -147,7 +149,7 @@ class Delivering:
             if pending.repeat:                   # each is a message of its own, in its place among the others
                 self._add(pending_frame, messages, ids)
                 messages, ids = [], []
-                builder.add([message], None)
+                self._receipts.add(pending_frame, [message], [])
                 plan.deliver(key, pending, self._next_ms(pending))
             else:
                 messages.append(message)
@@ -158,7 +160,7 @@ class Delivering:
         self._committer.note_size()
 
     def _add(self, pending_frame: PendingFrame, messages: list[Message], ids: list[int]) -> None:
-        pending_frame.builder.add_copies(messages, ids, None)
+        self._receipts.add_copies(pending_frame, messages, ids)
         if self._recorder is not None and ids:
             self._recorder.on_moved(messages, ids, True)
 

@@ -10,6 +10,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.accepting import Accepting
 from gatehouse.kernel.scheduling.book import Book
@@ -31,7 +32,7 @@ class Scheduling:
     def __init__(self, *, loop: Loop, worker: Worker, index: Index, state: StateTable, topics: Topics, clock: Clock,
                  places: Places, disk_guard: DiskGuard, backpressure: Backpressure, committer: Committer,
                  appending: Appending, max_scheduled: int, fatal: Callable[[str], None],
-                 recorder: Recorder | None = None) -> None:
+                 receipts: Receipts, recorder: Recorder | None = None) -> None:
         self._loop = loop
         book = self.book = Book(state, committer, clock.wall_of)
         # hears of a frame first: recalls go before what is due again
@@ -39,10 +40,10 @@ class Scheduling:
         self.destinations = Destinations(places, topics)
         self.delivering = Delivering(loop=loop, worker=worker, index=index, state=state, clock=clock,
                                      committer=committer, backpressure=backpressure, destinations=self.destinations,
-                                     book=book, fatal=fatal, recorder=recorder)
+                                     book=book, fatal=fatal, receipts=receipts, recorder=recorder)
         self.sweeping = Sweeping(loop=loop, worker=worker, index=index, state=state, book=book, fatal=fatal)
         self._accepting = Accepting(loop=loop, committer=committer, appending=appending, places=places,
-                                    disk_guard=disk_guard, book=book, max_scheduled=max_scheduled)
+                                    disk_guard=disk_guard, book=book, max_scheduled=max_scheduled, receipts=receipts)
 
     def start(self) -> None:
         """After replay: what fell due meanwhile goes out first, in due order."""

@@ -65,11 +65,12 @@ class Kind(IntEnum):
     CONSUMER_GROUP = 36   # epochs of a consumer group, by tenant and name
     CONSUMER_MEMBER = 37  # a member of a consumer group, with what it has and is to have, by group and member id
     BEGUN = 38            # where in the log an epoch began, by its number
+    RECEIPT = 40          # a message whose sender is to be told what becomes of it, by message id
     TERMS = 39            # a session filter's selector, and what it is owed of its history, by partition id and filter
     RETAINED_CLOCK = 46   # when and on which hub an address's value was retained or ended, by tenant and levels
 
 
-RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT, Kind.NAMED))
+RANGED: Final = frozenset((Kind.RETAINED, Kind.KEPT, Kind.NAMED, Kind.PRODUCER))
 """Kinds that are read by ranges of their keys: what changed of them since a checkpoint is listed by kind."""
 
 

@@ -24,13 +24,12 @@ from rocksdict import (
     RdictIter,
     ReadOptions,
     WriteBatch,
-    WriteOptions,
 )
 
 from gatehouse.kernel.log.reserve import DISK_FULL
 from gatehouse.kernel.state.manifest import fault_in_manifest
 
-BATCH_OPERATIONS: Final = 500       # a write holds the GIL: many small ones let the event loop in between
+BATCH_OPERATIONS: Final = 500       # a write holds the interpreter's lock: many small ones let the loop in between
 BLOCK_CACHE_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
 
@@ -156,11 +155,22 @@ def open_rocks(folder: Path) -> Rdict:
     return Rdict(str(folder), options)
 
 
+def open_probe(folder: Path) -> int | None:
+    """A file without a name on the folder's disk; None where its file system has no such files."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+
+
 class RocksStore:
     """RocksDB in a folder of its own.
 
     A disk without space is something that it gets over by itself. A quota or a file limit that is reached is not: after
     such an error it takes no more writes until it is opened again, which is tried once a file can be made there.
+
+    A write holds the interpreter's lock until the disk has taken it. So the disk is asked before each, without the
+    lock, and what is to be durable is synced without it.
 
     Its files have checksums, most of which it looks at when it reads a block. One that does not match is told to
     `on_damage` and leaves a mark beside the folder, so that the next start does not open it again.
@@ -175,14 +185,12 @@ class RocksStore:
         if fault:
             raise StoreDamaged(fault)
         self._db = open_rocks(folder)
+        self._probe = open_probe(folder)
         self._folder = folder
         self._on_damage = on_damage
         self._stuck = False
         self._opening = Lock()         # held while it is opened again: readers that find it closed wait
         self._refused = False          # the disk has been full, or is damaged: closing cannot write, and says so
-        synced = WriteOptions()
-        synced.sync = True
-        self._synced = synced
 
     def get(self, key: bytes) -> bytes | None:
         try:
@@ -229,11 +237,12 @@ class RocksStore:
             self._open_again()
         try:
             for lowest, below in ranges:
+                self._wait_for_disk()
                 self._db.delete_range(lowest, below)
             self._write([(key, None) for key in deletes])
             self._write(puts)
             if sync:
-                self._db.put(b"\0sync", b"", write_opt=self._synced)
+                self._db.flush_wal(True)
         except Exception as error:    # rocksdict raises plain Exception for everything
             if is_full(error):
                 self._refused = True
@@ -263,14 +272,14 @@ class RocksStore:
     def _open_again(self) -> None:
         """Raises StoreFull while there is no room for that."""
         try:
-            probe = self._folder.with_name(self._folder.name + ".probe")
-            probe.write_bytes(bytes(PROBE_BYTES))
+            room = self._folder.with_name(self._folder.name + ".probe")
+            room.write_bytes(bytes(PROBE_BYTES))
         except OSError as error:
             raise StoreFull(str(error)) from None
         finally:
-            probe.unlink(missing_ok=True)
+            room.unlink(missing_ok=True)
         with self._opening:
-            self.close()
+            self._close()
             end_s = monotonic() + OPEN_S
             while True:
                 try:
@@ -294,9 +303,22 @@ class RocksStore:
                     batch.delete(key)
                 else:
                     batch.put(key, value)
+            self._wait_for_disk()
             self._db.write(batch)
 
+    def _wait_for_disk(self) -> None:  # decision 231
+        """Return when the disk takes writes. One that is full does: RocksDB will say it."""
+        if self._probe is not None:
+            with suppress(OSError):
+                os.pwrite(self._probe, b"\0", 0)
+
     def close(self) -> None:
+        if self._probe is not None:
+            os.close(self._probe)
+            self._probe = None
+        self._close()
+
+    def _close(self) -> None:
         try:
             self._db.close()
         except Exception:              # what is not in here is replayed from the log

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Message, Owner, Placement
+from gatehouse.kernel.message import RETAIN, Judge, Message, Owner, Placement
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
@@ -33,27 +33,45 @@ class QueueLimits(Protocol):
         """Raises QueueFull for messages that will enter a queue later, and have no room there now."""
 
 
+class ReceiptKeeper(Protocol):
+    """Who tells senders what became of their messages: see `kernel.receipts`. `judge` says of an address what the
+    sender may there."""
+
+    def asking(self, messages: list[Any], placements: dict[int, Placement] | None, candidates: list[int],
+               judge: Judge | None) -> list[Any]:
+        """Those of these candidates that ask for a receipt. Raises ReceiptDenied."""
+
+    def judged(self, asks: list[Any], judge: Judge | None) -> list[Any]:
+        """The same for records of a producer's batch, as (index, what is asked, tenant, address)."""
+
+    def on_entered(self, frame: PendingFrame, askings: list[Any], places: MessagePlaces) -> None:
+        """They are in the pending frame, each in its place by its index."""
+
+
 class Appending:
     """What `check` finds is refused before anything of a call is taken."""
 
     def __init__(self, *, committer: Committer, places: Places, disk_guard: DiskGuard, idempotency: Idempotency,
-                 queue_limits: QueueLimits, recorder: Recorder | None = None) -> None:
+                 queue_limits: QueueLimits, receipts: ReceiptKeeper, recorder: Recorder | None = None) -> None:
         self._committer = committer
         self._places = places
         self._disk_guard = disk_guard
         self._idempotency = idempotency
         self._queue_limits = queue_limits
+        self._receipts = receipts
         self._recorder = recorder
         self.unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
-               placements: dict[int, Placement] | None = None) -> None:
+               placements: dict[int, Placement] | None = None, judge: Judge | None = None) -> None:
         """See `Kernel.append`. With `placements` the messages have numbers of them in front: raises UnknownPlace for
         others."""
         if self._disk_guard.short:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()
-        limited = check(messages, self._places.refresh, placements)
+        candidates: list[int] = []
+        limited = check(messages, self._places.refresh, placements, candidates)
+        askings = self._receipts.asking(messages, placements, candidates, judge) if candidates else None
         if limited or self._disk_guard.kept_full:
             placed: list[Message] = messages if placements is None else [
                 (placements[message[0]], *message[1:]) for message in messages]
@@ -64,17 +82,19 @@ class Appending:
                 self.refuse_owed(placed)
             if limited:
                 self._queue_limits.refuse_full(placed)
-        places: MessagePlaces | None = [] if positions else None
+        places: MessagePlaces | None = [] if positions or askings else None
         self.unfollowed -= len(messages)                # decision 199
         if self.unfollowed < 0:
             self._add_followed(pending_frame, messages, places, placements)
         else:
             pending_frame.builder.add(messages, places, None, placements)
-        pending_frame.wait(owner, token, places)
+        if askings:
+            self._receipts.on_entered(pending_frame, askings, places or [])
+        pending_frame.wait(owner, token, places if positions else None)
         self._committer.note_size()
 
     def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
-                    add: Adding | None = None) -> None:
+                    add: Adding | None = None, judge: Judge | None = None) -> None:
         """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in
         partitions."""
         pending_frame = self._committer.open_frame()
@@ -83,9 +103,11 @@ class Appending:
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
-        limited = check(messages, self._places.refresh)
+        candidates: list[int] = []
+        limited = check(messages, self._places.refresh, None, candidates)
         if limited:
             messages = self._places.choose(messages)
+        askings = self._receipts.asking(messages, None, candidates, judge) if candidates else None
         if self._disk_guard.kept_full:
             self.refuse_owed(messages)
         if limited and add is None:
@@ -99,6 +121,8 @@ class Appending:
                 self._add_followed(pending_frame, messages, places, None)
             else:
                 pending_frame.builder.add(messages, places)
+        if askings and add is None:
+            self._receipts.on_entered(pending_frame, askings, places)
         self._idempotency.remember(pending_frame, mine, places, key)
         pending_frame.wait(owner, token, places)
         self._committer.note_size()

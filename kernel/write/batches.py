@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidRecord, MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Headers, Message, Owner, Record
+from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Owner, Record
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.batch import (
     LOG_APPEND_TIME,
@@ -28,7 +28,7 @@ from gatehouse.kernel.records.batch import (
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.appending import UNFOLLOWED, Appending
+from gatehouse.kernel.write.appending import UNFOLLOWED, Appending, ReceiptKeeper
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
@@ -60,7 +60,8 @@ class Batches:
 
     def __init__(self, *, appending: Appending, committer: Committer, validating: Validating, topics: Topics,
                  places: Places, subscriptions: Subscriptions, producers: Producers, idempotency: Idempotency,
-                 disk_guard: DiskGuard, listens: Callable[[Topic], bool], recorder: Recorder | None = None) -> None:
+                 disk_guard: DiskGuard, listens: Callable[[Topic], bool], receipts: ReceiptKeeper,
+                 recorder: Recorder | None = None) -> None:
         """`listens`: whether a live subscriber may hear of what enters a topic."""
         self._appending = appending
         self._committer = committer
@@ -72,14 +73,15 @@ class Batches:
         self._idempotency = idempotency
         self._disk_guard = disk_guard
         self._listens = listens
+        self._receipts = receipts
         self._recorder = recorder
         self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
     def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
-               divert: Divert | None) -> None:
+               divert: Divert | None, judge: Judge | None = None) -> None:
         """See `Kernel.append_batch`."""
         arrived = self._arrived(partition_id, batch, divert is not None)
-        self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert))
+        self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert, judge))
 
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
@@ -115,7 +117,7 @@ class Batches:
 
     # ---- when they are sound
 
-    def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None,
+    def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None, judge: Judge | None,
                validated: list[Validated]) -> Entering:
         partition_id, (opened,) = arrived.partition_id, validated
         header = opened.header
@@ -131,7 +133,10 @@ class Batches:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         self._check(inside)
+        askings = self._askings(arrived.of, opened, judge) if opened.asks else None
         run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside)
+        if askings:
+            self._receipts.on_entered(pending_frame, askings, [(run, at) for at in range(run.count)])
         if header.producer_id >= 0:
             self._note_sequence(pending_frame, partition_id, header, run)
         pending_frame.wait(owner, token, [(run, 0)])
@@ -174,6 +179,12 @@ class Batches:
         if inside.copies:
             pending_frame.builder.add(inside.copies, None)
         return run
+
+    def _askings(self, of: tuple[Topic, int], opened: Validated, judge: Judge | None) -> list[Any]:
+        """Its records that ask for a receipt. Raises ReceiptDenied."""
+        topic, address_of = of[0], self._places.routes.address_of
+        return self._receipts.judged([(at, asked, topic.tenant, address_of(topic.name, key, headers))
+                                      for at, asked, key, headers in opened.asks], judge)
 
     def _follow(self, pending_frame: PendingFrame, run: Run, records: list[Record]) -> None:
         """Some of these may be followed: they are told to whoever records journeys."""

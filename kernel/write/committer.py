@@ -131,6 +131,7 @@ class Committer:
         self._keepers: dict[int, Keeper] = {}
         self._participants: list[Participant] = []
         self._noting: list[Participant] = []
+        self._copying: list[Participant] = []
         self._followers: list[Follower] = []
         self._forgetters: list[Forgetter] = []
         self._on_grown: Callable[[], None] | None = None
@@ -156,11 +157,12 @@ class Committer:
 
     def begin(self, epoch: int, next_id: int, *, keepers: Mapping[int, Keeper], participants: Sequence[Participant],
               noting: Sequence[Participant], followers: Sequence[Follower], forgetters: Sequence[Forgetter],
-              on_grown: Callable[[], None], recorder: Recorder | None = None) -> None:
+              copying: Sequence[Participant], on_grown: Callable[[], None], recorder: Recorder | None = None) -> None:
         """From here on frames are written, of this epoch and with message ids from `next_id` on.
 
         `keepers` by kind of state record. `participants` are told of a refused frame in this order, and before any
-        others. Those in `noting` take part in each frame with messages that change state of their own. `followers` are
+        others. Those in `noting` take part in each frame with messages that change state of their own, those in
+        `copying` in each with messages that have ids from before. `followers` are
         told in this order, after them `on_grown`, and `forgetters` of what was deleted. `recorder` writes into
         each frame what is told of messages' journeys.
         """
@@ -168,6 +170,7 @@ class Committer:
         self._keepers.update(keepers)
         self._participants += participants
         self._noting += noting
+        self._copying += copying
         self._followers += followers
         self._forgetters += forgetters
         self._on_grown = on_grown
@@ -297,6 +300,8 @@ class Committer:
         sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch)
         if builder.noted:
             participants.update(dict.fromkeys(self._noting, True))
+        if builder.has_copies:
+            participants.update(dict.fromkeys(self._copying, True))
         for participant in pending_frame.giving_ids:
             id_count = participant.seal(pending_frame, first_id + sealed.id_count)
             assert id_count >= 0, "ids rise"

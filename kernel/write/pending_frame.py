@@ -19,8 +19,14 @@ from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
 from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, NumberedMessage, Owner, Placement, Record, Stored
+from gatehouse.kernel.records.asked import ASKED
 from gatehouse.kernel.records.batch import BatchHeader, placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
+
+FIRST: Final = 14
+"""The length of STATED and of ASKED, as it stands in front of their names."""
+
+assert STATED[0] == ASKED[0] == FIRST
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 
@@ -39,6 +45,7 @@ class Run:  # decision 3
         self.max_ms: int = now_ms
         self.flags: int = 0
         self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
+        self.beside: bool = False                    # what the hub wrote: the ids are those of other messages
         self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
         # known once sealed:
         self.first_offset: int = -1
@@ -50,12 +57,13 @@ Entering = tuple[Any, "bytes | None", bytes, int, int]
 
 
 def check(messages: list[Entering], refresh: Callable[[Placement], None],
-          places: dict[int, Placement] | None = None) -> bool:
+          places: dict[int, Placement] | None = None, asking: list[int] | None = None) -> bool:
     """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
     `places` is given, messages have numbers of places in front; UnknownPlace where one is not in it.
 
     Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
-    that is too long for it. True where one enters a queue that may be full."""
+    that is too long for it. True where one enters a queue that may be full. Those that perhaps ask for a receipt are
+    added to `asking`."""
     last: object = None
     limit = 0
     limited = False
@@ -77,9 +85,13 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         size = len(headers) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
-        # not `STATED in headers`: Python first takes the left side for a number, and formats an error that it drops
-        if len(headers) > len(STATED) and headers.find(STATED) >= 0 and not placement.address_header:
-            messages[at] = stated(message, placement)
+        # both names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
+        # takes the left side for a number, and formats an error that it drops
+        if FIRST in headers:
+            if headers.find(STATED) >= 0 and not placement.address_header:
+                messages[at] = stated(message, placement)
+            if asking is not None and headers.find(ASKED) >= 0:
+                asking.append(at)
     return limited
 
 
@@ -200,14 +212,19 @@ class BatchBuilder:
                 front = bytes((attributes,)) + varint(timestamp_ms - now_ms)
                 if timestamp_ms > run.max_ms:
                     run.max_ms = timestamp_ms
+            middle = SMALL[n] + key_part
             if value is None:
                 tail = b"\x01" + headers
-            else:
-                length = len(value)
-                tail = (SMALL[length] if length < SMALL_LIMIT else varint(length)) + value + headers
-            middle = SMALL[n] + key_part
-            size = len(front) + len(middle) + len(tail)
-            record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+                size = len(front) + len(middle) + len(tail)
+                record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+            elif len(value) < SMALL_LIMIT:
+                tail = SMALL[len(value)] + value + headers
+                size = len(front) + len(middle) + len(tail)
+                record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
+            else:                                        # copied once: it may be megabytes
+                tail = varint(len(value))
+                size = len(front) + len(middle) + len(tail) + len(value) + len(headers)
+                record = b"".join((varint(size), front, middle, tail, value, headers))
             if n == 0:
                 run.first = record
             elif run.more is None:
@@ -280,6 +297,7 @@ class BatchBuilder:
             part = messages[start:start + RUN_LIMIT]
             run = Run(part[0][0].partition_id, self.now_ms)
             run.own_id = first_id
+            run.beside = True
             self._open.pop(run.partition_id, None)
             self.runs.append(run)
             self.add(part, places, run)

@@ -1,5 +1,5 @@
 /* A disk that fails where it is told to, beneath everybody who writes the log: loaded before the C library, it stands
-   between a hub and the system's `pwritev` and `fdatasync`. It looks at files of the log alone. See faulty_disk.py. */
+   between a hub and the system's writes and syncs. It looks at files of the log, and of the index. See faulty_disk.py. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ static atomic_long writes, syncs;
 static long die_at_write = NEVER, die_at_sync = NEVER, tear_at = NEVER, full_from = NEVER, full_until = NEVER;
 static int die_after;
 static double tear_keep;
-static char fail_sign[PATH_MAX], hold_sign[PATH_MAX];
+static char fail_sign[PATH_MAX], hold_sign[PATH_MAX], hold_index_sign[PATH_MAX];
 
 /* ---- orders, given before the hub begins */
 
@@ -31,6 +31,7 @@ void faulty_disk_tear(long call, double keep) { tear_at = call; tear_keep = keep
 void faulty_disk_be_full(long call, long calls) { full_from = call; full_until = call + calls; }
 void faulty_disk_fail_syncs(const char *sign) { strncpy(fail_sign, sign, sizeof fail_sign - 1); }
 void faulty_disk_hold_syncs(const char *sign) { strncpy(hold_sign, sign, sizeof hold_sign - 1); }
+void faulty_disk_hold_index(const char *sign) { strncpy(hold_index_sign, sign, sizeof hold_index_sign - 1); }
 
 /* ---- the disk */
 
@@ -41,15 +42,21 @@ static void die(void)
         pause();
 }
 
+/* The path of an open file, or nothing. */
+static void path_of(int fd, char *path)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t size = readlink(link, path, PATH_MAX - 1);
+    path[size < 0 ? 0 : size] = 0;
+}
+
 static int is_of_the_log(int fd)
 {
-    char link[64], path[PATH_MAX];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t size = readlink(link, path, sizeof path - 1);
-    if (size < 4)
-        return 0;
-    path[size] = 0;
-    return !strcmp(path + size - 4, ".log") && (strstr(path, "/log/") || strstr(path, "/kept/"));
+    char path[PATH_MAX];
+    path_of(fd, path);
+    size_t size = strlen(path);
+    return size > 4 && !strcmp(path + size - 4, ".log") && (strstr(path, "/log/") || strstr(path, "/kept/"));
 }
 
 typedef ssize_t (*Write)(int, const struct iovec *, int, off_t);
@@ -103,16 +110,54 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset)
     return faulty_write(real, fd, parts, count, offset);
 }
 
-static void hold(void)
+/* Wait while the sign is there, and say `held` in it. */
+static void hold(const char *path)
 {
-    int sign = open(hold_sign, O_WRONLY | O_CLOEXEC);
+    int sign = open(path, O_WRONLY | O_CLOEXEC);
     if (sign < 0)
         return;
-    if (write(sign, "held", 4) < 0)
+    if (pwrite(sign, "held", 4, 0) < 0)
         abort();
     close(sign);
-    while (!access(hold_sign, F_OK))
+    while (!access(path, F_OK))
         nanosleep(&(struct timespec){0, 10000000}, NULL);
+}
+
+static void hold_where_frozen(int fd)
+{
+    char path[PATH_MAX];
+    if (!hold_index_sign[0])
+        return;
+    path_of(fd, path);
+    if (strstr(path, "/index/"))
+        hold(hold_index_sign);
+}
+
+ssize_t write(int fd, const void *data, size_t size)
+{
+    static ssize_t (*real)(int, const void *, size_t);
+    if (!real)
+        real = (ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+    hold_where_frozen(fd);
+    return real(fd, data, size);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
+{
+    static ssize_t (*real)(int, const void *, size_t, off_t);
+    if (!real)
+        real = (ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite");
+    hold_where_frozen(fd);
+    return real(fd, data, size, offset);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset)
+{
+    static ssize_t (*real)(int, const void *, size_t, off64_t);
+    if (!real)
+        real = (ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
+    hold_where_frozen(fd);
+    return real(fd, data, size, offset);
 }
 
 int fdatasync(int fd)
@@ -124,7 +169,7 @@ int fdatasync(int fd)
         return real(fd);
     long call = ++syncs;
     if (hold_sign[0])
-        hold();
+        hold(hold_sign);
     if (fail_sign[0] && !access(fail_sign, F_OK)) {
         errno = EIO;
         return -1;

@@ -5,6 +5,7 @@
     tear        {"call": 100, "keep": 0.5}: write a part of a frame, then SIGKILL
     fail_sync   PATH: fdatasync fails while the file is there
     hold_sync   PATH: fdatasync does not return while the file is there, and says `held` in it when it waits
+    hold_index  PATH: no file of the index can be written while the file is there, and it says `held` then
     full        {"call": 100, "calls": 5}: the disk is full from one write to the log on, for some of them
     clock       [[0.5, -3600], [1.0, 0]]: seconds after the start, and how far the wall clock is off from then on
     retention   seconds between two looks of retention, which are ten
@@ -76,6 +77,10 @@ def hold_sync(path: str) -> None:
     faulty_disk.order("hold_syncs", path)
 
 
+def hold_index(path: str) -> None:
+    faulty_disk.order("hold_index", path)
+
+
 def full(order: dict[str, Any]) -> None:
     faulty_disk.order("be_full", order["call"], order["calls"])
 
@@ -119,5 +124,5 @@ def read_backups(path: str) -> None:
 
 ORDERS: dict[str, Callable[[Any], None]] = {
     "die": die, "tear": tear, "full": full, "clock": clock,
-    "fail_sync": fail_sync, "hold_sync": hold_sync, "retention": retention,
-    "read_backups": read_backups}
+    "fail_sync": fail_sync, "hold_sync": hold_sync, "hold_index": hold_index,
+    "retention": retention, "read_backups": read_backups}

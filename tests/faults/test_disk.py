@@ -117,6 +117,29 @@ def test_an_fdatasync_that_does_not_return_holds_up_nobody_else(start: Start, tm
     peer.close()
 
 
+def test_a_file_system_that_is_frozen_under_the_index_holds_up_nobody_else(start: Start, tmp_path: Path) -> None:
+    """What RocksDB's binding writes, it writes under the interpreter's lock."""
+    sign = tmp_path / "hold"
+    hub = start("checkpoint_ms = 100", orders={"hold_index": str(sign)})
+    http = hub.port("http")
+    peer = MqttPeer(hub.port("mqtt"), "pinger")
+    assert post(http, b"before")[0] == 201
+    sign.touch()
+    assert post(http, b"for a checkpoint")[0] == 201
+    while sign.read_text() != "held":
+        time.sleep(0.01)
+    for i in range(5):
+        ping(peer)
+        assert post(http, b"%d" % i)[0] == 201, "the log is another file"
+    stored = [b"before", b"for a checkpoint", *[b"%d" % i for i in range(5)]]
+    assert values_of(http) == stored
+    assert hub.alive
+    sign.unlink()
+    peer.close()
+    assert hub.stop() == exits.OK
+    assert values_of(start().port("http")) == stored
+
+
 @pytest.mark.parametrize("index", ["with its index", "index deleted"])
 @pytest.mark.parametrize("part", ["body", "head"])
 def test_a_flipped_bit_costs_what_it_hit_and_is_told(start: Start, tmp_path: Path, part: str, index: str) -> None:

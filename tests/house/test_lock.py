@@ -14,7 +14,8 @@ LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 OURS = {"gatehouse", "gatehouse-client", "pip"}             # itself, and what comes with Python
 BEFORE = {"run": [], "compile": ["run"], "test": ["run"], "interop": ["run", "test"], "spark": ["run"],
           "demo": ["run", "spark"]}
-EXTRAS = {"run": [], "compile": ["compile"], "test": ["dev", "spark"], "interop": ["dev", "spark", "postgresql"],
+EXTRAS = {"run": [], "compile": ["compile"], "test": ["dev", "spark", "otlp"],
+          "interop": ["dev", "spark", "otlp", "postgresql"],
           "spark": ["spark"], "demo": ["demo", "spark"]}
 
 

@@ -3,6 +3,8 @@ over HTTP."""
 from __future__ import annotations
 
 import json
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any
 import pika
 import pytest
 from paho.mqtt import client as mqtt
-from paho.mqtt import publish
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
-from tests.interop.guarded_hub import guarded_hub
+from tests.interop.guarded_hub import PASSWORD, guarded_hub
 from tests.interop.test_http_groups import ask
 from tests.interop.test_rights import http
 from tests.running_hub import RunningHub, config_of, gatehouse, running_hub, sound_hub
@@ -47,14 +50,33 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
         assert code == 0 and "Traceback" not in said, said
 
 
-def one_that_fails(hub: RunningHub) -> str:
+def hearer(hub: RunningHub, address: str, heard: queue.Queue[tuple[str, str]]) -> mqtt.Client:
+    """The publisher, who hears of his receipts on his own door."""
+    subscribed = threading.Event()
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+
+    def on_message(client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
+        said = json.loads(message.payload)
+        heard.put((said["receipt"], said["id"]))
+
+    client.on_message = on_message
+    client.on_subscribe = lambda *given: subscribed.set()
+    client.connect("127.0.0.1", hub.port("mqtt"))
+    client.loop_start()
+    client.subscribe(address, qos=1)
+    assert subscribed.wait(WAIT_S)
+    return client
+
+
+def one_that_fails(hub: RunningHub, publisher: mqtt.Client) -> str:
     """Published over MQTT, given back twice and rejected by an AMQP consumer; its id."""
     ask(hub, "PUT", f"/v1/topics/{TOPIC}", {"partitions": 1})
     ask(hub, "PUT", f"/v1/groups/{GROUP}", {"kind": "leased", "retry": {"delays_ms": [0]}})
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp")))
     channel = connection.channel()
-    publish.single(f"{TOPIC}/7", "a bill", qos=1, port=hub.port("mqtt"), hostname="127.0.0.1",
-                   protocol=mqtt.MQTTv311)
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.UserProperty = [("receipt", "told/me")]
+    publisher.publish(f"{TOPIC}/7", "a bill", qos=1, properties=properties).wait_for_publish(WAIT_S)
     times = 0
     for method, _, body in channel.consume(SHARED, inactivity_timeout=30):
         assert method is not None and body == b"a bill"
@@ -69,7 +91,10 @@ def one_that_fails(hub: RunningHub) -> str:
 
 
 def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: RunningHub) -> None:
-    message_id = one_that_fails(hub)
+    heard: queue.Queue[tuple[str, str]] = queue.Queue()
+    publisher = hearer(hub, "told/me", heard)
+    message_id = one_that_fails(hub, publisher)
+    assert heard.get(timeout=WAIT_S) == ("dead", message_id)
     assert ask(hub, "POST", "/v1/dead-letters/redrive", {"group": GROUP, "ids": [message_id]})[0] == 200
     popped: list[Any] = ask(hub, "POST", f"/v1/groups/{GROUP}/pop?topic={TOPIC}&wait=30")[1]["messages"]
     assert [message["id"] for message in popped] == [message_id]
@@ -80,6 +105,9 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
         assert status == 200, journey
         return journey if journey["steps"][-1]["what"] == "acked" else None
 
+    assert heard.get(timeout=WAIT_S) == ("acked", message_id)
+    publisher.disconnect()
+    publisher.loop_stop()
     journey = wait_for(whole)
     assert [step["what"] for step in journey["steps"]] == [
         "stored", "released", "handed out", "released", "handed out", "given up", "redriven", "handed out", "acked"]
@@ -124,6 +152,34 @@ def test_messages_that_were_followed_are_found_by_what_is_known_of_them(tmp_path
         assert [step["what"] for step in not_followed["steps"]] == ["stored"]
         assert (not_followed["followed"], not_followed["address"]) == ("not recorded", "other/x")
         assert ask(hub, "GET", "/v1/trace/123456")[0] == 404
+
+
+def test_what_was_refused_who_connected_and_who_subscribed_is_found(tmp_path: Path) -> None:
+    with guarded_hub(tmp_path) as hub:
+        told = threading.Event()
+        client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="desk", protocol=mqtt.MQTTv5)
+        client.username_pw_set("ada", PASSWORD)
+        client.on_publish = lambda *given: told.set()
+        client.on_subscribe = lambda *given: client.publish("shut/1", b"x", qos=1)
+        client.connect("127.0.0.1", hub.ports("mqtt")[0])
+        client.loop_start()
+        client.subscribe("open/#")
+        assert told.wait(WAIT_S)
+        client.disconnect()
+        client.loop_stop()
+
+        def events(query: str, user: str) -> list[tuple[str, str]]:
+            status, said = http(hub, "GET", f"/v1/trace/events?{query}", user=user)[:2]
+            assert status == 200, said
+            return [(event["what"], event.get("address", "")) for event in json.loads(said)["events"]]
+
+        whole = [("ended", ""), ("refused", "shut/1"), ("subscribed", "open/#"), ("connected", "")]
+        wait_for(lambda: events("client_id=desk", "root") == whole)
+        assert events("client_id=desk", "ada") == whole          # what is his own
+        assert events("client_id=desk", "eve") == events("client_id=desk", "tess") == []
+        assert events("address=shut%2F1&from=2020-01-01T00:00:00Z", "root") == [("refused", "shut/1")]
+        assert events("address=shut%2F1&to=1000", "root") == []
+        assert ("refused", "shut/1") in events("user=ada", "root")
 
 
 def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.errors import StorageFull, UnknownPartition
 from gatehouse.kernel.message import Delivery, Stored
 from tests.simulation.checker import Attempt, Broken, Ledger
 
@@ -43,9 +43,10 @@ class Client:
     """An owner of calls, in one life of the hub: answers must come in the order of the calls; of batches, which may
     have to be opened on another thread, in the order of those for the same partition."""
 
-    def __init__(self, ledger: Ledger, on_refused: Callable[[], None]) -> None:
+    def __init__(self, ledger: Ledger, on_refused: Callable[[], None], has_partition: Callable[[int], bool]) -> None:
         self._ledger = ledger
         self._on_refused = on_refused
+        self._has_partition = has_partition
         self._asked = 0
         self._answered: dict[int, int] = {}
 
@@ -80,13 +81,18 @@ class Client:
             self._on_refused()
 
     def _take(self, asking: Asking, stored: Stored) -> bool:
-        if stored.error is not None and not isinstance(stored.error, StorageFull):
+        if not (stored.error is None or isinstance(stored.error, StorageFull) or self._was_deleted(asking, stored)):
             raise Broken(f"refused for no good reason: {stored.error!r}")
         if asking.attempt is not None:
             self._ledger.acknowledge(asking.attempt, None if stored.error else stored.positions, stored.append_ms)
         if asking.told is not None:
             asking.told(stored)
-        return stored.error is not None
+        return isinstance(stored.error, StorageFull)
+
+    def _was_deleted(self, asking: Asking, stored: Stored) -> bool:
+        """A batch was being opened on another thread while its topic was deleted."""
+        return isinstance(stored.error, UnknownPartition) and asking.attempt is not None \
+            and asking.attempt.kind == "batch" and not self._has_partition(asking.lane)
 
 
 class Listener:

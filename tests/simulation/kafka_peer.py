@@ -15,6 +15,7 @@ from tests.simulation.wire import Wire
 PRODUCE: Final = 0
 FETCH: Final = 1
 KAFKA_STORAGE_ERROR: Final = 56
+OUT_OF_ORDER: Final = 45             # of the sequence numbers of a producer
 UNKNOWN_TOPIC: Final = 3
 OFFSET_OUT_OF_RANGE: Final = 1
 
@@ -77,10 +78,17 @@ class KafkaPeer:
         _, error, base_offset, _, _ = struct.unpack_from(">ihqqq", answer, at)
         if error == NONE:
             self._ledger.acknowledge(attempt, [(partition_id, base_offset, -1)], 0)
-        elif error in (KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC):
+        elif error in (KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC) \
+                or error == OUT_OF_ORDER and self._follows_on_refused(attempt):
             self._ledger.acknowledge(attempt, None, 0)
         else:
             raise Broken(f"a Kafka producer was refused with {error}")
+
+    def _follows_on_refused(self, attempt: Attempt) -> bool:
+        """One before it, of its producer and partition, was not stored: the disk was full, or a crash took it."""
+        return any(before.kind == "batch" and before.writer == attempt.writer and before.sequence < attempt.sequence
+                   and before.messages[0].partition_id == attempt.messages[0].partition_id and not before.answered
+                   for before in self._ledger.attempts)
 
     def _fetched(self, answer: bytes, partition_id: int) -> None:
         at = 4 + 4 + 2 + struct.unpack_from(">h", answer, 8)[0] + 4

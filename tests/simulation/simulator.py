@@ -144,10 +144,13 @@ class Simulation:
 
     def _start(self) -> None:
         self.hub.start()
-        self.clients = [Client(self.ledger, self.refused) for _ in range(3)]
+        self.clients = [Client(self.ledger, self.refused, self._has_partition) for _ in range(3)]
         self.reading.begin()
         self.doors.begin()
         self.transacting.begin()
+
+    def _has_partition(self, partition_id: int) -> bool:
+        return any(partition_id in topic.partition_ids() for topic in self.hub.kernel.topics())
 
     def refused(self) -> None:
         """The disk was full, and what was not durable is taken back."""

@@ -189,8 +189,9 @@ def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
 def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
     real = Kernel.append_batch
 
-    def append_batch(kernel: Any, partition_id: int, batch: bytes, owner: Any, token: Any, divert: Any = None) -> None:
-        real(kernel, partition_id, batch, None, token, divert)
+    def append_batch(kernel: Any, partition_id: int, batch: bytes, owner: Any, token: Any, divert: Any = None,
+                     judge: Any = None) -> None:
+        real(kernel, partition_id, batch, None, token, divert, judge)
         for _ in owner.on_stored([Stored(token, None, 0, [(partition_id, kernel.bounds(partition_id)[1], -1)])]):
             pass
 

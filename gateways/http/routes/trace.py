@@ -5,6 +5,9 @@
     GET /v1/trace?key=K | address=A | trace_id=T | correlation_id=C | topic=T&partition=P&offset=O
                   &from=TIME&to=TIME&max=               the newest messages that were recorded so, newest first
 
+    GET /v1/trace/events?user=U | client_id=C | address=A       what was told of clients: publishes that were refused,
+                                                                connections, subscriptions, and their ends
+
     {"id": "7", "address": "orders/7", "topic": "orders", "partition": 0, "offset": 6, "trace_id": "0af7...",
      "followed": "from its first error on",
      "steps": [{"at": ms, "what": "stored", "recorded": false, "door": "mqtt", ...},
@@ -77,6 +80,13 @@ JOURNEY: Final = Named("Journey", object_of({
 FOUND: Final = Named("FoundMessage", object_of({
     "id": MESSAGE_ID, "at": TIME_MS, "what": TEXT, "address": nullable(TEXT), "trace_id": nullable(TEXT)}))
 
+TOLD: Final = Named("ClientEvent", object_of({"at": TIME_MS, "what": TEXT}, {
+    "address": TEXT, "reason": TEXT, "door": TEXT, "user": TEXT, "client_id": TEXT, "peer": TEXT}))
+
+OF_USER: Final = Parameter("user", "What was told of this user.", example="edge")
+CLIENT: Final = Parameter("client_id", "What was told of this client id.")
+TOLD_WAYS: Final = {"user": "user", "client_id": "client", "address": "address"}
+
 KEY: Final = Parameter("key", "Messages with this key.", example="line1/temp")
 ADDRESS: Final = Parameter("address", "Messages to this address.", example="plant/line1/temp")
 TRACE: Final = Parameter("trace_id", "Messages of this trace: 32 hex digits.")
@@ -146,6 +156,11 @@ async def _events(door: Door, principal: Principal, way: str, value: str) -> lis
         if not TRACE_ID.fullmatch(value.lower()):
             raise Refusal("invalid_parameter", "a trace id is 32 hex digits", parameter=way)
         raw = bytes.fromhex(value)
+    return [event for event in await _found(door, principal, way.removesuffix("_id"), raw) if _is_it(event, way, raw)]
+
+
+async def _found(door: Door, principal: Principal, what: str, value: bytes) -> list[Event]:
+    """The newest events whose hash is that of this value."""
     reply: Reply[list[Event]] = Reply()
 
     def on_done(events: list[Event], error: StorageFailed | None) -> None:
@@ -154,8 +169,8 @@ async def _events(door: Door, principal: Principal, way: str, value: str) -> lis
         else:
             reply.set_result(events)
 
-    door.kernel.looking.find(way.removesuffix("_id"), raw, principal.tenant, LOOKED_AT, on_done)
-    return [event for event in await reply if _is_it(event, way, raw)]
+    door.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done)
+    return await reply
 
 
 def _is_it(event: Event, way: str, raw: bytes) -> bool:
@@ -181,6 +196,35 @@ def _time(query: dict[str, str], name: str, default: int) -> int:
     if normal is None:
         raise Refusal("invalid_parameter", f"{name!r} is an RFC 3339 time or milliseconds since 1970", parameter=name)
     return int(normal)
+
+
+@declare("trace", query=(OF_USER, CLIENT, ADDRESS, FROM, TO, MAX), problems=("storage_failed",),
+         answers=(Answer(200, "The newest first.", object_of({"events": list_of(TOLD)})),))
+async def find_events(door: Door, call: Call) -> Answered:
+    """Find what was told of clients: publishes that were refused, connections, subscriptions, and their ends.
+
+    By user, client id or address (that of a refused publish, or a filter). A user sees his own, an administrator those
+    of everybody in his tenant.
+    """
+    principal = await door.principal(call)
+    query = call.query()
+    given = [name for name in TOLD_WAYS if name in query]
+    if len(given) != 1:
+        raise Refusal("invalid_parameter", f"one of {', '.join(TOLD_WAYS)} says what is looked for",
+                      parameter=OF_USER.name)
+    first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
+    sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
+    way, value = given[0], query[given[0]]
+    shown: list[dict[str, Any]] = []
+    for event in reversed(await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode())):
+        if getattr(event, TOLD_WAYS[way]) == value and first_ms <= event.at_ms <= last_ms \
+                and (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name):
+            shown.append({"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {name: said for name, said in (
+                ("address", event.address), ("reason", event.reason), ("door", event.door), ("user", event.user),
+                ("client_id", event.client), ("peer", event.peer)) if said})
+            if len(shown) >= most:
+                break
+    return json_answer({"events": shown})
 
 
 @declare("trace", query=(CONSUMER, USER), needs=SEEING, problems=("unknown_message", "storage_failed"),
@@ -384,5 +428,6 @@ def _standing(door: Door, standing: dict[str, Any], principal: Principal, sees_a
     return {**shown, "until": door.services.wall_of(until_ms)} if until_ms else shown
 
 
-ROUTES: Routes = (("GET", "/v1/trace", find_messages), ("GET", "/v1/trace/{id}", get_journey),
+ROUTES: Routes = (("GET", "/v1/trace", find_messages), ("GET", "/v1/trace/events", find_events),
+                  ("GET", "/v1/trace/{id}", get_journey),
                   ("GET", "/v1/trace/{id}/why", why))

@@ -27,6 +27,7 @@ from gatehouse.gateways.kafka.api.configs import (
 )
 from gatehouse.gateways.kafka.api.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
+from gatehouse.gateways.kafka.api.describe_producers import DESCRIBE_PRODUCERS
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
 from gatehouse.gateways.kafka.api.group_administration import (
@@ -53,6 +54,6 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in (
     INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE, DELETE_TOPICS, CREATE_PARTITIONS,
     DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES,
     DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS,
-    OFFSET_FOR_LEADER_EPOCH, DESCRIBE_LOG_DIRS,
+    OFFSET_FOR_LEADER_EPOCH, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS,
     DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_SCRAM, ALTER_SCRAM, DESCRIBE_CLIENT_QUOTAS,
     ALTER_CLIENT_QUOTAS, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)}

@@ -124,14 +124,14 @@ def alter_topic(session: KafkaSession, asked: Any, changes: Changes, validate_on
     name = asked.resource_name
     topic = find_topic(session, name, Operation.ALTER)
     remembered = RememberedConfigs.of(session.services)
-    configs = changes(configs_of(topic.settings, remembered.get(topic)))
+    configs = changes(configs_of(topic.settings, remembered.latest(topic)))
     settings = settings_of(configs, session.kernel.settings, topic.settings)
     settings.check()
     if validate_only:
         part.end()
         return
     session.guard.change_topic(name, None, settings, session, part)
-    remembered.put(topic, configs)
+    remembered.put(topic, configs, session, part)
     part.done = partial(session.audit, "topic.changed", {"topic": name, "configs": configs})
 
 
@@ -191,7 +191,7 @@ def alter_group(session: KafkaSession, asked: Any, changes: Changes, validate_on
     require_group(session, Operation.ALTER, name)
     check_name(name, "group")
     kept, tenant = GroupConfigs.of(session.services), session.principal.tenant
-    configs = changes(dict(kept.get(tenant, name)))
+    configs = changes(dict(kept.latest(tenant, name)))
     kept.check(tenant, name, configs, session.config)
     if validate_only:
         part.end()

@@ -46,7 +46,7 @@ def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None
     settings.check()
     remembered = RememberedConfigs.of(session.services)
     topic = session.guard.create_topic(asked.name, partitions, settings, session, part)
-    remembered.put(topic, configs)
+    remembered.put(topic, configs, session, part)
     row.topic_id = uuid.UUID(bytes=topic.uuid)
     describe(session, row, topic.partitions, configs_of(settings, configs))
 

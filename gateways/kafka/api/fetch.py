@@ -5,19 +5,27 @@ hot part is `FetchRows.scan_many`) and asks the kernel for those alone that have
 the client's `min_bytes`, it waits for the kernel's word that one of the partitions has grown, and looks again, until
 `max_wait_ms`.
 
-No fetch session is kept: every answer says session 0, which tells a client to list all its partitions each time
-(KIP-227).
+A client that keeps a fetch session (KIP-227) lists what has changed, and hears of what has: see `fetch_session`. What
+it lists counts when its turn has come, so fetches that are sent one behind the other are taken in order.
 """
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka.error_codes import FETCH_SESSION_ID_NOT_FOUND, NONE, UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+)
 from gatehouse.gateways.kafka.fetch_block import Block
 from gatehouse.gateways.kafka.fetch_codec import (
     FETCH_FLEXIBLE,
@@ -28,6 +36,7 @@ from gatehouse.gateways.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_error,
 )
+from gatehouse.gateways.kafka.fetch_session import FetchSession, FollowedTopic, SessionRows
 from gatehouse.gateways.kafka.mapping import code_of
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_by_id, find_topic, note_fetch, text_of
@@ -36,8 +45,8 @@ from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.records.batch import as_batch, empty_batch
 from gatehouse.kernel.state.topics import Topic
 
-# decision 59: no fetch sessions
-FULL_FETCH_EPOCHS: Final = (0, -1)     # a fetch that begins a session, and one that wants none: both list everything
+OPENS_SESSION: Final = 0               # the epoch of a fetch that lists everything, and opens a session
+NO_SESSION: Final = -1                 # of one that lists everything, and wants none
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
 
 
@@ -45,7 +54,7 @@ class Fetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
-                 "names", "given")
+                 "followed", "given", "names", "whole")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -59,18 +68,69 @@ class Fetch:
         self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
         self.watch = 0                     # of the partitions; 0: none
         self.ended = False
-        self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
+        self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
+        self.whole = True                  # the client is to hear of each partition
+        self.names: list[tuple[int, str]] = []             # (first partition id, topic) of what is looked at, where
+                                                           # limits speak of what goes out
         self.given: list[tuple[str, int, int]] = []        # (topic, messages, bytes) that this answer has
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        error = self.enter_session()
+        if error == NONE:
+            self.look()
+        else:
+            self.request.done([encode_fetch_error(self.request.version, self.request.correlation_id, error)])
+
+    def enter_session(self) -> int:
+        """Find or open the session, where one is wanted; an error of the whole fetch."""
+        wanted, session = self.wanted, self.request.session
+        if wanted.session_epoch == NO_SESSION and not wanted.session_id:
+            return NONE
+        sessions, now_ms = session.fetch_sessions, session.services.now_ms()
+        by_id = self.request.version >= FETCH_TOPIC_IDS
+        if wanted.session_epoch in (OPENS_SESSION, NO_SESSION):
+            sessions.close(wanted.session_id, session)
+            if wanted.session_epoch == OPENS_SESSION:
+                self.followed = sessions.open(session, by_id, wanted.topics, now_ms)
+            if self.followed is not None:
+                wanted.topics = []         # the session has them
+            return NONE
+        followed = sessions.find(wanted.session_id, session)
+        if followed is None:
+            return FETCH_SESSION_ID_NOT_FOUND
+        if followed.epoch != wanted.session_epoch:
+            return INVALID_FETCH_SESSION_EPOCH
+        if followed.by_id != by_id:
+            return FETCH_SESSION_TOPIC_ID_ERROR
+        most = session.config.fetch_max_partitions
+        if not sessions.follow(followed, wanted.topics, wanted.forgotten, most, now_ms):
+            return FETCH_SESSION_ID_NOT_FOUND
+        wanted.topics = []
+        if not followed.size:
+            sessions.close(followed.id, session)
+            return NONE
+        self.followed, self.whole = followed, False
+        return NONE
 
     def look(self) -> None:
         """Go over all partitions and read what there is."""
-        self.looked_ms = self.request.session.services.now_ms()
-        self.rows = FetchRows(self.rows.version, self.rows.read_committed, self.request.session.kernel.epoch)
+        session = self.request.session
+        self.looked_ms = session.services.now_ms()
         self.names.clear()
-        for topic in self.wanted.topics:
-            self.look_at(*topic)
+        version, read_committed = self.rows.version, self.rows.read_committed
+        if self.followed is None:
+            self.rows = FetchRows(version, read_committed, session.kernel.epoch)
+            for topic in self.wanted.topics:
+                self.look_at(*topic)
+        else:
+            rows = SessionRows(version, read_committed, session.kernel.epoch, self.followed, self.whole)
+            self.rows = rows
+            for followed in self.followed.topics.values():
+                self.look_at_followed(rows, followed)
+            rows.arrange()
         if self.rows.wants:
-            guard = self.request.session.guard
+            guard = session.guard
             most = min(self.max_bytes, max(1, guard.out_room()[1])) if guard.limits_out else self.max_bytes
             guard.fetch(self.rows.wants, most, self.on_read)
         else:
@@ -83,8 +143,7 @@ class Fetch:
         try:
             topic = self.find_topic(name)
         except (KernelError, Denied) as refusal:
-            by_id = rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic)
-            rows.refuse(partitions, block, UNKNOWN_TOPIC_ID if by_id else code_of(refusal))
+            rows.refuse(partitions, block, self.code_of(refusal))
         else:
             if block is None:
                 rows.scan(partitions, _partition_ids(topic), guard.bounds)
@@ -92,8 +151,33 @@ class Fetch:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
             if guard.limits_out:
-                self.names += [topic.name] * (len(rows.wants) - len(self.names))
+                self.names += [(first, topic.name) for first, _ in topic.ranges]
         rows.close_topic()
+
+    def look_at_followed(self, rows: SessionRows, followed: FollowedTopic) -> None:
+        """One topic of a session."""
+        guard = self.request.session.guard
+        of = rows.begin_topic(followed)
+        try:
+            topic = self.find_topic(followed.name)
+        except (KernelError, Denied) as refusal:
+            rows.refuse_topic(of, self.code_of(refusal))
+        else:
+            many = followed.many
+            if many is None:
+                rows.look_at_few(of, _partition_ids(topic), guard.bounds)
+            else:
+                bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
+                rows.look_at_many(of, many, _partition_ids(topic), bounds)
+            if guard.limits_out:
+                self.names += [(first, topic.name) for first, _ in topic.ranges]
+        rows.end_topic(of)
+
+    def code_of(self, refusal: Exception) -> int:
+        """Kafka's number for why a topic is not read."""
+        if self.rows.version >= FETCH_TOPIC_IDS and isinstance(refusal, UnknownTopic):
+            return UNKNOWN_TOPIC_ID
+        return code_of(refusal)
 
     def find_topic(self, name: bytes) -> Topic:
         """By name, or by id from version 13. Raises UnknownTopic, Denied, InvalidTopic."""
@@ -112,7 +196,8 @@ class Fetch:
         rows = self.rows
         total = messages = 0
         self.given.clear()
-        for number, (place, (_, offset, _), answer) in enumerate(zip(rows.places, rows.wants, fetched, strict=True)):
+        self.names.sort()
+        for place, (partition_id, offset, _), answer in zip(rows.places, rows.wants, fetched, strict=True):
             if answer.error is not None:
                 rows.errors += 1
                 rows.fill(place, code_of(answer.error), answer.high_watermark, answer.log_start_offset, [])
@@ -124,7 +209,8 @@ class Fetch:
             total += read_bytes
             messages += read_messages
             if self.names and read_messages:
-                self.given.append((self.names[number], read_messages, read_bytes))
+                at = bisect_right(self.names, partition_id, key=itemgetter(0)) - 1
+                self.given.append((self.names[at][1], read_messages, read_bytes))
             rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
@@ -138,8 +224,9 @@ class Fetch:
             flow = session.admission.trace.flow("kafka")
             flow.messages_out += messages
             flow.bytes_out += total_bytes
+            session_id = self.followed.id if self.followed is not None else 0
             throttle_ms = self.charge() if self.given else 0
-            self.request.done(rows.encode(self.request.correlation_id, throttle_ms))
+            self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
@@ -194,12 +281,8 @@ def dispatch(request: Request) -> None:
     most = request.session.config.fetch_max_partitions
     wanted = decode_fetch(request.data, request.at, request.end, request.version, most)
     request.data = b""
-    if wanted.session_epoch not in FULL_FETCH_EPOCHS:
-        refusal = encode_fetch_error(request.version, request.correlation_id, FETCH_SESSION_ID_NOT_FOUND)
-        request.done([refusal])
-        return
     fetch = Fetch(request, wanted)
-    request.on_turn = fetch.look
+    request.on_turn = fetch.begin
     request.on_end = fetch.end
 
 

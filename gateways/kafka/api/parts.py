@@ -52,12 +52,18 @@ class AskedParts:
 class AskedPart:
     """The token of a part that waits for the disk, or for the database of users and rights."""
 
-    __slots__ = ("parts", "row", "done")
+    __slots__ = ("parts", "row", "done", "waits", "refused")
 
     def __init__(self, parts: AskedParts, row: Row, done: Callable[[], None] | None) -> None:
         self.parts = parts
         self.row = row
         self.done = done
+        self.waits = 1               # for so many answers
+        self.refused = False
+
+    def also(self) -> None:
+        """It waits for one answer more."""
+        self.waits += 1
 
     def on_stored(self, stored: Stored) -> None:
         self.end(stored.error)
@@ -67,9 +73,13 @@ class AskedPart:
         self.end(result if isinstance(result, AccountError) else None)
 
     def end(self, error: Exception | None = None) -> None:
-        """The part is done, or was refused."""
+        """What the part waits for is done, or was refused."""
+        self.waits -= 1
         if error is not None:
+            self.refused = True
             refuse(self.row, error)
-        elif self.done is not None:
+        if self.waits:
+            return
+        if self.done is not None and not self.refused:
             self.done()
         self.parts.settle()

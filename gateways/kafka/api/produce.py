@@ -72,16 +72,6 @@ class Produced:
                 None if self.text is None else self.text.encode())
 
 
-class Unacknowledged(NamedTuple):
-    """The token of a batch whose producer wants no answer."""
-
-    produce: Produce
-
-    def on_stored(self, stored: Stored) -> None:
-        if stored.error is not None:
-            self.produce.close_refused(code_of(stored.error), str(stored.error))
-
-
 class Produce:
     """One produce request until its last batch is stored."""
 
@@ -170,6 +160,16 @@ class Produce:
     def close_refused(self, error: int, text: str | None) -> None:
         """Tell a producer that wants no answer."""
         self.request.session.close(f"produce_refused: acks=0 and error {error}: {text}")
+
+
+class Unacknowledged(NamedTuple):
+    """The token of a batch whose producer wants no answer."""
+
+    produce: Produce
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            self.produce.close_refused(code_of(stored.error), str(stored.error))
 
 
 def dispatch(request: Request) -> None:

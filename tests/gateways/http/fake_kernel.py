@@ -14,7 +14,7 @@ from typing import Any, cast
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
 from gatehouse.kernel.api import DoorSide
-from gatehouse.kernel.delivery.deliveries import Watch, Watches
+from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import (
@@ -69,7 +69,7 @@ class FakeKernel:
         return Port(cast(Kernel, self), self._append_numbered, door, transactions)
 
     def _append_numbered(self, messages: list[NumberedMessage], owner: Owner | None, token: object, positions: bool,
-                         given: dict[int, Placement]) -> None:
+                         given: dict[int, Placement], judge: Any = None) -> None:
         self.append([(given[place], *rest) for place, *rest in messages], owner, token, positions=positions)
 
     def slices(self) -> Slices:
@@ -118,7 +118,7 @@ class FakeKernel:
             callback()
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
-               idempotency_key: str | None = None) -> None:
+               idempotency_key: str | None = None, judge: Any = None) -> None:
         if self.stopping:
             raise Stopping("the hub is stopping")
         for placement, value, headers, _, _ in messages:

@@ -17,7 +17,7 @@ from gatehouse.gateways.admission.administration import Administration, UserChan
 from gatehouse.gateways.admission.scram import HASHES, salted_secret
 from tests.gateways.admission.kit import Administered
 from tests.gateways.kafka.batches import batch
-from tests.gateways.kafka.fakes import EPOCH, Peer
+from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 
 MODULES = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer,
            kafka.protocol.sasl)
@@ -77,6 +77,13 @@ def _produced(peer: Peer, version: int) -> dict[str, Any]:
     part = Row(index=1, records=batch(b"x"))
     return {"transactional_id": None, "acks": -1, "timeout_ms": 1000,
             "topic_data": [Row(**topic, partition_data=[part])]}
+
+
+def _with_producer(peer: Peer, version: int) -> dict[str, Any]:
+    partition_id = peer.kernel.by_name["plant"].partition_id(1)
+    peer.kernel.append_batch(partition_id, batch(b"a", b"b", producer_id=7, producer_epoch=2, base_sequence=5), None)
+    peer.kernel.flush()
+    return {"topics": [Row(name="plant", partition_indexes=[0, 1, 2])]}
 
 
 def _configs(peer: Peer, version: int) -> dict[str, Any]:
@@ -239,6 +246,10 @@ CALLS: dict[int, Call] = {
                                     "include_fenced_brokers": False},
              lambda peer, answer: (answer.cluster_id, answer.controller_id, [broker.broker_id for broker in
                                                                              answer.brokers]) == ("hub", 1, [1])),
+    61: Call(_with_producer, lambda peer, answer: [
+        (part.error_code, [(one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp)
+                           for one in part.active_producers]) for part in _partitions(answer)]
+        == [(0, []), (0, [(7, 2, 6, NOW_MS)]), (3, [])]),
     74: Call(lambda peer, version: {"resource_types": [2]},
              lambda peer, answer: [row.resource_name for row in answer.config_resources]
              == (["plant"] if answer.version else [])),

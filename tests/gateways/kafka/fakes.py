@@ -15,6 +15,7 @@ from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.session import KafkaSession
 from gatehouse.gateways.kit import FakeLink, RecordingAdmission
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
+from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import (
     CreateDenied,
     GroupIsLeased,
@@ -27,7 +28,7 @@ from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Fetched, FirstLevel, Owner, Piece, Placement, Stored
+from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
@@ -71,16 +72,6 @@ class Link(FakeLink):
         return found
 
 
-class FakeWatch:
-    def __init__(self, kernel: FakeKernel, partition_ids: Collection[int], wake: Callable[[], None]) -> None:
-        self.kernel = kernel
-        self.partition_ids = set(partition_ids)
-        self.wake = wake
-
-    def cancel(self) -> None:
-        self.kernel.watches.remove(self)
-
-
 class FakeKernel:
     """Stores at `flush`, fails it when told to. `late` holds reads back until `read`."""
 
@@ -94,7 +85,7 @@ class FakeKernel:
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}           # of partitions that hold nothing up to there
         self.pending: list[tuple[Callable[[], list[tuple[int, int, int]]], Owner | None, object]] = []
-        self.watches: list[FakeWatch] = []
+        self.waits = Watches()
         self.late = False
         self.reads: list[Callable[[], None]] = []
         self.next_producer_id = 1000
@@ -186,14 +177,14 @@ class FakeKernel:
     def port(self, door: Any, transactions: Any = None) -> Port:
         return Port(cast(Any, self), self.append_numbered, door, transactions)
 
-    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any
-                        ) -> None:
+    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any,
+                        judge: Any = None) -> None:
         raise AssertionError("a producer sends batches")
 
     # ---- append
 
     def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
-                     divert: Divert | None = None) -> None:
+                     divert: Divert | None = None, judge: object = None) -> None:
         if self.refusal is not None:
             raise self.refusal
         if len(batch) > self.max_message_bytes:
@@ -281,16 +272,16 @@ class FakeKernel:
         for read in reads:
             read()
 
-    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> FakeWatch:
-        watch = FakeWatch(self, partition_ids, wake)
-        self.watches.append(watch)
-        return watch
+    @property
+    def watches(self) -> list[Watch]:
+        """Those that have not woken yet."""
+        return list({watch: None for watches in self.waits.waiting.values() for watch in watches})
+
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
+        return self.waits.add(partition_ids, wake)
 
     def wake(self, partition_ids: set[int]) -> None:
-        woken = [watch for watch in self.watches if watch.partition_ids & partition_ids]
-        self.watches = [watch for watch in self.watches if watch not in woken]
-        for watch in woken:
-            watch.wake()
+        self.waits.follow(partition_ids)
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         records = [record for piece in self.partitions.get(partition_id, []) for record in records_of(piece)]
@@ -312,6 +303,19 @@ class FakeKernel:
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         on_done([sum(len(piece.data) for piece in self.partitions.get(partition_id, []))
                  for partition_id in partition_ids])
+
+    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
+        """Those of what is stored, in the order of their first batches."""
+        found: dict[int, KnownProducer] = {}
+        for piece in self.partitions.get(partition_id, []):
+            header = check_batch(piece.data)
+            if header.producer_id >= 0:
+                found[header.producer_id] = KnownProducer(
+                    header.producer_id, header.producer_epoch, header.base_sequence + header.record_count - 1, NOW_MS)
+        on_done(list(found.values()))
+
+    def wall_of(self, hub_ms: int) -> int:
+        return hub_ms
 
     # ---- groups
 

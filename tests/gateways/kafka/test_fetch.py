@@ -224,17 +224,6 @@ def test_a_failed_read_is_a_storage_error() -> None:
     assert send(peer, 11, {("plant", 0): 0}, max_wait_ms=500)[0].error_code == 56
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 7])
-@pytest.mark.parametrize(("session_id", "session_epoch", "code"), [
-    (0, 0, 0), (0, -1, 0), (55, 0, 0), (55, -1, 0), (55, 1, 70), (0, 1, 70), (-5, 7, 70)])
-def test_fetch_sessions_are_not_kept(version: int, session_id: int, session_epoch: int, code: int) -> None:
-    """KIP-227: an answer with session 0 says that there is none; going on with one is an error that clients know."""
-    peer = peer_with_records(batch(b"a"))
-    request = fetch(version, {(name_of(peer, version), 0): 0}, session_id=session_id, session_epoch=session_epoch)
-    answer = decoded(FetchResponse, version, *peer.send(framed(request, 5)), 5)
-    assert (answer.error_code, answer.session_id, len(answer.responses)) == (code, 0, 0 if code else 1)
-
-
 def test_a_topic_of_several_queue_ranges() -> None:
     """Partitions that were added later have ids of another range."""
     peer = peer_with_records()

@@ -75,6 +75,14 @@ CELLS: dict[tuple[str, str], tuple[bytes, dict[str, Any]]] = {
     ("traceparent", "amqp"): (TRACE.encode(), {"header traceparent": TRACE}),
     ("traceparent", "kafka"): (TRACE.encode(), {"header traceparent": TRACE.encode()}),
     ("traceparent", "http"): (TRACE.encode(), {"header traceparent": TRACE}),
+    ("receipt", "mqtt5"): (b"told/me", {"header receipt": "told/me"}),
+    ("receipt", "amqp"): (b"told/me", {"header receipt": "told/me"}),
+    ("receipt", "kafka"): (b"told/me", {"header receipt": b"told/me"}),
+    ("receipt", "http"): (b"told/me", {"header X-Receipt": "told/me"}),
+    ("receipt-group", "mqtt5"): (b"billing", {"header receipt-group": "billing"}),
+    ("receipt-group", "amqp"): (b"billing", {"header receipt-group": "billing"}),
+    ("receipt-group", "kafka"): (b"billing", {"header receipt-group": b"billing"}),
+    ("receipt-group", "http"): (b"billing", {"header X-Receipt-Group": "billing"}),
 }
 
 # Cells that later ones of the same door stand in for: (field, door, stored value, places and values).
@@ -308,6 +316,6 @@ def test_every_column_has_a_title_of_its_own_and_known_fields() -> None:
 
 
 def test_fields_are_named_once_and_explained() -> None:
-    assert len(FIELD_BY_NAME) == len(FIELDS) == 14
+    assert len(FIELD_BY_NAME) == len(FIELDS) == 16
     assert all(row.help for row in FIELDS)
     assert set(FIELD_BY_NAME) >= RECORD_FIELDS

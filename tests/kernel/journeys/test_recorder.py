@@ -171,7 +171,56 @@ def test_of_many_messages_some_are_followed():
     hub = rig(JourneySettings(rate=0.1))
     for _ in range(20):
         hub.publish("orders/1", *[b"x"] * 50)
+        hub.world.advance(100)
     assert 80 <= len(events(hub)) <= 120
+
+
+def test_a_burst_of_messages_is_not_followed_all_at_once():
+    hub = rig(JourneySettings(rate=1.0, followed_per_second=50))
+    hub.publish("orders/1", *[b"x"] * 200)
+    assert kinds(hub) == ["STORED"] * 5
+    hub.publish("orders/1", *[b"x"] * 200)
+    assert kinds(hub) == ["STORED"] * 10
+
+
+def test_the_last_error_of_a_message_stays_whatever_the_others_took():
+    hub = rig(JourneySettings(rate=0.0, errors_per_minute=8))
+    (_, _, first), = hub.publish("orders/1", b"x")
+    taker = Taker(hub)
+    for _ in range(16):
+        taker.pop()
+        taker.group.release(taker.handles())
+        hub.run()
+    (_, _, second), = hub.publish("orders/2", b"y")
+    taker.pop()
+    taker.group.reject(taker.handles())
+    hub.run()
+    assert kinds(hub, first)[0] == "RELEASED" and kinds(hub, first)[-1] == "GIVEN_UP"
+    assert kinds(hub, second) == ["GIVEN_UP"]                      # the one that failed so often left room for it
+    assert sum(event.number for event in events(hub)) > 20         # what is missing is said
+
+
+def test_what_is_told_of_clients_is_found_by_user_client_id_and_address():
+    hub = rig(NONE)
+    recorder = hub.kernel.journeys
+    assert recorder is not None
+    desk = Origin("mqtt", "ada", "desk", "192.0.2.7:5000")
+    recorder.on_client(Kind.REFUSED, desk, "red", "shut/1", "not_authorized")
+    recorder.on_client(Kind.CONNECTED, desk, "/", "", "")
+    hub.world.advance(1_000)
+    found: list[list[Event]] = []
+    for what, value, tenant in (("told-user", b"ada", "red"), ("told-address", b"shut/1", "red"),
+                                ("told-client", b"desk", "/"), ("told-address", b"shut/1", "/")):
+        hub.kernel.looking.find(what, value, tenant, 10, lambda events, error: found.append(events))
+        hub.run()
+    names = [[Kind(event.kind).name for event in each] for each in found]
+    assert names == [["REFUSED"], ["REFUSED"], ["CONNECTED"], []]
+    assert (found[0][0].reason, found[0][0].tenant, found[0][0].message_id) == ("not_authorized", "red", 0)
+    hub.restart()
+    for number in range(3_000):                                    # a flood of them is counted
+        assert hub.kernel.journeys is not None
+        hub.kernel.journeys.on_client(Kind.CONNECTED, desk, "/", f"{number}", "")
+    assert hub.kernel.journeys.left_out == 2_000
 
 
 def test_errors_have_a_budget_and_what_is_left_out_is_counted():
@@ -212,7 +261,7 @@ def test_an_event_takes_some_two_hundred_bytes_with_its_index():
 
 
 def test_no_more_are_followed_in_a_second_than_the_settings_say():
-    hub = rig(JourneySettings(rate=1.0, followed_per_second=3, topics={"orders": 1.0}))
+    hub = rig(JourneySettings(rate=1.0, followed_per_second=30, topics={"orders": 1.0}))
     hub.publish("plant/1", *[b"x"] * 10)
     hub.publish("orders/1", *[b"x"] * 10)
     assert [event.address for event in events(hub)] == ["plant/1"] * 3 + ["orders/1"] * 10
