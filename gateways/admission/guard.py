@@ -352,10 +352,10 @@ class Guard:
 
     def topic_to_change(self, name: str) -> Topic | None:
         """A topic that the principal may alter; None where there is none, and he may create it. Raises Denied."""
-        topic = self._port.topic(name, self.tenant)
+        topic: Topic | None = self._port.topic(name, self.tenant)
         operation = Operation.CREATE if topic is None else Operation.ALTER
         self._admission.require_topic(self.principal, operation, name)
-        return topic if topic is None else self._shown(topic, operation)
+        return None if topic is None else self._shown(topic, operation)
 
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
         """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""

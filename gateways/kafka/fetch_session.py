@@ -275,6 +275,10 @@ class SessionRows(FetchRows):
         self.places = [(wish.at, wish.index) for wish in self._wishes]
         self.wants = [wish.want for wish in self._wishes]
 
+    def wanted_topics(self) -> list[FollowedTopic]:
+        """The topic of each of `wants`."""
+        return [wish.of.topic for wish in self._wishes]
+
     def partition_ids(self) -> Collection[int]:
         """The partitions that are followed and there; the whole topic where that is half of it or more."""
         if len(self._watched) == 1:

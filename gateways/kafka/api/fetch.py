@@ -10,9 +10,7 @@ it lists counts when its turn has come, so fetches that are sent one behind the 
 """
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -54,7 +52,7 @@ class Fetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
-                 "followed", "given", "names", "whole")
+                 "followed", "whole", "names", "given")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -70,8 +68,7 @@ class Fetch:
         self.ended = False
         self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
         self.whole = True                  # the client is to hear of each partition
-        self.names: list[tuple[int, str]] = []             # (first partition id, topic) of what is looked at, where
-                                                           # limits speak of what goes out
+        self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
         self.given: list[tuple[str, int, int]] = []        # (topic, messages, bytes) that this answer has
 
     def begin(self) -> None:
@@ -126,9 +123,10 @@ class Fetch:
         else:
             rows = SessionRows(version, read_committed, session.kernel.epoch, self.followed, self.whole)
             self.rows = rows
-            for followed in self.followed.topics.values():
-                self.look_at_followed(rows, followed)
+            found = {followed.name: self.look_at_followed(rows, followed) for followed in self.followed.topics.values()}
             rows.arrange()
+            if session.guard.limits_out:
+                self.names = [found[followed.name] for followed in rows.wanted_topics()]
         if self.rows.wants:
             guard = session.guard
             most = min(self.max_bytes, max(1, guard.out_room()[1])) if guard.limits_out else self.max_bytes
@@ -151,27 +149,28 @@ class Fetch:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
             if guard.limits_out:
-                self.names += [(first, topic.name) for first, _ in topic.ranges]
+                self.names += [topic.name] * (len(rows.wants) - len(self.names))
         rows.close_topic()
 
-    def look_at_followed(self, rows: SessionRows, followed: FollowedTopic) -> None:
-        """One topic of a session."""
+    def look_at_followed(self, rows: SessionRows, followed: FollowedTopic) -> str:
+        """One topic of a session; its name, where there is such a topic."""
         guard = self.request.session.guard
         of = rows.begin_topic(followed)
+        name = ""
         try:
             topic = self.find_topic(followed.name)
         except (KernelError, Denied) as refusal:
             rows.refuse_topic(of, self.code_of(refusal))
         else:
+            name = topic.name
             many = followed.many
             if many is None:
                 rows.look_at_few(of, _partition_ids(topic), guard.bounds)
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
                 rows.look_at_many(of, many, _partition_ids(topic), bounds)
-            if guard.limits_out:
-                self.names += [(first, topic.name) for first, _ in topic.ranges]
         rows.end_topic(of)
+        return name
 
     def code_of(self, refusal: Exception) -> int:
         """Kafka's number for why a topic is not read."""
@@ -196,8 +195,7 @@ class Fetch:
         rows = self.rows
         total = messages = 0
         self.given.clear()
-        self.names.sort()
-        for place, (partition_id, offset, _), answer in zip(rows.places, rows.wants, fetched, strict=True):
+        for number, (place, (_, offset, _), answer) in enumerate(zip(rows.places, rows.wants, fetched, strict=True)):
             if answer.error is not None:
                 rows.errors += 1
                 rows.fill(place, code_of(answer.error), answer.high_watermark, answer.log_start_offset, [])
@@ -209,8 +207,7 @@ class Fetch:
             total += read_bytes
             messages += read_messages
             if self.names and read_messages:
-                at = bisect_right(self.names, partition_id, key=itemgetter(0)) - 1
-                self.given.append((self.names[at][1], read_messages, read_bytes))
+                self.given.append((self.names[number], read_messages, read_bytes))
             rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
@@ -224,8 +221,8 @@ class Fetch:
             flow = session.admission.trace.flow("kafka")
             flow.messages_out += messages
             flow.bytes_out += total_bytes
-            session_id = self.followed.id if self.followed is not None else 0
             throttle_ms = self.charge() if self.given else 0
+            session_id = self.followed.id if self.followed is not None else 0
             self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
