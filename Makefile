@@ -36,8 +36,9 @@ ROUNDS ?= 100
 SECONDS ?= 3600
 ARGS   ?=
 
-# Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn and npm fetch Kafka's.
-TEST_NEEDS  := mvn:maven npm:npm curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium gcc:gcc
+# Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn and npm fetch Kafka's and
+# MQTT's; where there is Go (1.21 or later), its MQTT client is tested, too.
+TEST_NEEDS  := mvn:maven npm:npm curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless javac:default-jdk-headless openssl:openssl chromium:chromium gcc:gcc
 INTEROP_NEEDS := pg_ctlcluster:postgresql mvn:maven java:default-jre-headless
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
@@ -64,6 +65,7 @@ run: $(RUN_STAMP)
 test: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(PYTHON) scripts/kafka_clients.py
+	@$(PYTHON) scripts/mqtt_clients.py
 	@$(MAKE) --no-print-directory --jobs=2 lint wheel
 	$(COMPILED) $(PYTEST) $(ARGS)
 	@$(PYTHON) scripts/wheel.py plain $(PYTEST) $(PLAIN_TESTS)
@@ -121,6 +123,7 @@ docs: $(RUN_STAMP)
 setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(PYTHON) scripts/kafka_clients.py
+	@$(PYTHON) scripts/mqtt_clients.py
 	@$(PYTHON) scripts/wheel.py build
 
 clean:

@@ -1,9 +1,10 @@
 """What a small frame costs beside its sync: one message is appended when the one before is durable.
 
-    python -m bench.frames [--n 5000] [--in-flight 1] [--size 100]
+    python -m bench.frames [--n 5000] [--in-flight 1] [--size 100] [--on /dev/shm]
 
-The kernel alone, on a real log. `bare` is the same bytes written and synced by a thread that does nothing else, in the
-same run: what the disk itself takes of the processor.
+The kernel alone, on a real log, in the current folder or `--on` another disk; memory is one that takes no time. `bare`
+is the same bytes written and synced by a thread that does nothing else, in the same run: what the disk itself takes of
+the processor.
 """
 from __future__ import annotations
 
@@ -105,7 +106,10 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=5_000)
     parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--size", type=int, default=100)
-    run_on_kernel(measure, parser.parse_args())
+    parser.add_argument("--on", default=".")
+    options = parser.parse_args()
+    os.chdir(options.on)
+    run_on_kernel(measure, options)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python -m bench.limits [--rounds 3] [--n 100000]
 
 Each load runs against both hubs in turn. The limits are of the hub, the door, the user, the topic and an address
-filter, each in messages and bytes, and so high that none of them is reached: what differs is that every burst is weighed
-and charged.
+filter, each in messages and bytes, and so high that none of them is reached: what differs is that every burst is
+weighed and charged.
 """
 from __future__ import annotations
 

@@ -104,12 +104,13 @@ class Slowing:
         if not self.guard.limited:
             return False
         now_ms = self._now_ms()
-        if size <= self._spare_bytes and now_ms < self._spare_until_ms:
+        if size <= self._spare_bytes and now_ms < self._spare_until_ms and self._version == self.guard.limits_version:
             self._spare_bytes -= size
             return False
         messages, size_bytes = self.guard.room()
         size_bytes = min(size_bytes, messages * SMALLEST_BYTES)
         self._spare_bytes, self._spare_until_ms = size_bytes // SPARE_PART, now_ms + SPARE_MS
+        self._version = self.guard.limits_version
         return size > size_bytes
 
     def wait(self, wait_ms: int) -> None:

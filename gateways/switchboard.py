@@ -10,6 +10,7 @@ as the loop has time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from gatehouse.gateways.gathering import Gathered, Gathering
@@ -100,6 +101,16 @@ class Switchboard:
     def take_back(self, number: int) -> None:
         """Nothing will be answered."""
         self._submitted.pop(number, None)
+
+    @contextmanager
+    def submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
+        """A number under which `owner` is answered, unless what is told with it is refused."""
+        number = self.submit(owner, token)
+        try:
+            yield number
+        except Exception:
+            self.take_back(number)
+            raise
 
     def on_answers(self, answers: list[Stored]) -> Iterator[None]:
         """See `api.DoorSide`."""

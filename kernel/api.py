@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.message import (
     NOBODY,
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.journeys.looking import OnFound, OnJourney
+    from gatehouse.kernel.journeys.why import OnReason
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
@@ -86,6 +88,34 @@ class HalfMessage(NamedTuple):
     delay_ms: int = 0               # or so long after the decision
 
 
+Source = tuple[str, str]
+"""Where messages are taken from: (name of a group, its topic), or (name of a queue, "")."""
+
+ACK: Final = "ack"
+EXTEND: Final = "extend"
+RELEASE: Final = "release"
+REJECT: Final = "reject"
+
+
+class Settling(NamedTuple):
+    """What becomes of leased messages."""
+
+    what: str
+    """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
+
+    ms: int | None = None
+    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready again after so long; None: as the group's
+    retry says."""
+
+
+class Taken(NamedTuple):
+    """A leased message as it is handed out."""
+
+    leased: Leased
+    address: str                    # "" where nobody knows
+    receipt: str                    # what its taker settles it by; "" for a member, who settles by the handle
+
+
 class DoorSide(Protocol):
     """What a port tells its door, of each flush once. Both are done in steps, between which others have their turn:
     whoever takes no step for a while is behind, and publishers wait."""
@@ -98,14 +128,8 @@ class DoorSide(Protocol):
         """New messages that match a filter of the door, in append order."""
 
 
-class KernelPort(Protocol):
-    """One door's. Calls raise their refusals (`kernel.errors`) at once, with nothing taken; what only the disk can say
-    is told to the door by the number of the submission. A number of 0 asks for no answer.
-
-    A guard is a number, too: places that one guard was given are unknown in the name of another.
-    """
-
-    # ---- from definitions
+class HubFacts(Protocol):
+    """What everybody who has a port may know of the hub: answered from definitions, or asked."""
 
     @property
     def epoch(self) -> int:
@@ -122,6 +146,31 @@ class KernelPort(Protocol):
     @property
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+    def wall_of(self, hub_ms: int) -> int:
+        """A hub time as wall time, for what is shown."""
+
+    def on_relief(self, callback: Callable[[], None]) -> None:
+        """Call once, when no longer congested."""
+
+    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
+        """The address of a stored record."""
+
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """(log start offset, high watermark)."""
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
+        """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
+
+
+class KernelPort(HubFacts, Protocol):
+    """One door's. Calls raise their refusals (`kernel.errors`) at once, with nothing taken; what only the disk can say
+    is told to the door by the number of the submission. A number of 0 asks for no answer.
+
+    A guard is a number, too: places that one guard was given are unknown in the name of another.
+    """
+
+    # ---- from definitions
 
     @property
     def records_journeys(self) -> bool:
@@ -141,9 +190,6 @@ class KernelPort(Protocol):
 
     def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
         """Of the messages that are appended next, those before each of these indices come from there."""
-
-    def wall_of(self, hub_ms: int) -> int:
-        """A hub time as wall time, for what is shown."""
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
@@ -171,9 +217,6 @@ class KernelPort(Protocol):
     @property
     def delivered(self) -> bool:
         """Whether the doors have been told of everything that is durable."""
-
-    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
-        """The address of a stored record."""
 
     # ---- places
 
@@ -219,6 +262,10 @@ class KernelPort(Protocol):
     def checks_for(self, guard: int, place: int, group: str) -> Any:
         """How a transaction is checked whose first message goes to a place: `CheckSettings` as configured. Raises
         UnknownPlace."""
+
+    @property
+    def groups(self) -> GroupCalls:
+        """Groups and queues."""
 
     # ---- told
 
@@ -299,13 +346,7 @@ class KernelPort(Protocol):
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """A reader was not given these: a producer's batch has no sound record there."""
 
-    def on_relief(self, callback: Callable[[], None]) -> None:
-        """Call once, when no longer congested."""
-
     # ---- asked
-
-    def bounds(self, partition_id: int) -> tuple[int, int]:
-        """(log start offset, high watermark)."""
 
     def next_offset(self, partition_id: int) -> int:
         """The offset of what is appended next, behind all that is on its way to the disk."""
@@ -335,9 +376,6 @@ class KernelPort(Protocol):
     def unwatch(self, number: int) -> None:
         """Wake nobody."""
 
-    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
-
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
 
@@ -350,6 +388,115 @@ class KernelPort(Protocol):
 
     def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
         """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
+
+
+class NamedGroups(Protocol):
+    """Groups and queues by their names, in plain values."""
+
+    def settings(self, name: str, tenant: str) -> GroupSettings | None: ...
+
+    def all(self, tenant: str) -> list[tuple[str, GroupSettings]]: ...
+
+    def queue(self, name: str, tenant: str) -> Queue | None: ...
+
+    def queues(self, tenant: str) -> list[Queue]: ...
+
+
+class GroupCalls(NamedGroups, Protocol):  # decision 218
+    """Groups and queues of a port, in plain values: definitions, messages that are taken for a time and settled by
+    their receipts, members. Numbers are the port's own; a number of 0 asks for no answer. `groups.calls.Groups` says
+    what each call does and raises."""
+
+    # ---- from definitions
+
+    def topics(self, name: str, tenant: str) -> list[Topic]: ...
+
+    def offsets(self, name: str, topic: Topic) -> dict[int, int]: ...
+
+    def behind(self, topics: list[Topic], start: int, count: int) -> list[tuple[int, int]] | None:
+        """(topic id, messages that are not settled) of up to `count` groups from the number `start` on; None: there
+        are no more."""
+
+    def counts(self, source: Source, tenant: str) -> Counts:
+        """What is ready, leased and waiting, and what has become of the rest."""
+
+    def unsettled(self, source: Source, tenant: str) -> list[tuple[int, int]]:
+        """(partition id, committed offset) of every partition in which something is not settled."""
+
+    def look(self, name: str, tenant: str) -> GroupLook | None:
+        """An assigned group as people are shown it; None where it has had no members for a while."""
+
+    def topics_of(self, partition_ids: list[int]) -> list[tuple[Topic, list[int]]]: ...
+
+    def bindings(self, queue: Queue) -> list[tuple[bool, str]]: ...
+
+    def committed(self, queue: Queue, partition_id: int) -> int:
+        """The first offset of a partition of a queue that is not settled; -1: the queue is gone."""
+
+    def states(self, queue: Queue, partition_id: int, offsets: list[int]) -> list[tuple[bool, bool]]:
+        """For each message of a partition of a queue whether it is settled, and whether somebody holds it."""
+
+    # ---- told
+
+    def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None: ...
+
+    def delete(self, name: str, tenant: str, number: int) -> None: ...
+
+    def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
+        """Go on from these offsets, by partition id; a group of either kind."""
+
+    def declare_queue(self, name: str, settings: QueueSettings, tenant: str, number: int) -> Queue: ...
+
+    def delete_queue(self, queue: Queue, number: int) -> None: ...
+
+    def purge(self, queue: Queue, number: int) -> int: ...
+
+    def bind(self, filter: str, queue: Queue, number: int) -> None: ...
+
+    def unbind(self, filter: str, queue: Queue, number: int) -> None: ...
+
+    def redrive(self, queue: Queue, letters: list[Record], gaps: list[tuple[int, int]], number: int
+                ) -> list[KernelError | None]: ...
+
+    def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str, number: int
+             ) -> list[KernelError | None]: ...
+
+    # ---- messages for a time
+
+    def take(self, source: Source, tenant: str, count: int, invisible_ms: int, taker: Origin,
+             on_taken: Callable[[list[Taken], KernelError | None], None]) -> tuple[int, bool]:
+        """Lease up to `count` messages for so long, 0: as the group says. Answered once there is one, or by `time_up`
+        with none. Returns the number of this request, and whether there are messages that must be read first."""
+
+    def time_up(self, request: int) -> None:
+        """A request has waited long enough."""
+
+    def give_back(self, request: int, handles: list[Handle]) -> None:
+        """What a request was given is ready again."""
+
+    def end_request(self, request: int) -> None:
+        """Nobody waits for its answer any more: what is found from now on is ready again."""
+
+    def settle(self, name: str, tenant: str, receipts: list[str], settling: Settling, number: int
+               ) -> list[KernelError | None]:
+        """Settle messages of a group or queue, of any topic. Answers per receipt why not; the rest is answered once
+        it is durable. Raises Stopping."""
+
+    # ---- members
+
+    def join(self, source: Source, tenant: str, credit: int, keeps: bool, taker: Origin,
+             on_leased: Callable[[list[Taken]], None], on_gone: Callable[[], None]) -> int:
+        """Push messages to `on_leased`, up to `credit` until it is given more; `on_gone`: the group or queue is not
+        there any more. `keeps`: they are settled by name, else they are done with once they are handed out. Returns
+        the number of the member."""
+
+    def add_credit(self, member: int, count: int) -> None: ...
+
+    def settle_held(self, member: int, handles: list[Handle], settling: Settling) -> None:
+        """Settle what a member holds; durable soon, and nobody waits for it."""
+
+    def leave(self, member: int) -> None:
+        """What it holds is ready again."""
 
 
 class Ports(Protocol):
@@ -436,12 +583,8 @@ class SharedPort(Protocol):
         """See `MembershipPort.leave`."""
 
 
-class GroupsPort(Protocol):
+class GroupsPort(NamedGroups, Protocol):
     """Groups and queues; see `groups.calls.Groups` for what each call does and raises."""
-
-    def settings(self, name: str, tenant: str = "/") -> GroupSettings | None: ...
-
-    def all(self, tenant: str = "/") -> list[tuple[str, GroupSettings]]: ...
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
               hold: HoldLimit | None = None, taker: Origin = NOBODY) -> SharedPort: ...
@@ -458,10 +601,6 @@ class GroupsPort(Protocol):
     def change_queue(self, queue: Queue, settings: QueueSettings) -> Queue: ...
 
     def delete_queue(self, queue: Queue, owner: Owner | None = None, token: object = None) -> None: ...
-
-    def queue(self, name: str, tenant: str = "/") -> Queue | None: ...
-
-    def queues(self, tenant: str = "/") -> list[Queue]: ...
 
     def queue_group(self, queue: Queue) -> LeasedGroupPort: ...
 
@@ -642,24 +781,24 @@ class SessionsPort(Protocol):
         may not publish it. False: not now, as the hub takes no messages. Must not raise."""
 
 
-class HubPort(Ports, Protocol):
+class LookingPort(Protocol):
+    """What is known of messages; values, and call-backs. See `journeys.looking.Looking`."""
+
+    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None: ...
+
+    def id_at(self, partition_id: int, offset: int) -> int: ...
+
+    def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None: ...
+
+
+class ReasonsPort(Protocol):
+    """Why messages are not with a consumer. See `journeys.why.Reasons`."""
+
+    def ask(self, message_id: int, consumer: str, tenant: str, on_done: OnReason) -> None: ...
+
+
+class HubPort(HubFacts, Ports, Protocol):
     """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
-
-    @property
-    def epoch(self) -> int:
-        """Which start of the hub this is."""
-
-    @property
-    def hub(self) -> bytes:
-        """Identity of the hub."""
-
-    @property
-    def settings(self) -> KernelSettings:
-        """Limits and defaults, as they are now."""
-
-    @property
-    def congested(self) -> bool:
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
 
     @property
     def groups(self) -> GroupsPort:
@@ -673,14 +812,16 @@ class HubPort(Ports, Protocol):
     def sessions(self) -> SessionsPort:
         """What clients are owed while they are away."""
 
+    @property
+    def looking(self) -> LookingPort:
+        """What is known of messages; who asks has the right to what it is about."""
+
+    @property
+    def reasons(self) -> ReasonsPort:
+        """Why messages are not with a consumer."""
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-
-    def on_relief(self, callback: Callable[[], None]) -> None:
-        """Call once, when no longer congested."""
-
-    def wall_of(self, hub_ms: int) -> int:
-        """A hub time as wall time, for what is shown."""
 
     def slices(self) -> Slices:
         """For work of a door that grows with its clients."""
@@ -691,9 +832,6 @@ class HubPort(Ports, Protocol):
     def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         """See `KernelPort.create_topic`."""
-
-    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
-        """The address of a stored record."""
 
     def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         """Where the hub's own messages go; see `KernelPort.place`."""
@@ -715,15 +853,9 @@ class HubPort(Ports, Protocol):
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """See `KernelPort.delete_topic`."""
 
-    def bounds(self, partition_id: int) -> tuple[int, int]:
-        """(log start offset, high watermark)."""
-
     def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                       ) -> None:
         """As `KernelPort.fetch`, with what doors keep of their own messages in place."""
-
-    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        """See `KernelPort.offset_for_time`."""
 
     def put_definition(self, space: str, name: str, value: bytes | None, tenant: str = "/",
                        owner: Owner | None = None, token: object = None) -> None:
@@ -733,15 +865,9 @@ class HubPort(Ports, Protocol):
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
 
 
-class LinkPort(Protocol):
+class LinkPort(HubFacts, Protocol):
     """What links to other hubs ask of the kernel: the log as it is stored, and messages that are stored together with
     how far they have arrived. See `Kernel` for what each call does and raises."""
-
-    @property
-    def hub(self) -> bytes: ...
-
-    @property
-    def settings(self) -> KernelSettings: ...
 
     @property
     def topics_version(self) -> int: ...
@@ -754,10 +880,6 @@ class LinkPort(Protocol):
     def topic(self, name: str, tenant: str = "/") -> Topic | None: ...
 
     def topic_of(self, partition_id: int) -> tuple[Topic, int] | None: ...
-
-    def bounds(self, partition_id: int) -> tuple[int, int]: ...
-
-    def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str: ...
 
     def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                      ) -> None: ...

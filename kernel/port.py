@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
+from gatehouse.kernel.group_calls import PortGroups
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.message import (
     Allowed,
@@ -79,6 +80,7 @@ class Port:
         self._last_place = 0
         self._watches: dict[int, Watch] = {}
         self._last_watch = 0
+        self._groups = PortGroups(kernel, self)
 
     # ---- from definitions
 
@@ -229,6 +231,10 @@ class Port:
         assert self._transactions is not None, "a port of the hub has transactions"
         message: PlacedMessage = (self._placement(guard, place), None, NO_HEADERS, 0, 0)
         return self._transactions.checks_for([Half(message)], group)
+
+    @property
+    def groups(self) -> PortGroups:
+        return self._groups
 
     # ---- told
 

@@ -259,6 +259,10 @@ class Admission:
         if not self.may_hub(principal, operation):
             raise self._denied(principal, operation, f"{principal.name} may not {operation.value} this hub")
 
+    def note_untold(self, door: str, who: str, reason: str, text: str) -> None:
+        """Somebody was refused something, and the door has no word for it: a line in the log."""
+        self._refusals.note(door, who, reason, text)
+
     def _denied(self, principal: Principal, operation: Operation, text: str) -> Denied:
         """The refusal, of which the log has a line."""
         self._refusals.note("", principal.name, f"{Denied.code}_{operation.value}", text)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, OverQuota
+from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
@@ -29,6 +29,8 @@ from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.limits.charging import Charge
     from gatehouse.gateways.admission.principal import Principal
@@ -115,6 +117,7 @@ class Guard:
         self._filters: dict[tuple[str, LiveListener], None] = {}
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
+        self._groups: GuardedGroups | None = None
         self._has_left = False
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
@@ -186,6 +189,11 @@ class Guard:
         """For the metrics: something that became of what this door's clients sent or asked for."""
         self._admission.trace.on_event(self._door, event, amount)
 
+    def note_untold(self, reason: str, text: str) -> None:
+        """For the log: something was refused, or has ended, which the protocol has no word for. A line a minute."""
+        who = self.logged_in.name if not self._client_id else f"{self.logged_in.name} ({self._client_id[:80]!r})"
+        self._admission.note_untold(self._door, who, reason, text)
+
     # ---- who
 
     @property
@@ -223,6 +231,13 @@ class Guard:
     def require_group(self, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""
         self._admission.require_group(self.principal, operation, group)
+
+    @property
+    def groups(self) -> GuardedGroups:
+        """What the principal may do with groups and queues."""
+        if self._groups is None:
+            self._groups = GuardedGroups(self, self._admission, self._switchboard)
+        return self._groups
 
     # ---- where
 
@@ -400,6 +415,11 @@ class Guard:
         """The topics of the tenant that the principal may know of, sorted by name."""
         return [topic for topic in self._port.topics(self.tenant) if self.sees_topic(topic.name)]
 
+    def readable(self, topics: list[Topic]) -> list[Topic]:
+        """Those of these topics that the principal may read; their partitions may be asked about then."""
+        return [self._shown(topic, Operation.CONSUME) for topic in topics
+                if self.may_topic(Operation.CONSUME, topic.name)]
+
     def topics_after(self, name: str, operation: Operation) -> list[Topic]:
         """The topics behind this name that the principal may do this with, sorted by name; their partitions may be
         asked about then."""
@@ -418,7 +438,7 @@ class Guard:
                      token: object) -> Topic:
         """Raises Denied and what `KernelPort.create_topic` raises."""
         self._admission.require_topic(self.principal, Operation.CREATE, name)
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             return self._port.create_topic(name, partitions, settings, self.tenant,
                                            self._admission.maker(self._principal), number)
 
@@ -426,13 +446,13 @@ class Guard:
                      token: object) -> Topic:
         """Raises Denied and what `KernelPort.change_topic` raises."""
         self._admission.require_topic(self.principal, Operation.ALTER, name)
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             return self._port.change_topic(name, partitions, settings, self.tenant, number)
 
     def delete_topic(self, name: str, owner: Submitter, token: object) -> None:
         """Raises Denied and what `KernelPort.delete_topic` raises."""
         self._admission.require_topic(self.principal, Operation.ALTER, name)
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.delete_topic(name, self.tenant, number)
 
     def delete_records(self, before: dict[int, int], owner: Submitter, token: object) -> None:
@@ -441,12 +461,12 @@ class Guard:
         if self._version is not self._admission.version:
             self._renew()
         self._alterable.require(before)
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.delete_records(before, number)
 
     def new_producer_id(self, owner: Submitter, token: object) -> None:
         """See `KernelPort.new_producer_id`."""
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.new_producer_id(number)
 
     def append_batch(self, name: str, partition: int, batch: bytes, count: int, owner: Submitter, token: object,
@@ -456,7 +476,7 @@ class Guard:
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
         charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
         self._speak()
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.append_batch(partition_id, batch, number, divert, self._guard())
         self._admission.count_in(self._door, count, len(batch))
         return self._charging.charge(charges) if charges is not None else 0
@@ -474,7 +494,7 @@ class Guard:
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
             charges = self._charging.weigh_batch(topic.name, count, size_bytes, refuses)
         self._speak()
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.append_batches(placed, number, key)
         self._admission.count_in(self._door, count, size_bytes)
         return self._charging.charge(charges) if charges is not None else 0
@@ -542,16 +562,11 @@ class Guard:
 
     # ---- told
 
-    @contextmanager
-    def _submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
-        """A number under which `owner` is answered, unless what is told with it is refused."""
+    def submission(self, owner: Submitter | None, token: object) -> AbstractContextManager[int]:
+        """A number under which `owner` is answered, unless what is told with it is refused. What was gathered before
+        is told first."""
         self.settle()
-        number = self._switchboard.submit(owner, token)
-        try:
-            yield number
-        except Exception:
-            self._switchboard.take_back(number)
-            raise
+        return self._switchboard.submission(owner, token)
 
     # ---- how much
 
@@ -698,7 +713,7 @@ class Guard:
         charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
         self._speak()
         whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.schedule(guard, messages, whens, number, key)
         self._admission.count_in(self._door, len(messages),
                                  max(size_bytes, sum([len(message[1] or b"") for message in messages])))
@@ -709,7 +724,7 @@ class Guard:
 
     def recall_named(self, name: str, owner: Submitter, token: object) -> None:
         """Take back what this principal has scheduled under a name; see `KernelPort.recall_named`."""
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.recall_named(self._own_name(name), self.tenant, number)
 
     def _may_see(self, message: Scheduled) -> bool:
@@ -739,7 +754,7 @@ class Guard:
         `KernelPort.recall` raises."""
         if isinstance(message.what, Pending):
             self.require(Operation.PUBLISH, message.what.address)
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.recall(message.id, self.tenant, number)
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
@@ -749,7 +764,7 @@ class Guard:
         self.require_group(Operation.TRANSACT, group)
         charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
             [half.message for half in halves], size_bytes, refuses)
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
         if size_bytes is not None:
             self._admission.count_in(self._door, len(halves), size_bytes)
@@ -762,7 +777,7 @@ class Guard:
         guard = self._guard()
         charges = self._charging.weigh([half.message for half in halves], size_bytes, refuses) \
             if self._admission.limits.limits_in else None
-        with self._submission(owner, token) as number:
+        with self.submission(owner, token) as number:
             self._port.add(guard, transaction_id, halves, self.tenant, number)
         self._admission.count_in(self._door, len(halves), size_bytes)
         return self._charging.charge(charges) if charges is not None else 0

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.settings import QueueSettings
-from gatehouse.kernel.message import Headers, Leased, Record
+from gatehouse.kernel.message import NOBODY, Headers, Record
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.switchboard import Delivery
-    from gatehouse.kernel.groups.group import Membership
+    from gatehouse.kernel.api import Taken
 
 QUEUE: Final = "replies.http"
 REPLY_TO: Final = b"reply-to"
@@ -45,13 +45,13 @@ class Came:
 
 
 class Answers:
-    """One tenant's. A `Member` of the queue's group, and a `LiveListener` for addresses."""
+    """One tenant's. A member of the queue's group, and a `LiveListener` for addresses."""
 
     def __init__(self, door: Door, tenant: str) -> None:
         self._door = door
         self._tenant = tenant
         self._joined = False
-        self._membership: Membership | None = None
+        self._member = 0
         self._waiting: dict[tuple[str, bytes], Reply[Came | None]] = {}
         self._addresses: dict[str, int] = {}
 
@@ -83,26 +83,24 @@ class Answers:
                 self._door.switchboard.unsubscribe(address, self, self._tenant)
 
     def _join(self) -> None:
-        groups = self._door.kernel.groups
-        settings = QueueSettings(ttl_ms=ANSWER_MS, max_length=MAX_WAITING)
-        queue = groups.declare_queue(QUEUE, settings, self._tenant)
-        self._membership = groups.queue_group(queue).join(self, CREDIT, keeps=False)
+        groups = self._door.port.groups
+        groups.declare_queue(QUEUE, QueueSettings(ttl_ms=ANSWER_MS, max_length=MAX_WAITING), self._tenant, 0)
+        self._member = groups.join((QUEUE, ""), self._tenant, CREDIT, False, NOBODY, self.on_leased, self.on_gone)
         self._joined = True
 
     # ---- what comes
 
-    def on_leased(self, messages: list[Leased]) -> None:
-        """See `kernel.groups.group.Member`."""
+    def on_leased(self, messages: list[Taken]) -> None:
+        """Answers that came to the door's queue."""
         for message in messages:
-            _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = message
+            _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = message.leased
             self._came("", (offset, timestamp_ms, key, value, _headers_of(headers), attributes, message_id),
                        f"$queue/{QUEUE}", 0, f"$queue/{QUEUE}")
-        if messages and self._membership is not None:
-            self._membership.add_credit(len(messages))
+        self._door.port.groups.add_credit(self._member, len(messages))
 
     def on_gone(self) -> None:
         """Somebody has deleted the queue: the next request makes it anew."""
-        self._joined, self._membership = False, None
+        self._joined, self._member = False, 0
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
         """See `switchboard.LiveListener`."""

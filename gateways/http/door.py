@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.openapi import Route
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Stored, When
     from gatehouse.kernel.state.topics import Topic
 
@@ -90,7 +89,6 @@ class Door:
         self.services = services
         self.config = config
         self.loop = loop
-        self.kernel = cast("Kernel", services.kernel)        # for groups and queues: decision 149
         self.admission = services.admission
         self.switchboard = services.door(NAME)
         self.port = self.switchboard.port
@@ -259,6 +257,11 @@ class Door:
             self._slow_until_ms[guard.logged_in.name] = self.services.now_ms() + slow_ms
             self._slow_version = guard.limits_version
 
+    def flush(self, owner: Submitter, token: object) -> None:
+        """Answer once everything that was told before is durable. Raises Stopping."""
+        with self.switchboard.submission(owner, token) as number:
+            self.port.flush(number)
+
     async def durable(self, change: Callable[[Receipts, Receipt], T]) -> T:
         """Run a definition's change with an owner and a token, wait until it is durable, return its result."""
         results: list[T] = []
@@ -348,7 +351,7 @@ class Door:
         """
         reply: Reply[None] = Reply()
         wake = partial(reply.set_result, None)
-        watch = guard.watch(positions.keys(), wake)
+        watch = guard.watch(list(positions), wake)
         timer = self.loop.call_later(timeout_s, wake)
         may_read = partial(guard.require_topic, Operation.CONSUME, topic.name)
         try:

@@ -50,6 +50,9 @@ class MqttConfig:
     response_prefix: str = field(default="reply/{client_id}", metadata={
         "help": "what an MQTT 5 client is told that asks where responses to it may go (response information), with its "
                 "client id for {client_id}; empty: nothing"})
+    server_reference: str = field(default="", metadata={
+        "help": "another server, as HOST:PORT or what clients are used to (4.11): MQTT 5 clients are told of it, with "
+                "reason 0x9C, when this hub stops; empty: none"})
     auth_methods: tuple[str, ...] = field(default=METHODS, metadata={
         "choices": METHODS,
         "help": "methods of enhanced authentication that MQTT 5 clients may log in with; others are refused with 0x8C"})

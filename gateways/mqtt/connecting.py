@@ -90,7 +90,8 @@ def refused(level: int, reason: int, text: str) -> bytes:
     """The CONNACK of a client that is not let in; then the connection is closed [MQTT-3.2.2-5]."""
     if level < MQTT5:
         return packets.encode_connack(packets.return_code_of(reason))
-    return packets.encode_connack5(reason, [(properties.REASON_STRING, text[:packets.REASON_CHARACTERS])])
+    pairs: list[tuple[int, Any]] = [(properties.REASON_STRING, text[:packets.REASON_CHARACTERS])] if text else []
+    return packets.encode_connack5(reason, pairs)
 
 
 def reason_of_refusal(refusal: NotAuthenticated, connect: Connect) -> int:

@@ -214,10 +214,13 @@ class DurableSession:
                 return b""
             for identifier in message.identifiers:
                 shown += encode_property(properties.SUBSCRIPTION_ID, identifier)
-            tail = with_length(shown)
+            topic, alias = outgoing.named(topic, message.address, message.qos)
+            tail = with_length(shown + alias)
             if first_too_large([stored], 0, 1, len(topic) + len(tail) + 2, outgoing.packet_bytes_max) == 0:
                 self._outbox.trace.on_event("mqtt", "dropped_large")
                 return b""
+            if alias:
+                outgoing.has_named(message.address)
         return encode_publish(first, topic, PACKET_ID_BYTES[message.packet_id], tail, message.value or b"")
 
     def acknowledge(self, packet_ids: list[int]) -> None:

@@ -53,3 +53,9 @@ class InvalidDelivery(InvalidPublish):
     """The user property `delay` or `deliver-at` names no time."""
 
     code = "invalid_delivery"
+
+
+class InvalidRecallPublish(Exception):
+    """A PUBLISH to `$recall` names neither a key nor an id of a delayed message."""
+
+    code = "invalid_recall"

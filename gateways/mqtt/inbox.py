@@ -31,8 +31,9 @@ from gatehouse.gateways.mqtt.codec import (
     publish_topic,
     value_of,
 )
-from gatehouse.gateways.mqtt.errors import InvalidPublish, ProtocolError
+from gatehouse.gateways.mqtt.errors import InvalidPublish, InvalidRecallPublish, ProtocolError
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.kernel.errors import (
     CreateDenied,
     IdempotencyConflict,
@@ -70,8 +71,8 @@ NO_RIGHT: Final = (Denied, CreateDenied, ReceiptDenied)
 DENIED: Final = (Denied, ReceiptDenied, Unroutable, *NO_TOPIC)
 """What `on_denied` is about."""
 
-NOT_TAKEN: Final = (*DENIED, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay, IdempotencyConflict,
-                    InvalidCheckBack)
+NOT_TAKEN: Final = (*DENIED, InvalidRecallPublish, InvalidGroup, InvalidHalfName, InvalidAddress, InvalidDelay,
+                    IdempotencyConflict, InvalidCheckBack)
 """Refusals of a publish to one of the hub's own topics (a delay, a half message, a decision): the same publish, sent
 again, would be refused again."""
 
@@ -127,6 +128,7 @@ class Inbox:
         address = mapping.decode_topic(raw)
         if address.startswith(mapping.RESERVED) and not address.startswith(mapping.QUEUE):
             self._count("publish_reserved")
+            self.guard.note_untold("publish_reserved", "a publish to a topic of the hub's own is dropped")
             return False
         try:
             self.guard.place_raw(raw, address)
@@ -155,6 +157,8 @@ class Inbox:
                 self._schedule(packet, raw)
             elif raw == mapping.DECIDE.encode():
                 transacting().decide(packet, value_of(packet))
+            elif raw == mapping.RECALL.encode():
+                transacting().recalling.recall(packet, value_of(packet))
             else:
                 raise InvalidAddress(f"topics that begin with {mapping.RESERVED!r} are the hub's")
         except NOT_TAKEN as error:
@@ -168,10 +172,13 @@ class Inbox:
         parts = mapping.split_delayed(mapping.decode_topic(raw))
         if parts is None:
             raise InvalidDelay("not written as $delayed/SECONDS/ADDRESS")
-        delay_ms, address = parts
+        delay_ms, written = parts
+        key, address = mapping.split_key(written)
+        if written != address and not (address and is_recall_key(key)):
+            raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
         messages.append(self.message_of(packet, raw, self.guard.place(address)))
         acks = self.acks_of(packet)
-        self.slow_down(self.guard.schedule(messages, [When(delay_ms=delay_ms)], self if acks else None, acks,
+        self.slow_down(self.guard.schedule(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None, acks,
                                            len(packet)))
         if acks:
             self.expect_answer()
@@ -466,6 +473,8 @@ class Inbox:
                 transacting().hold(packet, publish.raw)
             elif publish.raw == mapping.DECIDE.encode():
                 transacting().decide(packet, publish.value)
+            elif publish.raw == mapping.RECALL.encode():
+                transacting().recalling.recall(packet, publish.value)
             elif publish.raw.startswith(mapping.DELAYED.encode()):
                 self._schedule(packet, publish.raw)
             elif publish.when is not None:
@@ -499,6 +508,22 @@ class Inbox:
         message_id = str(answer.positions[0][2]) if answer.positions else ""
         return encode_ack(PUBACK if publish.qos == 1 else PUBREC, publish.packet_id, reasons.SUCCESS, "",
                           [("id", message_id)] if message_id and self._tells else None)
+
+    def answer_late(self, packet: bytes, error: Exception | None) -> None:
+        """Acknowledge a whole PUBLISH that was carried out apart, in its turn; `error`: why it came to nothing, which
+        only MQTT 5 can be told."""
+        if error is not None:
+            self._deny(error)
+        if not packet_id_of(packet, 0):
+            return
+        acks = self.acks_of(packet, late=True)
+        if error is not None and self.incoming is not None:
+            reason = reasons.reason_of(getattr(error, "code", ""))
+            first = PUBACK if packet[0] & 6 == 2 else PUBREC
+            if first == PUBREC:
+                self.received.pop(packet_id_of(packet, 0), None)
+            acks = encode_ack(first, packet_id_of(packet, 0), reason, str(error) if self._tells else "")
+        self.acknowledge_in_turn(acks)
 
     def answer_no(self, publish: Publish, code: str, text: str) -> None:
         """Say why an MQTT 5 PUBLISH is not stored, in its turn; nobody is told with QoS 0."""
@@ -579,6 +604,8 @@ class Inbox:
         """A publish is refused: it is acknowledged and dropped, or ends the connection. `refusal` has a code."""
         code = getattr(refusal, "code", "")
         self._count("publish_denied" if isinstance(refusal, NO_RIGHT) else "publish_" + code)
+        if self.incoming is None and not isinstance(refusal, Denied):      # which admission has noted
+            self.guard.note_untold("publish_" + code, f"a publish is acknowledged and dropped: {refusal}")
         if self._ends_on_denied and isinstance(refusal, DENIED):
             self._is_refused = True
             self._end(f"{code}: {refusal}")

@@ -23,6 +23,7 @@ from gatehouse.gateways.mqtt.errors import (
 from gatehouse.gateways.mqtt.properties import NONE, Packet, Properties, decode_properties
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.reading import variable
+from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.gateways.properties.envelope import Kind
 from gatehouse.gateways.properties.values import NUMBER, normalize
 from gatehouse.kernel.api import Message
@@ -32,6 +33,7 @@ KNOWN_MAX: Final = 256                 # different sets of properties that are r
 KNOWN_BYTES_MAX: Final = 1024          # of each
 DELAY: Final = "delay"                 # user properties: seconds from now,
 DELIVER_AT: Final = "deliver-at"       # or a time
+RECALL_KEY: Final = "recall-key"       # what it can be recalled by
 RECEIPT: Final = "receipt"             # whose address is judged for each message: it may be another user's tomorrow
 
 
@@ -128,7 +130,7 @@ class Incoming:
         publish.address = address
         delay, at = given.user_value(DELAY), given.user_value(DELIVER_AT)
         if delay is not None or at is not None:
-            publish.when = _when(delay, at)
+            publish.when = _when(delay, at, given.user_value(RECALL_KEY) or "")
             if publish.when is None:
                 publish.refusal = InvalidDelivery("the user property delay is seconds, deliver-at a time")
 
@@ -138,11 +140,13 @@ class Incoming:
                     or self._checks_format and values.get(properties.FORMAT) or given.user_value(RECEIPT) is not None)
 
 
-def _when(delay: str | None, at: str | None) -> When | None:
-    """None: it says no time."""
+def _when(delay: str | None, at: str | None, key: str) -> When | None:
+    """None: it says no time, or has a key that can be none."""
+    if key and not is_recall_key(key):
+        return None
     if at is not None:
         due = normalize(Kind.TIME, at.encode())
-        return None if due is None else When(due_ms=int(due))
+        return None if due is None else When(due_ms=int(due), name=key)
     if delay is None or NUMBER.fullmatch(delay) is None:
         return None
-    return When(delay_ms=round(float(delay) * 1000))
+    return When(delay_ms=round(float(delay) * 1000), name=key)

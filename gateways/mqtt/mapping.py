@@ -21,6 +21,8 @@ from gatehouse.kernel.records.record import encode_headers
 QUEUE: Final = "$queue/"       # an address of a queue: where answers to AMQP's clients go
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
 DELAYED: Final = "$delayed/"   # `$delayed/SECONDS/ADDRESS`: to be delivered later
+KEYED: Final = "$key/"         # `$delayed/SECONDS/$key/KEY/ADDRESS`: one that can be recalled by its key
+RECALL: Final = "$recall"      # what recalls it, see `recalling`
 HALF: Final = "$half/"         # `$half/GROUP/ADDRESS`: a half message, see `transacting`
 NAMED: Final = "$id/"          # `$half/GROUP/$id/NAME/ADDRESS`: one that has a name
 CHECKED: Final = "$check/"     # `$half/GROUP/$check/AFTER,EVERY,TIMES/ADDRESS`: one that says when it is asked about
@@ -31,7 +33,7 @@ DECIDE: Final = "$txn/decide"
 DECIDED: Final = "$txn/decided"
 HELD: Final = "$txn/half/"
 CHECK: Final = "$txn/check/"  # decision 46
-CARRIED_OUT: Final = (DELAYED.encode(), HALF.encode(), DECIDE.encode())
+CARRIED_OUT: Final = (DELAYED.encode(), HALF.encode(), DECIDE.encode(), RECALL.encode())
 """Topics that say what is to be done with a publish."""
 
 _DELAYED: Final = re.compile(r"\$delayed/([0-9]{1,10}(?:\.[0-9]{1,3})?)/(.+)", re.ASCII | re.DOTALL)
@@ -52,6 +54,14 @@ def split_delayed(topic: str) -> tuple[int, str] | None:
     """Delay in ms and address of a topic name that begins with `$delayed/`; None where it is not written so."""
     match = _DELAYED.fullmatch(topic)
     return None if match is None else (round(float(match[1]) * 1000), match[2])
+
+
+def split_key(address: str) -> tuple[str, str]:
+    """Key and address behind `$delayed/SECONDS/`: "" and the address where there is no key."""
+    if not address.startswith(KEYED):
+        return "", address
+    key, _, address = address.removeprefix(KEYED).partition("/")
+    return key, address
 
 
 def decode_filter(raw: bytes) -> str:

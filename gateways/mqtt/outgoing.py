@@ -54,15 +54,23 @@ class Outgoing:
         subscriptions = self.subscriptions
         if subscriptions is not None and not subscriptions.is_plain:
             shown += subscriptions.heard(address).identifiers
-        if self._alias_maximum and qos < 2 and len(topic) >= ALIAS_WORTH_BYTES:
-            alias = self._aliases.get(address, 0)
-            if alias:
-                self._naming = ("", 0)
-                return NO_TOPIC, with_length(shown + encode_property(properties.ALIAS, alias))
-            if len(self._aliases) < self._alias_maximum:
-                self._naming = (address, len(self._aliases) + 1)
-                return topic, with_length(shown + encode_property(properties.ALIAS, self._naming[1]))
+        if self._alias_maximum:
+            topic, alias = self.named(topic, address, qos)
+            shown += alias
         return topic, with_length(shown) if shown else NO_PROPERTIES
+
+    def named(self, topic: bytes, address: str, qos: int) -> tuple[bytes, bytes]:
+        """How the topic is written, whose field is `topic`, and the property of its alias; b"" for none."""
+        if not self._alias_maximum or qos > 1 or len(topic) < ALIAS_WORTH_BYTES:
+            return topic, b""
+        alias = self._aliases.get(address, 0)
+        if alias:
+            self._naming = ("", 0)
+            return NO_TOPIC, encode_property(properties.ALIAS, alias)
+        if len(self._aliases) >= self._alias_maximum:
+            return topic, b""
+        self._naming = (address, len(self._aliases) + 1)
+        return topic, encode_property(properties.ALIAS, self._naming[1])
 
     def has_named(self, address: str) -> None:
         """The client was sent the packet that gives this address its alias, if it has got one."""

@@ -229,9 +229,9 @@ def encode_connack5(reason: int, pairs: list[tuple[int, Any]], *, session_presen
     return fixed_header(0x20, len(body)) + body
 
 
-def encode_suback(packet_id: int, codes: list[int], level: int = MQTT311) -> bytes:
-    """One code for each filter."""
-    gap = b"\0" if level == MQTT5 else b""
+def encode_suback(packet_id: int, codes: list[int], level: int = MQTT311, text: str = "") -> bytes:
+    """One code for each filter. `text`: why some are refused, for MQTT 5."""
+    gap = encode_properties(_told(text, None)) if level == MQTT5 else b""
     return fixed_header(0x90, 2 + len(gap) + len(codes)) + packet_id.to_bytes(2, "big") + gap + bytes(codes)
 
 
@@ -250,9 +250,11 @@ def encode_ack(first: int, packet_id: bytes, reason: int, text: str = "", user: 
     return fixed_header(first, len(body)) + body
 
 
-def encode_disconnect(reason: int, text: str = "") -> bytes:
-    """An MQTT 5 DISCONNECT of the hub's."""
+def encode_disconnect(reason: int, text: str = "", reference: str = "") -> bytes:
+    """An MQTT 5 DISCONNECT of the hub's. `reference`: another server."""
     pairs = _told(text, None)
+    if reference:
+        pairs.append((properties.SERVER_REFERENCE, reference))
     body = bytes((reason,)) + (encode_properties(pairs) if pairs else b"")
     return fixed_header(DISCONNECT, len(body)) + body
 

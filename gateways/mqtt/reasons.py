@@ -50,6 +50,7 @@ NO_WILDCARDS: Final = 0xA2
 
 OF_CODE: Final[dict[str, int]] = {
     "already_decided": FAILURE,
+    "already_delivered": FAILURE,
     "create_denied": NOT_AUTHORIZED,
     "denied": NOT_AUTHORIZED,
     "idempotency_conflict": FAILURE,
@@ -58,6 +59,7 @@ OF_CODE: Final[dict[str, int]] = {
     "invalid_check_back": BAD_TOPIC,
     "invalid_delay": BAD_TOPIC,
     "invalid_delivery": IMPLEMENTATION,
+    "invalid_recall": IMPLEMENTATION,
     "invalid_selector": IMPLEMENTATION,
     "invalid_filter": BAD_FILTER,
     "invalid_group": BAD_TOPIC,
@@ -85,6 +87,7 @@ OF_CODE: Final[dict[str, int]] = {
     "too_many_subscriptions": QUOTA,
     "too_many_topics": QUOTA,
     "unknown_queue": NO_MATCHING_SUBSCRIBERS,
+    "unknown_scheduled": FAILURE,
     "unknown_topic": NO_MATCHING_SUBSCRIBERS,
     "unroutable": NO_MATCHING_SUBSCRIBERS,
     # what ends a connection

@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
 
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
+STOPPING: Final = "stopping"           # why a connection ends with the hub
+TELLING_BYTES: Final = 1_024           # a client that takes smaller packets alone is sent no reason strings
 PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
 EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
 ACKS: Final = frozenset((packets.PUBACK, *EXACT))
@@ -347,6 +349,8 @@ class MqttSession:
             self._refuse(reasons.BAD_VERSION, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
             return
         self._level = connect.protocol_level
+        bytes_max = connect.properties.number(properties.MAXIMUM_PACKET)
+        self._tells = not bytes_max or bytes_max >= TELLING_BYTES
         if not connect.client_id and (connect.protocol_level == packets.MQTT31 or
                                       not connect.clean_session and connect.protocol_level == packets.MQTT311):
             self._refuse(reasons.BAD_CLIENT_ID, "no client id, and no clean session [MQTT-3.1.3-8]")
@@ -573,7 +577,7 @@ class MqttSession:
         if self._level < packets.MQTT5:
             return None, None
         config, given = self._config, connect.properties
-        self._tells = given.number(properties.PROBLEM_INFORMATION, 1) > 0
+        self._tells = self._tells and given.number(properties.PROBLEM_INFORMATION, 1) > 0
         incoming = Incoming(self._services.wall_ms, config.receive_maximum, config.max_topic_aliases,
                             tells=self._tells, checks_format=config.check_payload_format)
         outgoing = Outgoing(Clients.of(self._services), given.number(properties.RECEIVE_MAXIMUM, 65_535),
@@ -598,7 +602,7 @@ class MqttSession:
         return clients.connect(self._tenant, self._client_id, self)
 
     def _refuse(self, reason_code: int, reason: str) -> None:
-        self._link.write(connecting.refused(self._level, reason_code, reason))
+        self._link.write(connecting.refused(self._level, reason_code, reason if self._tells else ""))
         self._end(f"connect_refused: {reason}", says=False)
 
     # --- admission's `RegisteredSession`
@@ -627,6 +631,7 @@ class MqttSession:
             if subscriptions is not None and not subscriptions.may_have(topic_filter):
                 subscriptions.end(topic_filter)
                 self._count("subscription_ended")
+                guard.note_untold("subscription_ended", f"{topic_filter!r} may not be had any more")
 
     def handle_taken_over(self) -> None:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""
@@ -646,7 +651,8 @@ class MqttSession:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = self._inbox.own = OwnMessages()
-        suback = packets.encode_suback(packet_id, granted, self._level)
+        why = subscriptions.refusals()
+        suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
         if self._durable is not None:
             self._durable.when_stored(suback, lambda: self._give_stored(wishes, granted, before, asked))
         else:
@@ -710,10 +716,10 @@ class MqttSession:
         """What was published is acknowledged, then the connection is closed; only MQTT 5 has a goodbye."""
         self._will = None                                      # the client is well, it is we who go
         if self._inbox is None or self._inbox.settled:
-            self._end("stopping")
+            self._end(STOPPING)
             return
         self._link.pause()
-        self._inbox.end_when_settled("stopping")
+        self._inbox.end_when_settled(STOPPING)
 
     def handle_closed(self) -> None:
         self._finish()
@@ -724,8 +730,11 @@ class MqttSession:
             return
         if says and self._level == packets.MQTT5 and self._is_let_in:
             code, _, text = reason.partition(": ")
+            reference = self._config.server_reference if code == STOPPING else ""
+            if reference:
+                reason_code = reasons.ANOTHER_SERVER
             self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
-                                                       (text or code) if self._tells else ""))
+                                                       (text or code) if self._tells else "", reference))
         self._finish()
         self._link.close(reason)
 

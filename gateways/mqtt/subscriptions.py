@@ -90,6 +90,7 @@ class Subscriptions:
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
 
         self.has_no_local = False
+        self._refused: list[str] = []
         self.durable: DurableSession | None = None             # has the filters, too
         self._guard = guard
         self._outbox = outbox
@@ -111,7 +112,7 @@ class Subscriptions:
         if since or wishes.begin is not None:
             begin = begin_of(since or wishes.begin or "", offsets=not since)
             if begin is None:
-                return self._refuse("invalid_from", reasons.IMPLEMENTATION)
+                return self._refuse("invalid_from", reasons.IMPLEMENTATION, "from: earliest, a time, or an offset")
         refused = self._why_not(topic_filter, options, identifier, begin is not None or wishes.selector is not None)
         if refused is not None:
             return self._refuse(*refused)
@@ -126,7 +127,7 @@ class Subscriptions:
                 self.durable.subscribe(subscribed)
             self._choose(subscribed, selector, begin)
         except KernelError as error:
-            return self._refuse(error.code, reasons.reason_of(error.code))
+            return self._refuse(error.code, reasons.reason_of(error.code), str(error))
         self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
         return granted
 
@@ -137,6 +138,7 @@ class Subscriptions:
             self._choose(subscribed, selector_of(subscribed), None, resumed=True)
         except (KernelError, Denied):
             self._count("subscribe_not_resumed")
+            self._guard.note_untold("subscribe_not_resumed", f"{subscribed.filter!r} may not be had any more")
             return
         self._note(subscribed.filter, GrantedFilter(subscribed.qos, options_of(subscribed), subscribed.identifier))
 
@@ -197,8 +199,17 @@ class Subscriptions:
             return "no_identifiers", reasons.NO_IDS
         return None
 
-    def _refuse(self, why: str, reason: int) -> int:
+    def refusals(self) -> str:
+        """Why filters were refused since the last call, for the client; "" where none was."""
+        refused, self._refused = self._refused, []
+        return "; ".join(dict.fromkeys(refused))
+
+    def _refuse(self, why: str, reason: int, text: str = "") -> int:
         self._count("subscribe_" + why)
+        text = text or why.replace("_", " ")
+        self._refused.append(text)
+        if self._level < packets.MQTT5 and why != "denied":
+            self._guard.note_untold("subscribe_" + why, f"a filter is refused: {text}")
         return reason if self._level == packets.MQTT5 else packets.SUBACK_REFUSED
 
     def may_have(self, topic_filter: str) -> bool:

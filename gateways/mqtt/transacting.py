@@ -24,6 +24,7 @@ from gatehouse.gateways.checks import read_half_name
 from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import packet_id_of
+from gatehouse.gateways.mqtt.recalling import Recalling
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import InvalidCheckBack, InvalidDelay, InvalidFilter, InvalidGroup
 
@@ -54,6 +55,8 @@ class Transacting:
         self._pacer = pacer
         self._client = HalfClient(inbox.guard, WORDS, self._tell)
         self._listeners: dict[str, HalfListener] = {}          # by filter
+        self.recalling: Final = Recalling(services, inbox, pacer)
+        """What takes back delayed messages."""
 
     def hold(self, packet: bytes, raw: bytes) -> None:
         """Take a PUBLISH to `$half/GROUP/ADDRESS`. Raises ProtocolError; with the client told what `HalfClient.hold`

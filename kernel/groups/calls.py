@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
+from itertools import islice
 from typing import Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
@@ -118,17 +119,22 @@ class Groups:
         return {partition_id: offsets[partition_id] for partition_id in topic.partition_ids()
                 if partition_id in offsets}
 
-    def behind(self, topics: list[Topic]) -> Iterator[tuple[int, int]]:
-        """(topic id, messages that are not settled) for every group that reads one of these topics, one by one; as far
-        as is durable."""
+    def behind(self, topics: list[Topic], start: int, count: int) -> list[tuple[int, int]] | None:
+        """(topic id, messages that are not settled) for the groups that read one of these topics, among `count` of all
+        groups from the number `start` on, as far as is durable; None: there are no more groups."""
+        groups = list(islice(self._views.offsets.values(), start, start + count))
+        if not groups:
+            return None
+        rows: list[tuple[int, int]] = []
         of_partition = {partition_id: topic.id for topic in topics for partition_id in topic.partition_ids()}
-        for offsets in list(self._views.offsets.values()):
+        for offsets in groups:
             lags: dict[int, int] = {}
             for partition_id in offsets.keys() & of_partition.keys():
                 begin = max(offsets[partition_id][0], self._watermarks.log_start(partition_id))
                 topic_id = of_partition[partition_id]
                 lags[topic_id] = lags.get(topic_id, 0) + max(self._watermarks.next_offset(partition_id) - begin, 0)
-            yield from lags.items()
+            rows += lags.items()
+        return rows
 
     def rewind(self, name: str, topic: Topic, offsets: Mapping[int, int], owner: Owner | None = None,
                token: object = None) -> None:

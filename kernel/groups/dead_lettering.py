@@ -28,7 +28,7 @@ from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.definitions import QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy
-from gatehouse.kernel.groups.settings import Queue, QueueSettings
+from gatehouse.kernel.groups.settings import DEAD_LETTER_PREFIX, Queue, QueueSettings
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement, Record
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
     from gatehouse.kernel.groups.queues import Queues
 
-PREFIX: Final = "$dead-letters/"
 HEADER: Final = b"dead-letter"
 SEAL: Final = "seal"
 SEAL_BYTES: Final = 12
@@ -107,8 +106,8 @@ class DeadLetters:
 
     def own_queue(self, name: str, tenant: str) -> Queue:
         """For the dead letters of what has this name, whatever settings somebody has given it. Raises Stopping."""
-        existing = self._definitions.get(tenant, PREFIX + name)
-        return existing or self._definitions.add(tenant, PREFIX + name, QueueSettings())
+        existing = self._definitions.get(tenant, DEAD_LETTER_PREFIX + name)
+        return existing or self._definitions.add(tenant, DEAD_LETTER_PREFIX + name, QueueSettings())
 
     def place(self, queue: Queue, key: bytes | None) -> Placement:
         """There, for a dead letter with this key."""

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored, tell
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
@@ -249,32 +250,6 @@ class Pop:
         error = stored[0].error
         self.error = error if isinstance(error, KernelError) else None
         self._on_popped([] if error is not None else self.leased)
-
-
-class DeadLetterAnswer:
-    """Stands for an owner that waits for several frames: the one that ends the leases, and after it that in which the
-    messages of each cursor are given up, or come again. What is given up is read before. The owner is answered once,
-    when all of them are durable."""
-
-    def __init__(self, core: Core, owner: Owner, token: object, cursors: int) -> None:
-        self._core = core
-        self._owner = owner
-        self._token = token
-        self._left = cursors + 1
-        self._error: Exception | None = None
-
-    def on_given_up(self) -> None:
-        """One cursor's are in the pending frame. Raises Stopping."""
-        self._core.answer(self, None)
-
-    def on_stored(self, stored: list[Stored]) -> None:
-        """Called by the kernel for each of the frames."""
-        for answer in stored:
-            assert self._left > 0, "every frame answers once"
-            self._left -= 1
-            self._error = self._error or answer.error
-            if not self._left:
-                tell(self._owner, [Stored(self._token, self._error, answer.append_ms, [])])
 
 
 class LeasedGroup:
@@ -548,7 +523,7 @@ class LeasedGroup:
                 if (message := by_offset.get((cursor.key, offset))) is not None], REJECTED)
             lost = [offset for offset in offsets if (cursor.key, offset) not in by_offset]
             if lost:
-                prefetcher.lost += len(lost)
+                prefetcher.lose(len(lost))
                 cursor.settle(lost)
 
     def good_handles(self, handles: Sequence[Handle]) -> tuple[list[KernelError | None], ByCursor]:

@@ -263,6 +263,10 @@ class Prefetcher:  # decision 142
             self.fetch([(cursor.partition_id, wanted, FETCH_BYTES)], FETCH_BYTES,
                         lambda answers: self._fresh_read(answers[0], wanted, moved, on_done))
 
+    def lose(self, count: int) -> None:
+        """So many are lost to the group: nobody can read them any more."""
+        self.lost += count
+
     def _skip_lost(self) -> None:
         """Retention has overtaken the group: what is gone is lost to it."""
         self.overtake(self.start())

@@ -18,7 +18,6 @@ from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidQueue, QueueExists, UnknownQueue
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursors import Cursors
-from gatehouse.kernel.groups.dead_lettering import PREFIX
 from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
 from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -26,6 +25,7 @@ from gatehouse.kernel.groups.max_length import MaxLength, MaxLengths
 from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.settings import (
     ASSIGNED,
+    DEAD_LETTER_PREFIX,
     GroupSettings,
     Queue,
     QueueSettings,
@@ -118,7 +118,7 @@ class Queues:
                 raise QueueExists(f"queue {name!r} exists with other settings")
             self._unused.note_use(existing, self._core.now_ms())
             return existing
-        check_name(name.removeprefix(PREFIX), "queue")
+        check_name(name.removeprefix(DEAD_LETTER_PREFIX), "queue")
         settings.check()
         queue = self.definitions.add(tenant, name, settings)
         if settings.watched:

@@ -20,6 +20,8 @@ OVERFLOWS: Final = ("drop-head", "reject", "dead-letter")
 STARTS: Final = ("earliest", "latest")
 LEASED: Final = "leased"
 ASSIGNED: Final = "assigned"
+DEAD_LETTER_PREFIX: Final = "$dead-letters/"
+"""Before the name of a group: the name of the queue of its dead letters."""
 
 
 @dataclass(frozen=True, slots=True)

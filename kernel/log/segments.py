@@ -414,8 +414,8 @@ class SegmentChain:
 
     def note_written(self, frame_bytes: int, synced: bool) -> None:
         """It is there, and synced, too."""
-        assert self._file is not None
-        self._file.grown(frame_bytes)
+        if self._file is not None:                   # else the log was closed meanwhile: a disk that was not waited for
+            self._file.grown(frame_bytes)
         self._size += frame_bytes
         if synced:
             self._dirty = False

@@ -14,6 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from gatehouse.gateways.amqp.config import AmqpConfig
 from tests.fuzz.http_corpus import HTTP_CONVERSATIONS
+from tests.fuzz.mqtt_corpus import MQTT_5_CONVERSATIONS
 from tests.fuzz.mutations import Conversation
 from tests.gateways.amqp import conversations as amqp_conversations
 from tests.gateways.amqp.fakes import Hub
@@ -36,8 +37,9 @@ def corpus(door: str) -> list[Conversation]:
 
 
 def _mqtt() -> list[Conversation]:
-    return [[mqtt_conversations.bytes_of(rest) for what, rest in conversation.steps if what in (">", "send")]
+    read = [[mqtt_conversations.bytes_of(rest) for what, rest in conversation.steps if what in (">", "send")]
             for conversation in mqtt_conversations.read_all()]
+    return read + MQTT_5_CONVERSATIONS
 
 
 def _amqp() -> list[Conversation]:

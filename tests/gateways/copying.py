@@ -75,6 +75,8 @@ class CopyingPort:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._port, name)
+        if name == "groups":                 # a part of the port, with calls of its own
+            return CopyingPort(attribute)
         return self._call(attribute) if callable(attribute) else copy(attribute)
 
     @staticmethod

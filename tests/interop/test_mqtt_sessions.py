@@ -380,3 +380,18 @@ def test_a_client_of_3_1_1_asks_for_a_history_by_its_filter(hub: Hub) -> None:
     assert device.take(1) == [(b"c", 1)]
     sender.leave()
     device.leave()
+
+
+def test_a_delayed_message_is_recalled_by_its_key_after_a_kill(hub: Hub) -> None:
+    device = Paho(hub, "device", MQTTProtocolVersion.MQTTv311)
+    device.connect()
+    device.subscribe("plant/#", 1)
+    device.publish("$delayed/2/$key/k1/plant/1", [b"recalled"], 1)
+    device.publish("$delayed/2/$key/k2/plant/1", [b"stays"], 1)
+    hub.kill()
+    device.present.get(timeout=WAIT_S)
+    device.publish("$recall", [b"k1"], 1)
+    assert device.take(1) == [(b"stays", 1)]
+    with pytest.raises(Empty):
+        device.values.get(timeout=0.5)
+    device.leave()

@@ -237,7 +237,7 @@ class TopicFeed(Feed):
     def _listen(self) -> None:
         self.close()
         if self.live and self.scope.partitions:
-            self._watch = self._port.watch(self.scope.partitions.keys(), self.wake)
+            self._watch = self._port.watch(list(self.scope.partitions), self.wake)
             if self._wanted():
                 self.wake()
 

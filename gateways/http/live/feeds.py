@@ -17,7 +17,6 @@ from gatehouse.gateways.http.live.blocks import LOST, MESSAGE, Entry
 from gatehouse.gateways.http.live.feed import Feed, FilterFeed, TopicFeed
 from gatehouse.gateways.http.live.scope import Scope, Wanted
 from gatehouse.gateways.json_messages import door_of, record_to_json
-from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
@@ -80,12 +79,7 @@ class Feeds:
     def when_durable(self) -> asyncio.Future[None]:
         """Done when everything that was appended until now is durable, or refused."""
         waiter = _Waiter(self.loop)
-        number = self.switchboard.submit(waiter, None)
-        try:
-            self.port.flush(number)
-        except Stopping:
-            self.switchboard.take_back(number)
-            raise
+        self._door.flush(waiter, None)
         return waiter.future
 
     # --- from records to entries ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
+from gatehouse.gateways.http.routes.waiting_messages import browse
 from gatehouse.gateways.http.schemas import (
     CURSOR,
     FLAG,
@@ -39,16 +39,13 @@ from gatehouse.gateways.http.schemas import (
     one_of,
 )
 from gatehouse.gateways.json_messages import door_of, record_to_json
-from gatehouse.kernel.errors import ExpiredReceipt, KernelError, UnknownGroup
-from gatehouse.kernel.groups.dead_lettering import HEADER, PREFIX, SEAL, read_deaths
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError
+from gatehouse.kernel.groups.dead_lettering import HEADER, SEAL, read_deaths
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED
-from gatehouse.kernel.records.batch import sound_records
 from gatehouse.transactions.checking import UNANSWERED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.groups.settings import Queue
     from gatehouse.kernel.message import Record
 
@@ -90,17 +87,17 @@ async def get_dead_letters(door: Door, call: Call) -> Answered:
 
     Those that the user may read where they came from.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    queue = _queue_of(door, principal, query["group"], Operation.CONSUME)
+    queue = guard.groups.dead_letters(query["group"], Operation.CONSUME)
     count = MAX_MESSAGES.read(query, door.config)
     start = CONTINUE.read(query, door.config)
     messages: list[dict[str, Any]] = []
     left_bytes = door.config.max_page_bytes
     if queue is not None:
-        async for records in _browse(door, queue, start):
-            for record in records:
-                if not _may_see(door, principal, record):
+        async for records in browse(door, guard, queue, queue.first_partition_id, start):
+            for record, _ in records:
+                if not _may_see(guard, record):
                     continue
                 if len(messages) == count or left_bytes < 0:
                     return json_answer({"messages": messages, "cursor": str(record[0])})
@@ -126,22 +123,25 @@ async def redrive(door: Door, call: Call) -> Answered:
 
     They are behind what their partitions hold now, under the same ids, and every reader of the topic sees them again.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
     group, ids = _read_redrive(await read_object(door, call, "a redrive"), door.config.max_request_messages)
-    queue = _queue_of(door, principal, group, Operation.ALTER)
+    queue = guard.groups.dead_letters(group, Operation.ALTER)
     wanted = None if ids is None else set(ids)
     redriven, left, more = 0, [], False
     if queue is not None:
         gaps: list[tuple[int, int]] = []
-        async for records in _browse(door, queue, 0, door.kernel.bounds(queue.first_partition_id)[1], gaps):
-            chosen = [record for record in records if wanted is None or str(record[6]) in wanted]
+        partition_id = queue.first_partition_id
+        stop = guard.groups.end_of(queue, partition_id)
+        async for records in browse(door, guard, queue, partition_id, 0, gaps):
+            chosen = [record for record, _ in records
+                      if record[0] < stop and (wanted is None or str(record[6]) in wanted)]
             more = redriven >= REDRIVEN_AT_MOST and bool(chosen)
             if more or wanted == set():
                 break
             if wanted is not None:
                 wanted.difference_update(str(record[6]) for record in chosen)
-            results = await _send_back(door, queue, chosen, gaps)
+            results = await _send_back(door, guard, group, queue, chosen, gaps)
             redriven += results.count(None)
             left += [_left(str(record[6]), error) for record, error in zip(chosen, results, strict=True)
                      if error is not None]
@@ -151,48 +151,18 @@ async def redrive(door: Door, call: Call) -> Answered:
     return json_answer({"redriven": redriven, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
 
 
-async def _send_back(door: Door, queue: Queue, letters: list[Record],
+async def _send_back(door: Door, guard: Guard, group: str, queue: Queue, letters: list[Record],
                      gaps: list[tuple[int, int]]) -> list[KernelError | None]:
     """Durable when it returns; for each why it stays."""
     results: list[KernelError | None] = []
     for begin in range(0, len(letters), REDRIVEN_AT_ONCE):
         some = letters[begin:begin + REDRIVEN_AT_ONCE]
-        results += await door.durable(partial(door.kernel.groups.redrive, queue, some, gaps=gaps))
+        results += await door.durable(partial(guard.groups.redrive, group, queue, some, gaps))
     return results
 
 
 def _left(message_id: str, error: KernelError) -> dict[str, Any]:
     return document_of(error.code, str(error), {"id": message_id})
-
-
-def _queue_of(door: Door, principal: Principal, group: str, operation: Operation) -> Queue | None:
-    """A group's dead-letter queue; None while nothing has died. Raises UnknownGroup."""
-    door.admission.require_group(principal, operation, group)
-    queue = door.kernel.groups.queue(PREFIX + group, tenant=principal.tenant)
-    if queue is None and door.kernel.groups.settings(group, tenant=principal.tenant) is None:
-        raise UnknownGroup(f"there is no group {group!r}")
-    return queue
-
-
-async def _browse(door: Door, queue: Queue, start: int, stop: int = MAX_OFFSET,
-                  gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[Record]]:
-    """What lies in the queue from an offset on, a piece of the log at a time. `gaps` is told where nothing is."""
-    partition_id = queue.first_partition_id
-    group = door.kernel.groups.queue_group(queue)
-    at = max(start, group.committed(partition_id))
-    while at < min(stop, door.kernel.bounds(partition_id)[1]):
-        max_bytes = door.config.max_page_bytes
-        (fetched,) = await fetch(door.port, [(partition_id, at, max_bytes)], max_bytes)
-        if fetched.error is not None:
-            raise fetched.error
-        if not fetched.pieces:
-            return
-        for piece in fetched.pieces:
-            if gaps is not None and at < piece.first_offset:
-                gaps.append((at, piece.first_offset))
-            yield [record for record in sound_records(piece)
-                   if at <= record[0] < stop and not group.is_settled(partition_id, record[0])]
-            at = max(at, piece.first_offset + piece.count)
 
 
 def _read_redrive(document: dict[str, Any], max_ids: int) -> tuple[str, list[str] | None]:
@@ -209,11 +179,11 @@ def _read_redrive(document: dict[str, Any], max_ids: int) -> tuple[str, list[str
     return group, ids
 
 
-def _may_see(door: Door, principal: Principal, record: Record) -> bool:
+def _may_see(guard: Guard, record: Record) -> bool:
     """A group's right is not one to the messages: those are for who may read where they were."""
     deaths = read_deaths(record[4])
     address = deaths[-1]["address"] if deaths else ""
-    return not address or door.admission.may(principal, Operation.CONSUME, address)
+    return not address or guard.may(Operation.CONSUME, address)
 
 
 def _describe(door: Door, record: Record) -> dict[str, Any]:

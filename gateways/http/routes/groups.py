@@ -34,12 +34,11 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
-from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownGroup, UnknownPartition
+from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownPartition
 from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.groups.settings import GroupSettings
     from gatehouse.kernel.state.topics import Topic
 
@@ -75,18 +74,16 @@ async def list_groups(door: Door, call: Call) -> Answered:
     Those that the user may consume with, by name. With `counts`: and with what is ready, leased and waiting for each in
     its topics.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    entries = [(name, settings) for name, settings in door.kernel.groups.all(tenant=principal.tenant)
-               if name > after and matching(name, query)
-               and door.admission.may_group(principal, Operation.CONSUME, name)]
+    entries = [(name, settings) for name, settings in guard.groups.all_after(after) if matching(name, query)]
     groups = []
     for name, settings in entries[:count]:
         groups.append(_describe(name, settings))
         if counted:
-            groups[-1]["topics"] = [_counts(door, name, settings, topic) for topic in _topics(door, principal, name)]
+            groups[-1]["topics"] = [_counts(guard, name, settings, topic) for topic in guard.groups.topics(name)]
             await asyncio.sleep(0)                   # others have a turn between two groups
     return json_answer({"groups": groups,
                         "cursor": encode_name(entries[count - 1][0]) if len(entries) > count else None})
@@ -99,13 +96,14 @@ async def get_group(door: Door, call: Call) -> Answered:
 
     An assigned group with its members, and the partitions that each has.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    name, settings = _existing(door, principal, call)
-    rows = [_progress(door, name, settings, topic) for topic in _topics(door, principal, name)]
-    topics = [counts if settings.kind == ASSIGNED else {**counts, "oldest": await _oldest(door, wants)}
+    name = call.topic_name()
+    settings = guard.groups.settings(name, Operation.CONSUME)
+    rows = [_progress(guard, name, settings, topic) for topic in guard.groups.topics(name)]
+    topics = [counts if settings.kind == ASSIGNED else {**counts, "oldest": await _oldest(door, guard, wants)}
               for counts, wants in rows]
-    return defined_answer(_describe(name, settings), {"topics": topics, **_membership(door, principal, name, settings)})
+    return defined_answer(_describe(name, settings), {"topics": topics, **_membership(guard, name, settings)})
 
 
 @declare("groups", bodies=(Body(GROUP_SETTINGS, required=False),), needs=ALTERING, writes=True, audited="group.changed",
@@ -118,15 +116,14 @@ async def put_group(door: Door, call: Call) -> Answered:
     What the document leaves out is as by default; the kind of a group does not change. A group also exists from its
     first use on. `If-Match` with the group's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
     """
-    principal, name = await _altering(door, call)
+    guard, name = await _altering(door, call)
     document = await read_object(door, call, "a document of a group's settings")
-    existing = _checked(door, principal, call, name)
+    existing = _checked(guard, call, name)
     settings = read_settings({"kind": LEASED if existing is None else existing.kind, **document})
     if existing is not None and settings.kind != existing.kind:
         refusal = AssignedGroup if existing.kind == ASSIGNED else GroupIsLeased
         raise refusal(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
-    define = partial(door.kernel.groups.define, name, settings, tenant=principal.tenant)
-    await door.durable(lambda owner, token: define(owner=owner, token=token))
+    await door.durable(partial(guard.groups.define, name, settings))
     return json_answer(_describe(name, settings), 201 if existing is None else 200)
 
 
@@ -138,10 +135,9 @@ async def delete_group(door: Door, call: Call) -> Answered:
 
     Its dead letters stay. `If-Match` with the group's `ETag` forgets only what was seen.
     """
-    principal, name = await _altering(door, call)
-    _checked(door, principal, call, name)
-    delete = partial(door.kernel.groups.delete, name, tenant=principal.tenant)
-    await door.durable(lambda owner, token: delete(owner=owner, token=token))
+    guard, name = await _altering(door, call)
+    _checked(guard, call, name)
+    await door.durable(partial(guard.groups.delete, name))
     return Response(status=204)
 
 
@@ -149,12 +145,12 @@ async def delete_group(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "A row for every partition that holds or held something.", OFFSETS),))
 async def get_offsets(door: Door, call: Call) -> Answered:
     """Show how far a group is in every partition, of one topic or of all."""
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    name, _ = _existing(door, principal, call)
-    topics = [door.guard_of(principal).topic(query["topic"], Operation.CONSUME)] if "topic" in query \
-        else _topics(door, principal, name)
-    return json_answer({"offsets": [row for topic in topics for row in _offsets(door, name, topic)]})
+    name = call.topic_name()
+    guard.groups.settings(name, Operation.CONSUME)
+    topics = [guard.topic(query["topic"], Operation.CONSUME)] if "topic" in query else guard.groups.topics(name)
+    return json_answer({"offsets": [row for topic in topics for row in _offsets(guard, name, topic)]})
 
 
 @declare("groups", bodies=(Body(REWIND),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
@@ -167,30 +163,21 @@ async def put_offsets(door: Door, call: Call) -> Answered:
 
     Leases that run are void then.
     """
-    principal, name = await _altering(door, call)
+    guard, name = await _altering(door, call)
     document = await read_object(door, call, "what a group is rewound to")
-    topic, partition = _read_rewind(door, principal, document)
+    topic, partition = _read_rewind(guard, document)
     partitions = range(topic.partitions) if partition is None else (partition,)
-    new_offsets = await named_offsets(door.guard_of(principal), topic, partitions, partition, {"from": document["to"]})
+    new_offsets = await named_offsets(guard, topic, partitions, partition, {"from": document["to"]})
     offsets = dict(zip([topic.partition_id(number) for number in partitions], new_offsets, strict=True))
-    await door.durable(lambda owner, token: _rewind(door, name, topic, offsets, owner, token))
-    return json_answer({"offsets": _offsets(door, name, topic)})
+    await door.durable(partial(guard.groups.rewind, name, topic, offsets))
+    return json_answer({"offsets": _offsets(guard, name, topic)})
 
 
-def _rewind(door: Door, name: str, topic: Topic, offsets: dict[int, int], owner: Any, token: Any) -> None:
-    settings = door.kernel.groups.settings(name, tenant=topic.tenant)
-    if settings is not None and settings.kind == ASSIGNED:
-        commits = {partition_id: (at, b"") for partition_id, at in offsets.items()}
-        door.kernel.groups.commit_offsets(name, commits, owner, token)
-    else:
-        door.kernel.groups.rewind(name, topic, offsets, owner, token)
-
-
-def _read_rewind(door: Door, principal: Principal, document: dict[str, Any]) -> tuple[Topic, int | None]:
+def _read_rewind(guard: Guard, document: dict[str, Any]) -> tuple[Topic, int | None]:
     to, topic, partition = document.get("to"), document.get("topic"), document.get("partition")
     if not isinstance(to, str) or not isinstance(topic, str) or document.keys() - {"to", "topic", "partition"}:
         raise Refusal("invalid_body", "a rewind has a 'topic', a 'to' and perhaps a 'partition'")
-    stored_topic = door.guard_of(principal).topic(topic, Operation.CONSUME)
+    stored_topic = guard.topic(topic, Operation.CONSUME)
     if partition is not None and (type(partition) is not int or not 0 <= partition < stored_topic.partitions):
         raise UnknownPartition(f"{topic} has the partitions 0 to {stored_topic.partitions - 1}")
     return stored_topic, partition
@@ -200,86 +187,70 @@ def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:
     return {"name": name, **describe_settings(settings)}
 
 
-def _checked(door: Door, principal: Principal, call: Call, name: str) -> GroupSettings | None:
+def _checked(guard: Guard, call: Call, name: str) -> GroupSettings | None:
     """The group as it is, if there is one. Refuses `precondition_failed`."""
-    settings = door.kernel.groups.settings(name, tenant=principal.tenant)
+    settings = guard.groups.find(name, Operation.ALTER)
     check_conditions(call.headers, None if settings is None else _describe(name, settings))
     return settings
 
 
-def _existing(door: Door, principal: Principal, call: Call) -> tuple[str, GroupSettings]:
-    name = call.topic_name()
-    door.admission.require_group(principal, Operation.CONSUME, name)
-    settings = door.kernel.groups.settings(name, tenant=principal.tenant)
-    if settings is None:
-        raise UnknownGroup(f"there is no group {name!r}")
-    return name, settings
-
-
-async def _altering(door: Door, call: Call) -> tuple[Principal, str]:
-    principal, name = await door.principal(call), call.topic_name()
+async def _altering(door: Door, call: Call) -> tuple[Guard, str]:
+    guard, name = await door.guard(call), call.topic_name()
     call.query()
-    door.admission.require_group(principal, Operation.ALTER, name)
-    return principal, name
+    guard.require_group(Operation.ALTER, name)
+    return guard, name
 
 
-def _topics(door: Door, principal: Principal, name: str) -> list[Topic]:
-    """What the group reads and the principal may."""
-    return [topic for topic in door.kernel.groups.topics(name, tenant=principal.tenant)
-            if door.admission.may_topic(principal, Operation.CONSUME, topic.name)]
-
-
-def _membership(door: Door, principal: Principal, name: str, settings: GroupSettings) -> dict[str, Any]:
+def _membership(guard: Guard, name: str, settings: GroupSettings) -> dict[str, Any]:
     """Who is in an assigned group; nothing of others, or where nobody has been for a while."""
-    look = door.kernel.assigned.look(name, principal.tenant) if settings.kind == ASSIGNED else None
+    look = guard.groups.look(name) if settings.kind == ASSIGNED else None
     if look is None:
         return {}
     members = [{"member_id": member.member_id, "instance_id": member.instance_id, "client_id": member.client_id,
                 "client_host": member.client_host.removeprefix("/"), "generation": member.generation,
                 "partitions": [{"topic": topic.name, "partitions": numbers}
-                               for topic, numbers in door.kernel.assigned.topics_of(member.partition_ids)
-                               if door.admission.may_topic(principal, Operation.CONSUME, topic.name)]}
+                               for topic, numbers in guard.groups.topics_of(list(member.partition_ids))]}
                for member in look.members]
     return {"state": look.state.value, "protocol": look.protocol, "assignor": look.assignor,
             "generation": look.generation, "members": members}
 
 
-def _counts(door: Door, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:
+def _counts(guard: Guard, name: str, settings: GroupSettings, topic: Topic) -> dict[str, Any]:
     """What memory tells of its progress."""
     if settings.kind == ASSIGNED:
-        return {"topic": topic.name, "lag": sum(row["lag"] for row in _offsets(door, name, topic))}
-    counts = door.kernel.groups.group(name, topic.name, tenant=topic.tenant).counts()
+        return {"topic": topic.name, "lag": sum(row["lag"] for row in _offsets(guard, name, topic))}
+    counts = guard.groups.counts(name, topic.name)
     return {"topic": topic.name, **counts._asdict(), "oldest": counts.oldest_ms or None}
 
 
-def _progress(door: Door, name: str, settings: GroupSettings, topic: Topic
+def _progress(guard: Guard, name: str, settings: GroupSettings, topic: Topic
               ) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
     """What is told of a topic, and where its oldest message may be: the group may be gone after the first wait, and
     asking for it would make it again."""
-    counts = _counts(door, name, settings, topic)
+    counts = _counts(guard, name, settings, topic)
     if settings.kind == ASSIGNED:
         return counts, []
-    return counts, _unsettled(door, door.kernel.groups.group(name, topic.name, tenant=topic.tenant))
+    return counts, _unsettled(guard, name, topic)
 
 
-def _unsettled(door: Door, group: LeasedGroup) -> list[tuple[int, int, int]]:
+def _unsettled(guard: Guard, name: str, topic: Topic) -> list[tuple[int, int, int]]:
     """To fetch the first message that is not settled, of the first `PARTITIONS_LOOKED_AT` partitions that have one."""
-    return [(partition_id, max(committed, door.kernel.bounds(partition_id)[0]), 1)
-            for partition_id, committed in group.unsettled()[:PARTITIONS_LOOKED_AT]]
+    return [(partition_id, max(committed, guard.bounds(partition_id)[0]), 1)
+            for partition_id, committed in guard.groups.unsettled(name, topic.name)[:PARTITIONS_LOOKED_AT]]
 
 
-async def _oldest(door: Door, wants: list[tuple[int, int, int]]) -> int | None:
+async def _oldest(door: Door, guard: Guard, wants: list[tuple[int, int, int]]) -> int | None:
     """When the first of them was stored."""
-    fetched = await fetch(door.port, wants, door.config.max_page_bytes) if wants else []
+    fetched = await fetch(guard, wants, door.config.max_page_bytes) if wants else []
     return min((answer.pieces[0].append_ms for answer in fetched if answer.pieces), default=None)
 
 
-def _offsets(door: Door, name: str, topic: Topic) -> list[dict[str, Any]]:
+def _offsets(guard: Guard, name: str, topic: Topic) -> list[dict[str, Any]]:
     """One row per partition that holds or held something, or that the group has met."""
-    offsets = door.kernel.groups.offsets(name, topic)
+    offsets = guard.groups.offsets(name, topic)
     rows = []
     for partition, partition_id in enumerate(topic.partition_ids()):
-        start, end = door.kernel.bounds(partition_id)
+        start, end = guard.bounds(partition_id)
         if end or partition_id in offsets:
             offset = max(offsets.get(partition_id, start), start)
             rows.append({"topic": topic.name, "partition": partition, "offset": offset, "log_start_offset": start,

@@ -39,11 +39,11 @@ from gatehouse.gateways.http.schemas import (
     one_of,
     properties_of,
 )
-from gatehouse.kernel.errors import QueueExists, UnknownQueue
+from gatehouse.kernel.errors import QueueExists
 from gatehouse.kernel.groups.settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.groups.settings import Queue
 
 
@@ -83,15 +83,13 @@ async def list_queues(door: Door, call: Call) -> Answered:
 
     Those that the user may take from, by name. With `counts`: and what is ready, leased and waiting in each.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
-    queues = [queue for queue in door.kernel.groups.queues(tenant=principal.tenant)
-              if queue.name > after and matching(queue.name, query)
-              and door.admission.may(principal, Operation.CONSUME, queue_address(queue.name))]
+    queues = [queue for queue in guard.groups.queues_after(after) if matching(queue.name, query)]
     listed = queues[:count]
-    counts = [door.kernel.groups.queue_group(queue).counts()._asdict() if counted else {} for queue in listed]
+    counts = [guard.groups.queue_counts(queue)._asdict() if counted else {} for queue in listed]
     return json_answer({"queues": [{**_describe(queue), **more} for queue, more in zip(listed, counts, strict=True)],
                         "cursor": encode_name(listed[-1].name) if len(queues) > count else None})
 
@@ -100,10 +98,10 @@ async def list_queues(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The queue.", object_of({**_QUEUE, **COUNTS})),))
 async def get_queue(door: Door, call: Call) -> Answered:
     """Show a queue with what is ready, leased and waiting in it."""
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    queue = readable_queue(door, principal, call.topic_name())
-    return json_answer({**_describe(queue), **door.kernel.groups.queue_group(queue).counts()._asdict()})
+    queue = guard.groups.queue(call.topic_name(), Operation.CONSUME)
+    return json_answer({**_describe(queue), **guard.groups.queue_counts(queue)._asdict()})
 
 
 @declare("queues", bodies=(Body(QUEUE_SETTINGS, required=False),), needs=(Need(Operation.CREATE, "address"),),
@@ -115,18 +113,17 @@ async def put_queue(door: Door, call: Call) -> Answered:
     What the document leaves out is as by default; the settings of a queue that is there do not change. Clients of AMQP
     find it under the same name.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
     name = call.topic_name()
-    door.admission.require(principal, Operation.CREATE, queue_address(name))
+    guard.require(Operation.CREATE, queue_address(name))
     settings = _read_settings(await read_object(door, call, "a document of a queue's settings"))
-    existing = door.kernel.groups.queue(name, tenant=principal.tenant)
+    existing = guard.groups.queue_or_none(name, Operation.CREATE)
     if existing is not None:
         if replace(existing.settings, dead_letter="", door="") != settings:
             raise QueueExists(f"the queue {name!r} exists with other settings")
         return json_answer(_describe(existing))
-    declare_it = partial(door.kernel.groups.declare_queue, name, settings, principal.tenant)
-    return json_answer(_describe(await door.durable(declare_it)), 201)
+    return json_answer(_describe(await door.durable(partial(guard.groups.declare_queue, name, settings))), 201)
 
 
 @declare("queues", query=(IF_EMPTY,), needs=(Need(Operation.ALTER, "address"),), writes=True, audited="queue.deleted",
@@ -136,17 +133,17 @@ async def delete_queue(door: Door, call: Call) -> Answered:
 
     Clients of AMQP that consume from it are told so.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    queue = existing_queue(door, principal, Operation.ALTER, call.topic_name())
+    queue = guard.groups.queue(call.topic_name(), Operation.ALTER)
     if query.get("if_empty", "false") not in ("true", "false"):
         raise Refusal("invalid_parameter", "'if_empty' is true or false", parameter="if_empty")
     if query.get("if_empty") == "true":
-        counts = door.kernel.groups.queue_group(queue).counts()
+        counts = guard.groups.queue_counts(queue)
         if counts.ready or counts.leased or counts.waiting:
             raise Refusal("queue_not_empty", f"{counts.ready} messages are ready in {queue.name!r}, {counts.leased} "
                                              f"leased, {counts.waiting} waiting; it stays")
-    await door.durable(partial(door.kernel.groups.delete_queue, queue))
+    await door.durable(partial(guard.groups.delete_queue, queue))
     return Response(status=204)
 
 
@@ -156,11 +153,11 @@ async def list_bindings(door: Door, call: Call) -> Answered:
 
     Those `by` amqp are what other doors hear of AMQP's bindings; AMQP's clients see those of their own messages too.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    queue = readable_queue(door, principal, call.topic_name())
+    queue = guard.groups.queue(call.topic_name(), Operation.CONSUME)
     return json_answer({"bindings": [{"filter": filter_text, "by": "amqp" if chosen else "filter"}
-                                     for chosen, filter_text in sorted(door.kernel.groups.bindings(queue))]})
+                                     for chosen, filter_text in sorted(guard.groups.bindings(queue))]})
 
 
 @declare("queues", bodies=(Body(BINDING),), needs=BINDING_NEEDS, writes=True, audited="queue.bound",
@@ -170,10 +167,9 @@ async def bind_queue(door: Door, call: Call) -> Answered:
 
     Whatever door it comes by; it is stored once.
     """
-    principal = await door.principal(call)
-    queue, filter_text = await _read_binding(door, call, principal)
-    door.admission.require(principal, Operation.CONSUME, filter_text)
-    await door.durable(lambda owner, token: door.kernel.groups.bind(filter_text, queue, owner=owner, token=token))
+    guard = await door.guard(call)
+    queue, filter_text = await _read_binding(door, call, guard)
+    await door.durable(partial(guard.groups.bind, filter_text, queue))
     return Response(status=204)
 
 
@@ -182,36 +178,22 @@ async def bind_queue(door: Door, call: Call) -> Answered:
          answers=(Answer(204, "It is not bound so any more."),))
 async def unbind_queue(door: Door, call: Call) -> Answered:
     """Undo a binding that was made here; what is in the queue stays."""
-    principal = await door.principal(call)
-    queue, filter_text = await _read_binding(door, call, principal)
-    if (False, filter_text) not in door.kernel.groups.bindings(queue):
+    guard = await door.guard(call)
+    queue, filter_text = await _read_binding(door, call, guard)
+    if (False, filter_text) not in guard.groups.bindings(queue):
         raise Refusal("unknown_binding", f"{queue.name!r} is not bound to {filter_text!r} here")
-    await door.durable(lambda owner, token: door.kernel.groups.unbind(filter_text, queue, owner=owner, token=token))
+    await door.durable(partial(guard.groups.unbind, filter_text, queue))
     return Response(status=204)
 
 
-async def _read_binding(door: Door, call: Call, principal: Principal) -> tuple[Queue, str]:
+async def _read_binding(door: Door, call: Call, guard: Guard) -> tuple[Queue, str]:
     call.query()
-    queue = existing_queue(door, principal, Operation.PUBLISH, call.topic_name())
+    queue = guard.groups.queue(call.topic_name(), Operation.PUBLISH)
     document = await read_object(door, call, "a binding")
     filter_text = document.get("filter")
     if not isinstance(filter_text, str) or not filter_text or len(document) > 1:
         raise Refusal("invalid_body", "a binding is {\"filter\": a text}")
     return queue, filter_text
-
-
-def readable_queue(door: Door, principal: Principal, name: str) -> Queue:
-    """A queue that the principal may take from. Raises Denied, UnknownQueue."""
-    return existing_queue(door, principal, Operation.CONSUME, name)
-
-
-def existing_queue(door: Door, principal: Principal, operation: Operation, name: str) -> Queue:
-    """A queue that the principal may do this with. Raises Denied, UnknownQueue."""
-    door.admission.require(principal, operation, queue_address(name))
-    queue = door.kernel.groups.queue(name, tenant=principal.tenant)
-    if queue is None:
-        raise UnknownQueue(f"there is no queue {name!r}")
-    return queue
 
 
 def _read_settings(document: dict[str, Any]) -> QueueSettings:

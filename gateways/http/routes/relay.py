@@ -72,7 +72,7 @@ async def _act(door: Door, call: Call, name: str, action: str, link: str, **give
         answer = _links(door).act(author(call, name), action, link, **given)
     except LinkFault as fault:
         raise Refusal(fault.code, str(fault)) from None
-    await door.durable(lambda owner, token: door.kernel.append([], owner, token))
+    await door.stored(door.flush)
     return answer
 
 

@@ -49,7 +49,7 @@ _SESSION: Final = {
                                                 "`max_session_messages`), `expired`, `denied`, `lost`."}}
 FILTER: Final = object_of({
     "filter": TEXT, "qos": WHOLE, "no_local": FLAG, "retain_as_published": FLAG, "retain_handling": WHOLE,
-    "identifier": nullable(WHOLE)})
+    "identifier": nullable(WHOLE), "selector": nullable(TEXT)})
 SESSION: Final = Named("Session", object_of(_SESSION))
 CLIENT: Final = Parameter("client", "The client id.", example="meter-17")
 MAX: Final = Whole("max", "Sessions in the page.", default=100, lowest=1, highest=1000)
@@ -63,7 +63,7 @@ async def list_sessions(door: Door, call: Call) -> Answered:
     principal = await _require_administrator(door, call)
     query = call.query()
     count = MAX.read(query, door.config)
-    described = door.kernel.sessions.page(principal.tenant, _client_of(query.get("cursor", "")), count)
+    described = door.services.kernel.sessions.page(principal.tenant, _client_of(query.get("cursor", "")), count)
     cursor = _cursor_of(described[-1].client_id) if len(described) == count else None
     return json_answer({"sessions": [_document(session) for session in described], "cursor": cursor})
 
@@ -75,7 +75,7 @@ async def get_session(door: Door, call: Call) -> Answered:
     principal = await _require_administrator(door, call)
     call.query()
     client_id = call.topic_name()
-    session = door.kernel.sessions.describe(principal.tenant, client_id)
+    session = door.services.kernel.sessions.describe(principal.tenant, client_id)
     if session is None:
         raise UnknownSession(f"there is no session of the client id {client_id[:80]!r}")
     return json_answer({**_document(session), "filters": [_filter(each) for each in session.subscriptions]})
@@ -90,7 +90,7 @@ async def delete_session(door: Door, call: Call) -> Answered:
     """
     principal = await _require_administrator(door, call)
     call.query()
-    await door.durable(partial(door.kernel.sessions.delete, principal.tenant, call.topic_name()))
+    await door.durable(partial(door.services.kernel.sessions.delete, principal.tenant, call.topic_name()))
     return Response(status=204)
 
 
@@ -121,7 +121,8 @@ def _document(session: SessionDescription) -> dict[str, Any]:
 
 
 def _filter(subscribed: Subscribed) -> dict[str, Any]:
-    return {**subscribed._asdict(), "identifier": subscribed.identifier or None}
+    return {**subscribed._asdict(), "identifier": subscribed.identifier or None,
+            "selector": subscribed.selector or None}
 
 
 ROUTES: Routes = (("GET", "/v1/sessions", list_sessions), ("GET", "/v1/sessions/{client}", get_session),

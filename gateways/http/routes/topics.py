@@ -90,7 +90,7 @@ async def list_topics(door: Door, call: Call) -> Answered:
     cursor = encode_name(topics[count - 1].name) if len(topics) > count else None
     listed = [describe_topic(topic) for topic in topics[:count]]
     if counted:
-        for document, counts in zip(listed, await count_topics(door, guard, topics[:count]), strict=True):
+        for document, counts in zip(listed, await count_topics(guard, topics[:count]), strict=True):
             document.update(counts)
     return json_answer({"topics": listed, "cursor": cursor})
 

@@ -169,7 +169,7 @@ async def _found(door: Door, principal: Principal, what: str, value: bytes) -> l
         else:
             reply.set_result(events)
 
-    door.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done)
+    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done)
     return await reply
 
 
@@ -183,7 +183,7 @@ def _is_it(event: Event, way: str, raw: bytes) -> bool:
 def _found_at(door: Door, principal: Principal, query: dict[str, str]) -> dict[str, Any]:
     topic = door.guard_of(principal).topic(query[TOPIC.name], Operation.CONSUME)
     partition_id = topic.partition_id(PARTITION.read(query, door.config))
-    message_id = door.kernel.looking.id_at(partition_id, OFFSET.read(query, door.config))
+    message_id = door.services.kernel.looking.id_at(partition_id, OFFSET.read(query, door.config))
     if message_id < 0:
         raise Refusal("unknown_message", "there is no message at this offset")
     return {"id": str(message_id), "at": 0, "what": "stored", "address": None, "trace_id": None}
@@ -250,7 +250,7 @@ async def why(door: Door, call: Call) -> Answered:
         else:
             reply.set_result((journey, reason))
 
-    door.kernel.reasons.ask(message_id, consumer, principal.tenant, on_done)
+    door.services.kernel.reasons.ask(message_id, consumer, principal.tenant, on_done)
     journey, reason = await reply
     is_seen = journey.is_known and reason is not None and _may_see(door, principal, journey)
     if reason is None or journey.is_known and not is_seen:
@@ -268,7 +268,7 @@ async def _of_transaction(door: Door, principal: Principal, message_id: int) -> 
     reply: Reply[Transaction | None] = Reply()
     if door.services.transactions is None:
         return None
-    door.services.transactions.show(message_id, principal.tenant, reply.set_result)
+    door.switchboard.transactions.show(message_id, principal.tenant, reply.set_result)
     transaction = await reply
     if transaction is None or not may_see_address(door, principal, transaction.address, ""):
         return None
@@ -323,7 +323,7 @@ async def journey_of(door: Door, principal: Principal, text: str) -> Journey:
             else:
                 reply.set_result(journey)
 
-        door.kernel.looking.journey(message_id, principal.tenant, on_done)
+        door.services.kernel.looking.journey(message_id, principal.tenant, on_done)
         journey = await reply
     if journey is None or not journey.is_known or not _may_see(door, principal, journey):
         raise _unknown(text)
@@ -353,7 +353,7 @@ def address_of(door: Door, journey: Journey) -> str:
     if said or journey.place is None:
         return said
     if journey.record is not None and journey.place.topic:
-        return door.kernel.address_of(journey.place.topic, journey.record[2], journey.record[4])
+        return door.port.address_of(journey.place.topic, journey.record[2], journey.record[4])
     return QUEUE_PREFIX + journey.place.queue if journey.place.queue else ""
 
 

@@ -21,23 +21,23 @@ from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTI
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter
 from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.routes.leases import take
-from gatehouse.gateways.http.routes.queues import NEEDS, readable_queue
-from gatehouse.gateways.http.routes.reading import fetch
+from gatehouse.gateways.http.routes.leases import taking
+from gatehouse.gateways.http.routes.queues import NEEDS
 from gatehouse.gateways.http.schemas import ADDRESS, FLAG, TEXT, WHOLE, Named, list_of, nullable, object_of
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.addresses.stated import stated_in
-from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.groups.settings import Queue
-    from gatehouse.kernel.message import Record
+    from gatehouse.kernel.message import Fetched, Record
 
 MOVED_AT_ONCE: Final = 500
 """Messages that go in one frame: a hub with a million of them goes on doing other things."""
@@ -70,19 +70,20 @@ async def peek(door: Door, call: Call) -> Answered:
 
     A message that somebody holds is `leased`.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     query = call.query()
-    queue = readable_queue(door, principal, call.topic_name())
+    queue = guard.groups.queue(call.topic_name(), Operation.CONSUME)
     count = MAX_MESSAGES.read(query, door.config)
     priority, start = _read_place(query, queue)
     messages: list[dict[str, Any]] = []
     left_bytes = door.config.max_page_bytes
     for at in range(priority, -1, -1):
-        async for records in _browse(door, queue, at, start if at == priority else 0):
-            for record in records:
+        async for records in browse(door, guard, queue, queue.first_partition_id + at,
+                                    start if at == priority else 0):
+            for record, is_leased in records:
                 if len(messages) == count or left_bytes < 0:
                     return json_answer({"messages": messages, "cursor": f"{at}-{record[0]}"})
-                messages.append(_describe(door, queue, at, record))
+                messages.append(_describe(door, queue, at, record, is_leased))
                 left_bytes -= len(record[3] or b"")
     return json_answer({"messages": messages, "cursor": None})
 
@@ -94,10 +95,10 @@ async def purge(door: Door, call: Call) -> Answered:
 
     What somebody holds stays his until he settles it.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    queue = readable_queue(door, principal, call.topic_name())
-    return json_answer({"purged": await door.durable(partial(door.kernel.groups.purge, queue))})
+    queue = guard.groups.queue(call.topic_name(), Operation.CONSUME)
+    return json_answer({"purged": await door.durable(partial(guard.groups.purge, queue))})
 
 
 @declare("queues", bodies=(Body(MOVE),), needs=(*NEEDS, Need(Operation.PUBLISH, "address")), writes=True,
@@ -110,33 +111,30 @@ async def move(door: Door, call: Call) -> Answered:
 
     They are behind what is there, under the same ids.
     """
-    principal = await door.principal(call)
+    guard = await door.guard(call)
     call.query()
-    queue = readable_queue(door, principal, call.topic_name())
+    queue = guard.groups.queue(call.topic_name(), Operation.CONSUME)
     to, count = _read_move(await read_object(door, call, "a move"))
-    door.admission.require(principal, Operation.PUBLISH, to)
-    require = partial(readable_queue, door, principal, queue.name)
-    group = door.kernel.groups.queue_group(queue)
+    guard.require(Operation.PUBLISH, to)
     moved = 0
     left: list[dict[str, Any]] = []
-    count = min(count, group.ready)                  # not what comes while this goes on, perhaps for ever
+    count = min(count, guard.groups.queue_counts(queue).ready)        # not what comes meanwhile, perhaps for ever
     while count > moved and not left:
-        leases = await take(door, principal, group, min(count - moved, MOVED_AT_ONCE), HELD_MS, 0, require)
-        if not leases:
-            break
-        try:
-            results = await door.durable(partial(
-                door.kernel.groups.move, queue, leases, to, may_create=door.admission.may_create(principal, to),
-                maker=principal.name))
-        except KernelError:
-            group.release([leased[:3] for leased in leases], 0)
-            raise
+        async with taking(door, guard, (queue.name, ""), min(count - moved, MOVED_AT_ONCE), HELD_MS, 0
+                          ) as (request, taken):
+            if not taken:
+                break
+            stays = leases = [each.leased for each in taken]
+            try:
+                results = await door.durable(partial(guard.groups.move, queue, leases, to))
+                stays = [leased for leased, error in zip(leases, results, strict=True) if error is not None]
+            finally:
+                guard.groups.give_back(request, [leased[:3] for leased in stays])
         moved += results.count(None)
-        stays = [leased for leased, error in zip(leases, results, strict=True) if error is not None]
-        group.release([leased[:3] for leased in stays], 0)
         left += [document_of(error.code, str(error), {"id": str(leased[3])})
                  for leased, error in zip(leases, results, strict=True) if error is not None]
-    return json_answer({"moved": moved, "left": left[:MAX_LEFT], "more": bool(group.ready)}, 207 if left else 200)
+    more = guard.groups.queue_counts(queue).ready > 0
+    return json_answer({"moved": moved, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
 
 
 def _read_move(document: dict[str, Any]) -> tuple[str, int]:
@@ -163,31 +161,35 @@ def _read_place(query: dict[str, str], queue: Queue) -> tuple[int, int]:
     return min(int(priority), highest), int(offset)
 
 
-async def _browse(door: Door, queue: Queue, priority: int, start: int) -> AsyncIterator[list[Record]]:
-    """What lies in one priority of a queue from an offset on, a piece of the log at a time."""
-    partition_id = queue.first_partition_id + priority
-    group = door.kernel.groups.queue_group(queue)
-    at = max(start, group.committed(partition_id))
-    while not group.gone and at < door.kernel.bounds(partition_id)[1]:
-        max_bytes = door.config.max_page_bytes
-        (fetched,) = await fetch(door.port, [(partition_id, at, max_bytes)], max_bytes)
+async def browse(door: Door, guard: Guard, queue: Queue, partition_id: int, start: int,
+                 gaps: list[tuple[int, int]] | None = None) -> AsyncIterator[list[tuple[Record, bool]]]:
+    """What lies in a partition of a queue from an offset on, a piece of the log at a time: each message, and whether
+    somebody holds it. `gaps` is told where nothing is."""
+    groups, max_bytes = guard.groups, door.config.max_page_bytes
+    at = max(start, groups.committed(queue, partition_id))
+    while at < groups.end_of(queue, partition_id) and groups.committed(queue, partition_id) >= 0:
+        reply: Reply[list[Fetched]] = Reply()
+        groups.fetch(queue, partition_id, at, max_bytes, reply.set_result)
+        (fetched,) = await reply
         if fetched.error is not None:
             raise fetched.error
         if not fetched.pieces:
             return
         for piece in fetched.pieces:
-            yield [record for record in sound_records(piece)
-                   if at <= record[0] and not group.is_settled(partition_id, record[0])]
+            if gaps is not None and at < piece.first_offset:
+                gaps.append((at, piece.first_offset))
+            records = [record for record in sound_records(piece) if at <= record[0]]
+            states = groups.states(queue, partition_id, [record[0] for record in records])
+            yield [(record, is_leased) for record, (is_settled, is_leased) in zip(records, states, strict=True)
+                   if not is_settled]
             at = max(at, piece.first_offset + piece.count)
 
 
-def _describe(door: Door, queue: Queue, priority: int, record: Record) -> dict[str, Any]:
+def _describe(door: Door, queue: Queue, priority: int, record: Record, is_leased: bool) -> dict[str, Any]:
     address = (stated_in(record[4]) or b"").decode(errors="replace") or queue_address(queue.name)
     came_by = door_of(record[5])
-    group = door.kernel.groups.queue_group(queue)
     return {**record_to_json(record, QUEUE_PREFIX + queue.name, priority, address,
-                             door.door_names.get(came_by, str(came_by))),
-            "leased": group.is_leased(queue.first_partition_id + priority, record[0])}
+                             door.door_names.get(came_by, str(came_by))), "leased": is_leased}
 
 
 ROUTES: Routes = (("GET", "/v1/queues/{queue}/messages", peek), ("POST", "/v1/queues/{queue}/purge", purge),

@@ -46,7 +46,7 @@ class WebhookAsker:
         self._circuit = circuit
         self._sender = WebhookSender(webhook, guard)
         self._posts: set[asyncio.Task[None]] = set()
-        self._membership = door.services.transactions.join(webhook.checks, tenant, self, name=self._by,
+        self._membership = door.switchboard.transactions.join(webhook.checks, tenant, self, name=self._by,
                                                            credit=webhook.concurrency)
 
     async def close(self) -> None:
@@ -99,7 +99,7 @@ class WebhookAsker:
             self.counts["failed"] += 1
             return
         self.counts["delivered"] += 1
-        self._door.services.transactions.decide(check.id, decision, tenant=self._tenant, by=self._by)
+        self._door.switchboard.transactions.decide(check.id, decision, tenant=self._tenant, by=self._by)
 
     def _read(self, outcome: Outcome) -> Decision | None:
         if not outcome.delivered:

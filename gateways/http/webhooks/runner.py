@@ -27,6 +27,7 @@ from gatehouse.gateways.http.cloud_events import to_binary, to_structured
 from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
+from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
-    from gatehouse.kernel.groups.group import LeasedGroup, Membership
-    from gatehouse.kernel.message import Leased, Record
+    from gatehouse.kernel.message import Handle, Record
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -60,12 +60,12 @@ class Runner:  # decision 72
         self._disable = disable
         self._circuit = circuit
         self._sender = WebhookSender(webhook, guard)
-        self._waiting: list[Leased] = []
+        self._groups = door.port.groups
+        self._waiting: list[Taken] = []
         self._posts: set[asyncio.Task[None]] = set()
         self._paused_until = 0.0
         self._resuming: asyncio.TimerHandle | None = None
-        self._membership: Membership | None = None
-        self._group: LeasedGroup | None = None
+        self._member = 0
         self._per_post = webhook.max_batch if webhook.mode == BATCH else 1
         self._joining = door.loop.create_task(self._join())
 
@@ -77,8 +77,8 @@ class Runner:  # decision 72
             self._resuming.cancel()
         for post in self._posts:
             post.cancel()
-        if self._membership is not None:
-            self._membership.leave()
+        if self._member:
+            self._groups.leave(self._member)
         await asyncio.gather(*self._posts, return_exceptions=True)
         self._circuit.give_up_probe(self._door.services.now_ms())
         await self._sender.close()
@@ -86,27 +86,26 @@ class Runner:  # decision 72
     def describe(self) -> dict[str, Any]:
         """How it does, since the hub's start."""
         return {"delivered": self.counts["delivered"], "failed": self.counts["failed"], "posting": len(self._posts),
-                "last": self.last.detail, "connected": self._membership is not None}
+                "last": self.last.detail, "connected": self._member > 0}
 
     # --- the group --------------------------------------------------------------------------------------------------
 
     async def _join(self) -> None:
         """Take a place in the group, as soon as there is a topic."""
-        kernel = self._door.kernel
-        while self._membership is None:
+        while not self._member:
             try:
-                self._group = kernel.groups.group(self.webhook.group, self.webhook.topic, self._tenant)
+                self._member = self._groups.join(
+                    (self.webhook.group, self.webhook.topic), self._tenant, self.webhook.concurrency * self._per_post,
+                    True, Origin("http", client=f"webhook of {self.webhook.group}"), self.on_leased, self.on_gone)
             except UnknownTopic:
                 self.last = Outcome(0, f"there is no topic {self.webhook.topic!r} yet")
             except KernelError as error:
                 self.last = Outcome(0, str(error))
             else:
-                self._membership = self._group.join(self, self.webhook.concurrency * self._per_post,
-                                                    taker=Origin("http", client=f"webhook of {self.webhook.group}"))
                 return
             await asyncio.sleep(LOOK_S)
 
-    def on_leased(self, messages: list[Leased]) -> None:
+    def on_leased(self, messages: list[Taken]) -> None:
         """Messages to post."""
         self._waiting += messages
         self._post_some()
@@ -114,7 +113,7 @@ class Runner:  # decision 72
     def on_gone(self) -> None:
         """The topic was deleted: wait for another one of its name."""
         self._waiting.clear()
-        self._membership = self._group = None
+        self._member = 0
         self._joining = self._door.loop.create_task(self._join())
 
     # --- posting ----------------------------------------------------------------------------------------------------
@@ -157,47 +156,47 @@ class Runner:  # decision 72
                 self._door.loop.call_exception_handler({"message": "a webhook failed", "exception": fault})
             self._post_some()
 
-    async def _post(self, messages: list[Leased]) -> None:
-        group, membership = self._group, self._membership
-        if group is None or membership is None:
+    async def _post(self, messages: list[Taken]) -> None:
+        member = self._member
+        if not member:
             return
         try:
-            await self._post_to(group, messages)
+            await self._post_to(member, messages)
         except Exception:                    # told by `_on_posted`; to the group it is an attempt that failed
             self.counts["failed"] += len(messages)
             self.last = Outcome(0, "a mistake of the hub; its log says more")
-            group.release([message[:3] for message in messages])
+            self._groups.settle_held(member, _handles(messages), Settling(RELEASE))
             raise
         finally:
-            membership.add_credit(len(messages))
+            self._groups.add_credit(member, len(messages))
 
-    async def _post_to(self, group: LeasedGroup, messages: list[Leased]) -> None:
+    async def _post_to(self, member: int, messages: list[Taken]) -> None:
         body, headers, webhook_id = self._encode(messages)
         now_ms = self._door.services.wall_ms()
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
         self.last = outcome = await self._sender.post(body, headers)
-        handles = [message[:3] for message in messages]
         note_outcome(self._door, self._circuit, self.webhook, outcome)
         if outcome.delivered:
             self.counts["delivered"] += len(messages)
             self._door.flow.messages_out += len(messages)
             self._door.flow.bytes_out += len(body)
-            group.ack(handles)
+            self._groups.settle_held(member, _handles(messages), Settling(ACK))
         else:
-            self._failed(group, handles, outcome)
+            self._failed(member, messages, outcome)
 
-    def _failed(self, group: LeasedGroup, handles: list[Any], outcome: Outcome) -> None:
-        self.counts["failed"] += len(handles)
+    def _failed(self, member: int, messages: list[Taken], outcome: Outcome) -> None:
+        self.counts["failed"] += len(messages)
+        delay_ms: int | None = None
         if outcome.status == GONE:
-            group.release(handles, 0)
-            self._disable("the receiver answered 410: it wants nothing more")
+            delay_ms = 0
         elif outcome.retry_after_s is not None:
             self._paused_until = self._door.loop.time() + outcome.retry_after_s
-            group.release(handles, round(outcome.retry_after_s * 1000))
-        else:
-            group.release(handles)
+            delay_ms = round(outcome.retry_after_s * 1000)
+        self._groups.settle_held(member, _handles(messages), Settling(RELEASE, delay_ms))
+        if outcome.status == GONE:
+            self._disable("the receiver answered 410: it wants nothing more")
 
-    def _encode(self, messages: list[Leased]) -> tuple[bytes, dict[str, str], str]:
+    def _encode(self, messages: list[Taken]) -> tuple[bytes, dict[str, str], str]:
         """(body, headers, webhook-id) of a POST."""
         shown = [self._shown(message) for message in messages]
         webhook_id = f"msg_{shown[0][0][6]}" if len(shown) == 1 else f"msg_{shown[0][0][6]}_{shown[-1][0][6]}"
@@ -209,11 +208,16 @@ class Runner:  # decision 72
             return orjson.dumps(events), {"Content-Type": BATCH_TYPE}, webhook_id
         return orjson.dumps(events[0]), {"Content-Type": EVENT_TYPE}, webhook_id
 
-    def _shown(self, leased: Leased) -> tuple[Record, str]:
+    def _shown(self, taken: Taken) -> tuple[Record, str]:
         """The message as a record, and its address."""
+        leased, address, _ = taken
         _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, public_headers(headers), attributes, message_id)
-        return record, self._door.kernel.groups.address_of_leased(leased) or self.webhook.topic
+        return record, address or self.webhook.topic
+
+
+def _handles(messages: list[Taken]) -> list[Handle]:
+    return [message.leased[:3] for message in messages]
 
 
 def note_outcome(door: Door, circuit: CircuitBreaker, webhook: Webhook, outcome: Outcome) -> None:

@@ -47,7 +47,7 @@ class Webhooks:
 
     def start(self) -> None:
         """Put to work what is kept."""
-        for tenant, name, value in self._door.kernel.definitions(SPACE):
+        for tenant, name, value in self._door.services.kernel.definitions(SPACE):
             key = (tenant, name)
             self._known[key] = decode_webhook(value)
             self._run(key)
@@ -114,7 +114,7 @@ class Webhooks:
         self._halt((tenant, name))
 
     async def _keep(self, tenant: str, name: str, value: bytes | None) -> None:  # decision 72
-        put = partial(self._door.kernel.put_definition, SPACE, name, value, tenant)
+        put = partial(self._door.services.kernel.put_definition, SPACE, name, value, tenant)
         self._being_kept[tenant, name] += 1
         try:
             await self._door.durable(lambda owner, token: put(owner, token))
@@ -156,6 +156,6 @@ class Webhooks:
         self._halt(key)
         log.warning("the webhook %s is disabled: %s", key[1], reason)
         try:
-            self._door.kernel.put_definition(SPACE, key[1], disabled.encode(), key[0])
+            self._door.services.kernel.put_definition(SPACE, key[1], disabled.encode(), key[0])
         except Stopping:
             pass                             # the receiver will say so again

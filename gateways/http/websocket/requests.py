@@ -12,13 +12,11 @@ from gatehouse.gateways.http.leases import read_handles, result_of
 from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes.leases import (
-    Action,
-    acking,
+    ACKING,
     extending,
     pop_from_queue,
     pop_topic,
     releasing,
-    require_taker,
     settled,
 )
 from gatehouse.gateways.http.routes.transactions import find_transaction, hold_document
@@ -26,6 +24,7 @@ from gatehouse.gateways.http.websocket.frames import Frame, name_in, query_of, t
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.websocket.connection import WebSocketConnection
+    from gatehouse.kernel.api import Settling
 
 
 async def _pop(connection: WebSocketConnection, frame: Frame) -> Frame:
@@ -34,13 +33,13 @@ async def _pop(connection: WebSocketConnection, frame: Frame) -> Frame:
     if not of_queue and "topic" not in query:
         raise Refusal("invalid_frame", "a pop names the 'topic' of its group")
     pop = pop_from_queue if of_queue else pop_topic
-    messages = await pop(connection.door, connection.principal, name_in(frame, "queue" if of_queue else "group"), query)
+    messages = await pop(connection.door, connection.guard, name_in(frame, "queue" if of_queue else "group"), query)
     connection.door.flow.messages_out += len(messages)
     return {"type": "popped", "messages": messages}
 
 
 async def _ack(connection: WebSocketConnection, frame: Frame) -> Frame:
-    return await _settle(connection, frame, "acked", acking)
+    return await _settle(connection, frame, "acked", ACKING)
 
 
 async def _extend(connection: WebSocketConnection, frame: Frame) -> Frame:
@@ -51,13 +50,13 @@ async def _release(connection: WebSocketConnection, frame: Frame) -> Frame:
     return await _settle(connection, frame, "released", releasing(frame))
 
 
-async def _settle(connection: WebSocketConnection, frame: Frame, done: str, action: Action) -> Frame:
+async def _settle(connection: WebSocketConnection, frame: Frame, done: str, settling: Settling) -> Frame:
     of_queue = _names_queue(frame)
     name = name_in(frame, "queue" if of_queue else "group")
-    require_taker(connection.door, connection.principal, name, of_queue)
+    connection.guard.groups.require_settler(name, of_queue)
     given: dict[str, Any] = {"receipt_handles": frame.get("receipt_handles")}
     texts = read_handles(given, connection.door.config.max_request_messages)
-    errors = await settled(connection.door, connection.principal, name, texts, action)
+    errors = await settled(connection.door, connection.guard, name, of_queue, texts, settling)
     return {"type": done, "results": [result_of(text, error) for text, error in zip(texts, errors, strict=True)]}
 
 

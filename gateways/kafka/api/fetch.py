@@ -123,10 +123,10 @@ class Fetch:
         else:
             rows = SessionRows(version, read_committed, session.kernel.epoch, self.followed, self.whole)
             self.rows = rows
-            found = {followed.name: self.look_at_followed(rows, followed) for followed in self.followed.topics.values()}
+            names = {followed.name: self.look_at_followed(rows, followed) for followed in self.followed.topics.values()}
             rows.arrange()
             if session.guard.limits_out:
-                self.names = [found[followed.name] for followed in rows.wanted_topics()]
+                self.names = [names[followed.name] for followed in rows.wanted_topics()]
         if self.rows.wants:
             guard = session.guard
             most = min(self.max_bytes, max(1, guard.out_room()[1])) if guard.limits_out else self.max_bytes

@@ -18,7 +18,7 @@ from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
 from gatehouse.kernel.addresses.filters import FilterTrie, matches
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
-from gatehouse.kernel.groups.dead_lettering import PREFIX
+from gatehouse.kernel.groups.settings import DEAD_LETTER_PREFIX
 
 ROUTES = Routes((RouteEntry("fleet/{vehicle}/gps/#", "positions"), RouteEntry("by/{name}/#", "of-{name}")), OWN_ROUTES)
 PUBLISH, CONSUME, CREATE, ALTER = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER
@@ -158,7 +158,7 @@ def test_to_alter_at_an_address_alters_queues_and_exchanges_and_no_topic() -> No
 @pytest.mark.parametrize("tenant", ["/", "blue"])
 def test_nobody_but_administrators_writes_dead_letters(tenant: str) -> None:
     """A letter says where it came from and is redriven there: who could write one could publish anywhere."""
-    assert f"{QUEUE_PREFIX}{PREFIX}" == DEAD_LETTERS + "/"
+    assert f"{QUEUE_PREFIX}{DEAD_LETTER_PREFIX}" == DEAD_LETTERS + "/"
     some = rules("allow everyone * address $queue/# *")
     rights = some.rights("ann", (), tenant)
     assert not rights.of_address(PUBLISH, "$queue/$dead-letters/billing").allowed

@@ -49,7 +49,7 @@ def test_pages_and_one() -> None:
             "subscriptions": 1, "waiting": 3, "in_flight": 2, "received": 1,
             "dropped": {"limit": 5, "expired": 0, "denied": 0, "lost": 0},
             "filters": [{"filter": "plant/#", "qos": 1, "no_local": False, "retain_as_published": False,
-                         "retain_handling": 0, "identifier": 7}]}
+                         "retain_handling": 0, "identifier": 7, "selector": None}]}
         endless = (await client.ask("GET", "/v1/sessions/c%2F0")).json
         assert (endless["connected"], endless["expires"], endless["expiry"]) == (True, None, None)
         assert (await client.ask("GET", "/v1/sessions?cursor=x")).code == "invalid_cursor"

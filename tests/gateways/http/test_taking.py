@@ -7,21 +7,26 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse.gateways.admission.admission import Denied
-from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.http.routes.leases import take
+from gatehouse.gateways.admission.admission import Admission, Denied
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.routes.leases import taking
 from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.groups.settings import GroupSettings
 from gatehouse.kernel.message import Leased
-from tests.gateways.http.kit import Client, run_door
+from tests.gateways.http.kit import NOW_MS, Client, run_door
 
 LEASED = cast("Leased", ("partition 1", 0, 1, 7, 0, None, b"1", b"", 0))
+
+
+SOURCE = ("workers", "orders")
 
 
 class Group:
     """One pop, and what was given back."""
 
-    ready = False
+    ready = 0
     error = None
+    settings = GroupSettings()
 
     def __init__(self) -> None:
         self.given_back: list[Any] = []
@@ -45,9 +50,37 @@ class Group:
         self.given_back += handles
 
 
-async def begun(client: Client, group: Group, require: Callable[[], object] = lambda: None
-                ) -> asyncio.Task[list[Leased]]:
-    task = asyncio.create_task(take(client.door, Principal("ada"), cast(Any, group), 1, 1000, 20.0, require))
+class Groups:
+    """The one group that there is."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def group(self, name: str, topic: str, tenant: str) -> Group:
+        return self._group
+
+    def handles(self, tenant: str, name: str) -> Groups:
+        return self
+
+    def encode(self, handle: object) -> str:
+        return "receipt"
+
+    def address_of_leased(self, leased: Leased) -> str:
+        return "orders"
+
+
+async def begun(client: Client, group: Group) -> asyncio.Task[list[Leased]]:
+    """Somebody asks for one message. `client.kernel` is given the group."""
+    client.kernel.groups = Groups(group)                     # type: ignore[attr-defined]
+    if client.kernel.topic("orders") is None:
+        client.kernel.create_topic("orders")
+    guard = client.door.guard_of(client.door.admission.anonymous)
+
+    async def take() -> list[Leased]:
+        async with taking(client.door, guard, SOURCE, 1, 1000, 20.0) as (_, taken):
+            return [each.leased for each in taken]
+
+    task = asyncio.create_task(take())
     await asyncio.sleep(0)
     return task
 
@@ -84,12 +117,12 @@ def test_who_hangs_up_has_taken_nothing(answer_first: bool, fault: Exception | N
 def test_who_may_no_longer_take_has_taken_nothing() -> None:
     async def test(client: Client) -> None:
         group = Group()
-
-        def require() -> None:
-            raise Denied("no")
-        task = await begun(client, group, require)
+        task = await begun(client, group)
+        rights.clear()
         group.on_popped([LEASED])
         with pytest.raises(Denied):
             await task
         assert group.given_back == [LEASED[:3]]
-    run_door(test)
+    rights = {Operation.CONSUME}
+    run_door(test, admission=lambda kernel: Admission(kernel, lambda: NOW_MS,
+                                                      decision=lambda who, what, where: what in rights))

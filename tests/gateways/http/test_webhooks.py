@@ -12,6 +12,7 @@ from gatehouse.gateways.http.webhooks.definition import Webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.gateways.http.webhooks.webhooks import SPACE
+from gatehouse.kernel.api import RELEASE, Settling, Taken
 from tests.gateways.http.kit import Client, run_door, until
 
 KEY = ("/", "shop")
@@ -47,23 +48,24 @@ def test_a_receiver_that_wants_no_more_is_posted_to_no_more() -> None:
 
 
 class OneGroup:
-    """Its own membership: what is released, and the credit that comes back."""
+    """The port's groups, with one member: what is released, and the credit that comes back."""
 
     def __init__(self) -> None:
         self.credit = 0
         self.released: list[Any] = []
 
-    def join(self, member: object, credit: int, taker: object = None) -> OneGroup:
+    def join(self, source: object, tenant: str, credit: int, *rest: object) -> int:
         self.credit = credit
-        return self
+        return 1
 
-    def add_credit(self, count: int) -> None:
+    def add_credit(self, member: int, count: int) -> None:
         self.credit += count
 
-    def release(self, handles: list[Any], delay_ms: int | None = None) -> None:
+    def settle_held(self, member: int, handles: list[Any], settling: Settling) -> None:
+        assert settling.what == RELEASE
         self.released += handles
 
-    def leave(self) -> None:
+    def leave(self, member: int) -> None:
         """Nothing is left behind."""
 
 
@@ -73,14 +75,14 @@ def test_a_mistake_in_one_post_is_an_attempt_that_failed_and_holds_up_nothing() 
         loop = client.door.loop
         loop.set_exception_handler(lambda _, context: told.append(context))
         door = SimpleNamespace(loop=loop, services=client.door.services,
-                               kernel=SimpleNamespace(groups=SimpleNamespace(
-                                   group=lambda *_: group, address_of_leased=lambda _: None)))
+                               port=SimpleNamespace(groups=group))
         webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
         runner = Runner(cast(Any, door), "/", webhook, TargetGuard(()), CircuitBreaker(CircuitSettings()),
                         lambda reason: None)
         await until(lambda: group.credit == 2)
         group.credit -= 2
-        runner.on_leased([(1, offset, 1, 7, 0, None, b"v", b"\x02", 0) for offset in range(2)])   # headers cut short
+        runner.on_leased([Taken((1, offset, 1, 7, 0, None, b"v", b"\x02", 0), "orders", "")         # headers cut short
+                          for offset in range(2)])
         await until(lambda: len(told) == 2)
         assert group.credit == 2 and group.released == [(1, 0, 1), (1, 1, 1)]
         assert (runner.describe()["failed"], runner.describe()["posting"]) == (2, 0)

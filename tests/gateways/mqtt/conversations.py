@@ -14,7 +14,7 @@ from gatehouse.kernel.log.log import LogFull
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "mqtt"
 CONNECTED = ["> 10 0d 0004 'MQTT' 04 02 0000 0001 'c'", "< 20020000"]
-CONNECTED5 = ["> 10 0e 0004 'MQTT' 05 02 0000 00 0001 'c'", "< 20 0e 00 00 0b 21 2000 27 00420008 22 0040"]
+CONNECTED5 = ["> 10 0e 0004 'MQTT' 05 02 0000 00 0001 'c'", "< 20 0e 00 00 0b 21 2000 27 01020008 22 0040"]
 MACROS = {"CONNECTED": CONNECTED, "CONNECTED5": CONNECTED5}
 DISK_ERRORS = {"storage_full": LogFull("no space left on device")}
 ONE_TOPIC = (RouteEntry("#", "all"),)         # and of one partition: what is stored has one order

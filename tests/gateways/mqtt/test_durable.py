@@ -9,7 +9,7 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.durable import OWN_IDS
-from gatehouse.gateways.mqtt.properties import SESSION_EXPIRY, SUBSCRIPTION_ID, WILL_DELAY, Packet
+from gatehouse.gateways.mqtt.properties import ALIAS, ALIAS_MAXIMUM, SESSION_EXPIRY, SUBSCRIPTION_ID, WILL_DELAY, Packet
 from gatehouse.gateways.mqtt.window import LAST_ID, Window
 from gatehouse.kernel.log.log import LogFull
 from tests.gateways.mqtt.conversations import connect as connect_clean
@@ -414,3 +414,19 @@ def test_the_wills_of_a_hub_that_was_killed_are_published_by_the_door() -> None:
     Client(hub, "c", will=("w", b"bye", 1, False, []))
     assert len(hub.kernel.sessions.wills) == 1
     assert GATEWAY.opened is not None
+
+
+def test_what_waited_comes_under_topic_aliases_but_for_qos_2() -> None:
+    hub = FakeHub()
+    said = [*KEEPS, (ALIAS_MAXIMUM, 1)]
+    leave(sleeper(hub, ("plant/#", 2), properties=said))
+    publish(hub, "plant/first", b"a", b"b")
+    publish(hub, "plant/second", b"c")
+    publish(hub, "plant/first", b"d", qos=2)
+    client = sleeper(hub, properties=said)
+    assert [(seen.topic, seen.properties.values.get(ALIAS), seen.value) for seen in messages(client)] == [
+        ("plant/first", 1, b"a"), ("", 1, b"b"), ("plant/second", None, b"c"), ("plant/first", None, b"d")]
+    leave(client)
+    client = sleeper(hub, properties=said)
+    assert [seen.topic for seen in messages(client)] == ["plant/first", "", "plant/second", "plant/first"], \
+        "an alias ends with its connection"

@@ -137,6 +137,51 @@ def test_mqtt_3_1_2_29_no_reason_strings_for_who_does_not_want_them() -> None:
     assert (ack.reason, ack.properties.values, ack.user()) == (reasons.NOT_AUTHORIZED, {}, [])
 
 
+def small(hub: FakeHub, **said: object) -> Client:
+    """A client that takes packets up to some hundred bytes alone."""
+    return Client(hub, properties=[(P.MAXIMUM_PACKET, 200)], **said)
+
+
+def test_mqtt_3_4_2_2_no_reason_string_for_who_takes_small_packets_alone() -> None:
+    client = small(only((Operation.CONSUME, "yes")))
+    [puback] = client.ask(publish_packet("t", b"x", 1))
+    [pubrec] = client.ask(publish_packet("t", b"x", 2, qos=2))
+    assert (puback.reason, pubrec.reason) == (reasons.NOT_AUTHORIZED, reasons.NOT_AUTHORIZED)
+    assert not puback.properties.values and not pubrec.properties.values
+
+
+def test_mqtt_3_4_2_3_no_id_to_recall_by_either() -> None:
+    client = small(FakeHub())
+    for packet_id, qos in ((1, 1), (2, 2)):
+        [seen] = client.ask(publish_packet("t/k", b"x", packet_id, qos=qos, properties=[(P.USER, ("delay", "60"))]))
+        assert seen.reason == 0 and not seen.user()
+
+
+def test_mqtt_3_9_2_1_suback_says_why_where_the_client_takes_it() -> None:
+    hub = FakeHub()
+    for client, told in ((Client(hub, "a"), True), (small(hub, client_id="b"), False)):
+        client.send(subscribe_packet(1, ("$hub/#", 1), ("t", 1)), subscribe_packet(2, ("u", 1), properties=[
+            (P.USER, ("from", "soon"))]))
+        first, second = client.take()
+        assert (first.reasons, second.reasons) == ([reasons.NOT_AUTHORIZED, 1], [reasons.IMPLEMENTATION])
+        assert (P.REASON_STRING in first.properties.values) is told
+        assert (P.REASON_STRING in second.properties.values) is told
+
+
+def test_mqtt_3_14_2_3_nor_in_disconnect() -> None:
+    hub = FakeHub()
+    client = small(hub)
+    client.session.handle_stopping()
+    assert not client.ended().properties.values
+
+
+def test_mqtt_3_2_2_19_nor_in_connack() -> None:
+    client = Client(FakeHub(), config=MqttConfig(max_qos=0), connects=False)
+    client.send(connect_packet("c", will=("t", b"", 1, False, []), properties=[(P.MAXIMUM_PACKET, 200)]))
+    refused = client.ended()
+    assert (refused.reason, refused.properties.values) == (reasons.NO_QOS, {})
+
+
 def test_3_4_2_1_where_nothing_takes_it() -> None:
     client = Client(FakeHub(routes=()))
     [ack] = client.ask(publish_packet("/home/temp", b"2", 2))
@@ -483,6 +528,23 @@ def test_mqtt_3_14_4_3_a_disconnect_with_the_will() -> None:
         assert all(each.properties.values == {P.CONTENT_TYPE: "text/plain"} for each in seen)
 
 
+def test_mqtt_3_1_2_8_without_a_will_nothing_is_published() -> None:
+    hub = FakeHub()
+    watcher = Client(hub, "w")
+    watcher.subscribe(("#", 1))
+    hub.cut(Client(hub, "c").session)
+    hub.kernel.flush()
+    assert watcher.received() == [] and hub.kernel.records() == []
+
+
+def test_mqtt_4_7_2_1_a_leading_wildcard_takes_nothing_of_the_hubs_own() -> None:
+    client = Client(FakeHub())
+    client.subscribe(("#", 0), ("+/broker/uptime", 0))
+    assert client.behind == []
+    client.subscribe(("$SYS/broker/uptime", 0))
+    assert [seen.topic for seen in client.behind] == ["$SYS/broker/uptime"]
+
+
 def test_mqtt_3_1_4_3_who_is_taken_over_is_told() -> None:
     hub = FakeHub()
     first = Client(hub, "same")
@@ -503,6 +565,13 @@ def test_3_14_2_1_a_hub_that_stops_says_so() -> None:
     assert client.ended().reason == reasons.SHUTTING_DOWN
 
 
+def test_4_11_a_hub_that_stops_names_another_server() -> None:
+    client = Client(FakeHub(), config=MqttConfig(server_reference="hub2.example:1883"))
+    client.session.handle_stopping()
+    told = client.ended()
+    assert (told.reason, told.properties.values[P.SERVER_REFERENCE]) == (reasons.ANOTHER_SERVER, "hub2.example:1883")
+
+
 @pytest.mark.parametrize(("data", "reason"), [
     (connect_packet(), reasons.PROTOCOL_ERROR),
     (packet(0xF0, b"\x18\0"), reasons.PROTOCOL_ERROR),
@@ -517,6 +586,7 @@ def test_3_14_2_1_a_hub_that_stops_says_so() -> None:
     (packet(0x82, b"\0\1\2\x0b\0\0\1t\0"), reasons.PROTOCOL_ERROR),
     (packet(0xE0, b"\0\5\x11\0\0\0\1"), reasons.PROTOCOL_ERROR),
     (packet(0xC0, b"\0"), reasons.MALFORMED),
+    (packet(0xF1, b"\x18\0"), reasons.MALFORMED),
 ])
 def test_4_13_1_whoever_breaks_the_protocol_is_told_how(data: bytes, reason: int) -> None:
     client = Client(FakeHub())

@@ -1,6 +1,8 @@
 """What the byte conversations cannot show: several clients, rights, quotas, back-pressure."""
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from gatehouse.gateways.admission.decision import Operation
@@ -256,3 +258,18 @@ def test_a_message_of_megabytes_in_small_pieces(size: int) -> None:
     hub.kernel.flush()
     assert link.take() == b"\x40\2\0\1"
     assert hub.kernel.records()[0][3] == packet[-len(packet) + packet.index(b"\0\x01\x02"):]
+
+
+def test_what_a_3_1_1_client_cannot_be_told_is_said_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    hub = FakeHub(routes=())
+    session, link = connect(hub, "c")
+    for _ in range(2):
+        session.handle_data(publish(b"$SYS/x", b"", 1) + publish(b"no topic/x", b"", 2))
+        session.handle_data(b"\x82\x0b\0\1\0\6$hub/#\0")
+    hub.kernel.flush()
+    assert not link.closed
+    said = [record.getMessage() for record in caplog.records if "mqtt refused" in record.getMessage()]
+    assert len(said) == 3 and all("anonymous ('c')" in line for line in said)
+    for reason in ("publish_reserved: a publish", "publish_unroutable: a publish", "subscribe_reserved: a filter"):
+        assert any(reason in line for line in said), (reason, said)
