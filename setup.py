@@ -39,7 +39,8 @@ def native_extensions() -> list[Extension]:
     from Cython.Build import cythonize
 
     extensions = [Extension(module, [str(native_source_of(module, ROOT).relative_to(ROOT))],
-                            extra_compile_args=["-O2", "-Wno-unused-function"]) for module in NATIVE_MODULES]
+                            extra_compile_args=["-O2", "-Wno-unused-function"],
+                            optional=sys.platform != "linux") for module in NATIVE_MODULES]
     in_c = [extension for extension in extensions if extension.sources[0].endswith(".c")]
     in_cython = [extension for extension in extensions if extension not in in_c]
     return in_c + cythonize(in_cython, build_dir="build/c", compiler_directives=DIRECTIVES, quiet=True)

@@ -41,7 +41,10 @@ class Gatherer(Protocol):
     def on_gathered(self, token: object, error: Exception | None) -> None:
         """A part of this session is durable, or why not. Must not block or raise."""
 
-    def enter_alone(self, messages: list[Message], token: object, size_bytes: int) -> bool:
+    def on_stored(self, stored: list[Stored]) -> None:
+        """The same, of a part whose positions were wanted."""
+
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
         """Append this part by itself: what it was gathered with is refused. It is answered by `on_stored`, or the
         session ends. True: its guard is to forget its places afterwards."""
 
@@ -49,20 +52,23 @@ class Gatherer(Protocol):
 class OneRead:
     """What one read of one session brought."""
 
-    __slots__ = ("gatherer", "guard", "places", "size_bytes", "stop", "token")
+    __slots__ = ("gatherer", "guard", "places", "positions", "size_bytes", "stop", "token")
 
     def __init__(self, guard: Guard, places: GivenPlaces, gatherer: Gatherer, token: object, stop: int,
-                 size_bytes: int) -> None:
+                 size_bytes: int, positions: bool) -> None:
         self.guard = guard
         self.places = places           # while somebody holds them the numbers of them are known
         self.gatherer = gatherer
         self.token = token             # None: nobody wants an answer
         self.stop = stop               # index behind its last message
         self.size_bytes = size_bytes
+        self.positions = positions     # are wanted
 
     def fail(self, fault: Exception) -> None:
         """Nothing of it was taken, by a mistake of the hub."""
-        if self.token is not None:
+        if self.positions:
+            self.gatherer.on_stored([Stored(self.token, fault, 0, [])])
+        elif self.token is not None:
             self.gatherer.on_gathered(self.token, fault)
 
 
@@ -75,6 +81,7 @@ class Gathered:
         self.size_bytes: int = 0
         self.is_answered: bool = False
         self.is_mixed: bool = False            # places of several guards
+        self.positions: bool = False           # are wanted by some
 
     def on_stored(self, stored: list[Stored]) -> None:
         """See `Submitter`: all at once. The switchboard takes the steps of `answer`."""
@@ -84,14 +91,19 @@ class Gathered:
     def answer(self, stored: Stored, switchboard: Switchboard | None) -> Iterator[None]:
         """Tell each session of its part, in order."""
         error = stored.error
-        count = 0
+        count = start = 0
         for part in self.parts:
+            begin, start = start, part.stop
             if part.token is None:
                 continue
             count += 1
             if count % STEP_PARTS == 0:
                 yield
             try:
+                if part.positions:
+                    part.gatherer.on_stored([Stored(part.token, error, stored.append_ms,
+                                                    stored.positions[begin:part.stop])])
+                    continue
                 part.gatherer.on_gathered(part.token, error)
             except Exception as fault:         # one session's bug must not cost the others their answers
                 if switchboard is None:
@@ -110,7 +122,7 @@ class Gathering:
         """Whether something waits for the next frame."""
 
     def add(self, guard: Guard, places: GivenPlaces, messages: list[Message], gatherer: Gatherer, token: object,
-            size_bytes: int) -> bool:
+            size_bytes: int, positions: bool) -> bool:
         """Take a part. False: it is too much, or the hub stops; it is to be appended by itself."""
         count = len(messages)
         if count > PART_MESSAGES or size_bytes > PART_BYTES:
@@ -132,7 +144,9 @@ class Gathering:
             into.append(messages[0])
         else:
             into.extend(messages)
-        parts.append(OneRead(guard, places, gatherer, token, len(into), size_bytes))
+        parts.append(OneRead(guard, places, gatherer, token, len(into), size_bytes, positions))
+        if positions:
+            gathered.positions = True
         gathered.size_bytes += size_bytes
         if token is not None:
             gathered.is_answered = True
@@ -164,12 +178,13 @@ class Gathering:
         try:
             if gathered.is_mixed:
                 port.append_gathered([part.places.guard for part in parts], [part.stop for part in parts], messages,
-                                     number)
+                                     number, gathered.positions)
             else:
-                port.append(parts[0].places.guard, messages, number, False, None)
+                port.append(parts[0].places.guard, messages, number, gathered.positions, None)
         except KernelError:
             switchboard.take_back(number)
-            port.speaks(first.origin)
+            if in_turn:
+                port.speaks(first.origin)
             self._append_each(gathered)
             return
         except Exception as fault:
@@ -189,7 +204,7 @@ class Gathering:
             messages = gathered.messages[start:part.stop]
             start = part.stop
             try:
-                if part.gatherer.enter_alone(messages, part.token, part.size_bytes):
+                if part.gatherer.enter_alone(part.guard, messages, part.token, part.size_bytes):
                     forgetting.append(part.guard)
             except Exception as fault:
                 self._switchboard.port.note_fault(fault)

@@ -278,7 +278,8 @@ class KernelPort(HubFacts, Protocol):
     def is_repeated(self, idempotency_key: str) -> bool:
         """Whether what comes under this key now would be given the first answer, and not stored."""
 
-    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int,
+                        positions: bool) -> None:
         """As `append`, of messages that were gathered of several guards: those before each of these indices have
         places that were given to one. Raises as `append`, with nothing taken of any."""
 

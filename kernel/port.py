@@ -249,7 +249,8 @@ class Port:
     def is_repeated(self, idempotency_key: str) -> bool:
         return self._kernel.is_repeated(idempotency_key)
 
-    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int) -> None:
+    def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int,
+                        positions: bool) -> None:
         placements: dict[int, Placement] = {}
         start = 0
         for guard, stop in zip(guards, stops, strict=True):
@@ -262,7 +263,7 @@ class Port:
                 placements[place] = placement
             start = stop
         judge = self._judges[guards[0]] if len(set(guards)) == 1 else ask_again
-        self._append(messages, self if number else None, number, False, placements, judge)
+        self._append(messages, self if number else None, number, positions, placements, judge)
 
     def gather(self, enter: Callable[[], None]) -> None:
         self._kernel.gather(enter)

@@ -1,6 +1,6 @@
 """The one path that every publish and subscription of every door takes: authenticate, authorize, quota, trace.
 
-Nothing here runs per message: a principal is made per connection, a placement per new address (`cache` remembers it
+Nothing here runs per message: a principal is made per connection, a place per new address (`places` remembers it
 with the verdict), `charge` is called once per burst.
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gatehouse.gateways.admission.limits.limit import IN, QUOTA, Limit
 from gatehouse.gateways.admission.limits.meter import charge_all
 from gatehouse.gateways.admission.login import Login
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
-from gatehouse.gateways.admission.places import GivenPlaces, PlacementCache
+from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.gateways.admission.quota import Quota
@@ -43,7 +43,6 @@ from gatehouse.gateways.admission.scram import ScramServer
 from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
-from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.message import Allowed, Judge
 
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gatehouse.admission")
 
-CACHES_MAX: Final = 4096               # (principal, door) pairs with a cache; the oldest goes, and is rebuilt by use
 NO_ROUTES: Final = Routes((), OWN_ROUTES)
 
 
@@ -79,14 +77,13 @@ class Admission:
         self._decide = decision
         self._outside = outside
         self._topics = RoutedTopics(routes)
-        self._registry = SessionRegistry(outside.loop if outside is not None else None, self._on_left, self.ends_ms)
+        self._registry = SessionRegistry(outside.loop if outside is not None else None, self.ends_ms)
         self._refusals = Refusals(now_ms)
         self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
         self._login.allow_anonymous = allow_anonymous
         self._audit = Audit(kernel, wall_ms, log.error)
-        self._caches: dict[tuple[Principal, str], PlacementCache] = {}
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
-        self._every_cache: WeakSet[PlacementCache | GivenPlaces] = WeakSet()   # also what a session alone still holds
+        self._every_place: WeakSet[GivenPlaces] = WeakSet()          # also what a session alone still holds
         self._settling: list[Callable[[], None]] = []
         self.limits = LimitBook()
         """Every limit of the hub, the quotas of users among them."""
@@ -166,11 +163,6 @@ class Admission:
         user = self.accounts.users.get(principal.name)
         ends = principal.expires_ms, user.expires_ms if user is not None else 0
         return min(ends) or max(ends)
-
-    def _on_left(self, registration: Registration) -> None:
-        """A principal with a client id is one connection's own: what was looked up for it is nobody's now."""
-        if registration.principal.client_id is not None:
-            self._caches.pop((registration.principal, registration.door), None)
 
     def groups(self, principal: Principal) -> frozenset[str]:
         """The groups of users that the principal is in."""
@@ -311,37 +303,16 @@ class Admission:
         return self._kernel.place(address, tenant=principal.tenant, maker=principal.name,
                                   may_create=self.may_create(principal, address))
 
-    def place_in(self, principal: Principal, topic: str, key: bytes | None, partition: int | None = None) -> Placement:
-        """Where a message with topic and key given goes. Raises Denied and what `kernel.place_in` raises."""
-        kernel = self._kernel
-        if topic == UNROUTED:                # what is there has other addresses than what leads there
-            self.require_topic(principal, Operation.PUBLISH, topic)
-        address = kernel.address_of(topic, key, ())
-        self.require(principal, Operation.PUBLISH, address)
-        return kernel.place_in(topic, key, partition=partition, tenant=principal.tenant, maker=principal.name,
-                               may_create=self.may_create(principal, address))
-
     def maker(self, principal: Principal) -> str:
         """For whom a topic counts that the principal creates by its name: for nobody, where he administers the hub."""
         return "" if self.may_hub(principal, Operation.ADMINISTER) else principal.name
-
-    def cache(self, principal: Principal, door: str) -> PlacementCache:
-        """The bounded look-up from the door's raw addresses to placements that were allowed."""
-        key = (principal, door)
-        cache = self._caches.get(key)
-        if cache is None:
-            if len(self._caches) >= CACHES_MAX:
-                del self._caches[next(iter(self._caches))]
-            cache = self._caches[key] = PlacementCache()
-            self._every_cache.add(cache)
-        return cache
 
     def places(self, principal: Principal, port: KernelPort) -> GivenPlaces:
         """What the principal was given on a door, for as long as a session of his is there."""
         places = self._places.get((principal, port))
         if places is None:
             places = self._places[principal, port] = GivenPlaces(port, self.judge_of_receipts(principal))
-            self._every_cache.add(places)
+            self._every_place.add(places)
         return places
 
     def judge_of_receipts(self, principal: Principal, client_id: str = "") -> Judge:
@@ -362,8 +333,8 @@ class Admission:
         """Topics, routes or rights have changed: every address is looked up and judged anew."""
         for settle in self._settling:
             settle()
-        for cache in self._every_cache:
-            cache.clear()
+        for places in self._every_place:
+            places.clear()
 
     # --- how much ----------------------------------------------------------------------------------------------------
 

@@ -663,24 +663,24 @@ class Guard:
         if not self.may(Operation.PUBLISH, address):
             raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
-    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int, *,
-               refuses: bool = False) -> bool:
-        """As `append`, for a few messages of a session that may be called by many: they enter the next frame with what
-        others gather. `gatherer.on_gathered` is told, unless `token` is None; `gathered_wait_ms` says for how long its
-        peer is to be slowed down. False: not these, `append` them."""
+    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int,
+               positions: bool = False, *, refuses: bool = False) -> bool:
+        """As `append`, for a few messages of one session of many: they enter the next frame with what others gather.
+        `gatherer.on_gathered` is told, or where `positions` are wanted `on_stored`, unless `token` is None;
+        `gathered_wait_ms` says for how long its peer is to be slowed down. False: not these, `append` them."""
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
         if not admission.limits.limits_in or not self._charging.limited:
             self.gathered_wait_ms = 0
-            return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes)
+            return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
         if refuses:                          # each may be answered otherwise than the others
             return False
         try:
             charges = self._charging.weigh(messages, size_bytes, False)
         except OverQuota:
             return False
-        if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes):
+        if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
             return False
         self.gathered_wait_ms = self._charging.charge(charges)
         return True

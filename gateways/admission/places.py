@@ -7,7 +7,7 @@ from weakref import finalize
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import KernelPort
-    from gatehouse.kernel.message import Judge, Placement
+    from gatehouse.kernel.message import Judge
 
 PLACES_MAX: Final = 65536      # addresses remembered per principal and door; about 40 MiB when all are long
 
@@ -76,27 +76,3 @@ class GivenPlaces:  # decision 95
         self.by_name.clear()
         self._leaving.clear()
         self._port.forget_places(self.guard, None)
-
-
-class PlacementCache:  # decision 95
-    """What one principal has been allowed to publish to through one door.
-
-    `places` is read directly by the codecs: a hit is a verdict and a placement in one dictionary access. It is only
-    ever changed in place, so a codec may hold on to it. Only allowed addresses are in it.
-    """
-
-    __slots__ = ("__weakref__", "_places_max", "places")
-
-    def __init__(self, places_max: int = PLACES_MAX) -> None:
-        self.places: dict[bytes, Placement] = {}
-        self._places_max = places_max
-
-    def remember(self, raw: bytes, placement: Placement) -> None:
-        """Keep `placement` for `raw`, forgetting the address that has been known longest if there are too many."""
-        places = self.places
-        if len(places) >= self._places_max and raw not in places:
-            del places[next(iter(places))]
-        places[raw] = placement
-
-    def clear(self) -> None:
-        self.places.clear()

@@ -54,11 +54,10 @@ class SessionRegistry:
     """All of them, by the principal's name. `loop` None (in tests): told at once, and nothing runs out. `ends_ms` says
     when a principal ends as things stand, 0 for never."""
 
-    def __init__(self, loop: Loop | None = None, on_left: Callable[[Registration], None] | None = None,
+    def __init__(self, loop: Loop | None = None,
                  ends_ms: Callable[[Principal], int] = lambda principal: principal.expires_ms) -> None:
         self._loop = loop
         self._ends_ms = ends_ms
-        self._on_left = on_left
         self._taken: dict[str, dict[Registration, None]] = {}
         self.connections: Counter[tuple[str, str]] = Counter()
         """Those that last, by kind and name as limits have them: ("user", "ann")."""
@@ -83,8 +82,6 @@ class SessionRegistry:
             registrations.pop(registration, None)
             if not registrations:
                 del self._taken[registration.principal.name]
-        if self._on_left is not None:
-            self._on_left(registration)
 
     def _count(self, registration: Registration, by: int) -> None:
         if not registration.lasts:

@@ -229,7 +229,9 @@ class Door:
         receipts = self.receipts
         receipt = receipts.open()
         try:
-            self.submit(guard, messages, receipts, receipt, idempotency_key, whens)
+            if idempotency_key is not None or whens is not None or not guard.gather(
+                    messages, receipts, receipt, size_of(messages), positions=True, refuses=True):
+                self.submit(guard, messages, receipts, receipt, idempotency_key, whens)
         except BaseException:
             receipts.drop(receipt)
             raise

@@ -13,10 +13,15 @@ import math
 from collections.abc import Callable, Generator
 from contextvars import Context
 from functools import partial
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Stored
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.kernel.api import Message
 
 SWEEP_S: Final = 0.25
 """How late a deadline may be noticed, in seconds: no clock is asked for each append."""
@@ -157,6 +162,18 @@ class Receipts:
                 receipt.set_result(answer)
             else:
                 receipt.set_exception(answer.error)
+
+    def on_gathered(self, token: object, error: Exception | None) -> None:
+        """See `gathering.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
+        self.on_stored([Stored(token, error, 0, [])])
+
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
+        """See `gathering.Gatherer`."""
+        try:
+            guard.append(messages, self, token, size_bytes, positions=True)
+        except KernelError as error:
+            self.on_stored([Stored(token, error, 0, [])])
+        return False
 
     def _sweep(self) -> None:
         self._sweep_number += 1

@@ -137,7 +137,8 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
             attributes = DOOR if qos == 1 else DOOR | TRANSIENT if qos == 0 else DOOR | EXACTLY_ONCE
             if first & 1:
                 attributes |= RETAIN
-            head = data[pos:topic_end]
+            if pos + size < end:
+                head = data[pos:topic_end]
             head_size = topic_end - pos
         elif pos + size > end:
             return pos, NEED_MORE, size

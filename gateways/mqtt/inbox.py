@@ -370,21 +370,21 @@ class Inbox:
             self.refuse(error)
         return 0
 
-    def enter_alone(self, messages: list[Message], token: object, size_bytes: int) -> bool:
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
         """See `gathering.Gatherer`. The part has its place among the submissions, so that it is answered in any case,
         unless the connection ends."""
         if self._is_refused:
             return False
         owner = None if token is None else self
         try:
-            self.guard.append(messages, owner, token, size_bytes)
+            guard.append(messages, owner, token, size_bytes)
             return False
         except MessageTooLarge as error:
             self._append_before_large(messages, size_bytes)
             self.refuse(error)
             return False
         except NO_TOPIC as refusal:
-            can_be_stored = {message[0]: self.guard.can_be_stored(message[0]) for message in messages}
+            can_be_stored = {message[0]: guard.can_be_stored(message[0]) for message in messages}
             kept = [message for message in messages if can_be_stored[message[0]]]
             if len(kept) == len(messages):
                 self.refuse(refusal)

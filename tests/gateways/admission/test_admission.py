@@ -6,7 +6,7 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission, Denied, NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.places import PlacementCache
+from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.trace import EVENTS_MAX, Trace
@@ -70,18 +70,19 @@ def test_a_hub_without_rules_is_open_to_anonymous_and_to_nobody_else() -> None:
 def test_placing_asks_for_the_right_to_publish_and_to_create() -> None:
     hub = FakeHub(decision=lambda principal, operation, address: address != "secret/x")
     principal = hub.admission.anonymous
+    guard = hub.services.guard("http", principal, None)
     assert hub.admission.place(principal, "open/x").address == "open/x"
-    assert hub.admission.place_in(principal, "open", b"x").address == "open/x"
+    assert guard.look(guard.place_key("open", b"x")).address == "open/x"
     with pytest.raises(Denied, match="may not publish at 'secret/x'"):
         hub.admission.place(principal, "secret/x")
     with pytest.raises(Denied, match="may not publish at 'secret/x'"):
-        hub.admission.place_in(principal, "secret", b"x")
+        guard.place_key("secret", b"x")
 
 
 def test_nobody_gets_into_unrouted_by_the_address_of_something_else() -> None:
     hub = FakeHub(decision=lambda principal, operation, address: not address.startswith("unrouted"))
     with pytest.raises(Denied):
-        hub.admission.place_in(hub.admission.anonymous, "unrouted", b"plant/x")
+        hub.services.guard("http", hub.admission.anonymous, None).place_key("unrouted", b"plant/x")
 
 
 def test_what_the_kernel_refuses_passes_through() -> None:
@@ -90,25 +91,25 @@ def test_what_the_kernel_refuses_passes_through() -> None:
         hub.admission.place(hub.admission.anonymous, "a/#")
 
 
-def test_one_cache_per_principal_and_door() -> None:
+def test_places_are_one_principals_on_one_door() -> None:
     hub = FakeHub()
     admission, anonymous = hub.admission, hub.admission.anonymous
-    cache = admission.cache(anonymous, "mqtt")
-    assert cache is admission.cache(anonymous, "mqtt")
-    assert cache is not admission.cache(anonymous, "amqp")
-    assert cache is not admission.cache(Principal("ann"), "mqtt")
-    places = cache.places
-    cache.remember(b"t", hub.kernel.place("t"))
+    port, other = hub.services.door("mqtt").port, hub.services.door("amqp").port
+    given = admission.places(anonymous, port)
+    assert given is admission.places(anonymous, port)
+    assert given is not admission.places(anonymous, other)
+    assert given is not admission.places(Principal("ann"), port)
+    by_raw = given.by_raw
+    given.remember_raw(b"t", 1)
     admission.forget_places()
-    assert places == {} and cache.places is places, "codecs hold on to the dictionary"
+    assert by_raw == {} and given.by_raw is by_raw, "codecs hold on to the dictionary"
 
 
-def test_a_cache_forgets_what_it_has_known_longest() -> None:
-    hub = FakeHub()
-    cache = PlacementCache(places_max=3)
-    for name in ("a", "b", "c", "a", "d"):
-        cache.remember(name.encode(), hub.kernel.place(name))
-    assert list(cache.places) == [b"b", b"c", b"d"]
+def test_what_has_been_known_longest_is_forgotten() -> None:
+    given = GivenPlaces(FakeHub().services.door("mqtt").port, lambda address: None, places_max=3)
+    for number, name in enumerate((b"a", b"b", b"c", b"a", b"d")):
+        given.remember_raw(name, number)
+    assert list(given.by_raw) == [b"b", b"c", b"d"]
 
 
 def test_charging_counts_and_slows_down_only_who_has_a_quota() -> None:

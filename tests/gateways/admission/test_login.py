@@ -335,16 +335,7 @@ def test_changes_reach_those_who_are_connected() -> None:
     assert registrations["bob"].ended == ["the user is disabled"]
 
 
-def test_a_cache_that_a_session_alone_still_holds_forgets_too(rig: Rig) -> None:
-    from gatehouse.gateways.admission.admission import CACHES_MAX
-    first = rig.admission.cache(Principal("first"), "mqtt")
-    first.places[b"x"] = None                                       # type: ignore[assignment]
-    others = [rig.admission.cache(Principal(str(n)), "mqtt") for n in range(CACHES_MAX + 1)]
-    rig.admission.on_rule_changed(None, None)
-    assert not first.places and others
-
-
-def test_what_was_looked_up_for_one_client_goes_with_it() -> None:
+def test_a_rule_that_speaks_of_client_ids_makes_a_principal_for_each() -> None:
     rig = Administered()
     rig.did(lambda told: rig.administration.put_user("root", "ann", UserChanges(), told))
     ann = rig.login(certificate="ann")
@@ -355,10 +346,6 @@ def test_what_was_looked_up_for_one_client_goes_with_it() -> None:
     operation = next(iter(rig.accounts.rules["1"].operations))
     assert rig.admission.may(mine, operation, "dev/c1/x") and not rig.admission.may(mine, operation, "dev/c2/x")
     assert not rig.admission.may(ann, operation, "dev/c1/x")
-    registration = rig.admission.register(mine, "mqtt", RegisteredSession())
-    cache = rig.admission.cache(mine, "mqtt")
-    registration.leave()
-    assert rig.admission.cache(mine, "mqtt") is not cache
 
 
 def test_secrets_are_in_no_repr(rig: Rig) -> None:

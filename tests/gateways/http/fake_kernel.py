@@ -60,6 +60,7 @@ class FakeKernel:
         self._topics = Topics()
         self._watches = Watches()
         self._relief: list[Callable[[], None]] = []
+        self._gathering: list[Callable[[], None]] = []
         self._pending: list[tuple[list[Message], Owner | None, object, str | None]] = []
         self._answers: dict[str, list[tuple[int, int, int]]] = {}
         self._next_id = (1 << 60) + 1
@@ -132,14 +133,31 @@ class FakeKernel:
         for placement, value, headers, _, _ in messages:
             if len(value or b"") + len(headers) > placement.max_message_bytes:
                 raise MessageTooLarge(f"a message of {placement.topic} has at most {placement.max_message_bytes} bytes")
-        if not self._pending and not self.hold:
-            asyncio.get_running_loop().call_soon(self.flush)
+        self._flush_soon()
         self._pending.append((messages, owner, token, idempotency_key))
+
+    def _flush_soon(self) -> None:
+        if not self._pending and not self._gathering and not self.hold:
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def gather(self, enter: Callable[[], None]) -> None:
+        """It is called before anything is stored."""
+        if self.stopping:
+            raise Stopping("the hub is stopping")
+        self._flush_soon()
+        self._gathering.append(enter)
+
+    def unfollowed(self) -> int:
+        """Nobody records journeys."""
+        return 1 << 60
 
     def is_repeated(self, idempotency_key: str) -> bool:
         return idempotency_key in self._answers or any(idempotency_key == key for *_, key in self._pending)
 
     def flush(self) -> None:
+        for enter in self._gathering:
+            enter()
+        self._gathering = []
         pending, self._pending = self._pending, []
         answers: dict[Owner, list[Stored]] = {}
         touched: set[int] = set()

@@ -384,7 +384,7 @@ def test_stopping_answers_what_is_in_flight() -> None:
     async def test(client: Client) -> None:
         client.kernel.hold = True
         asked = asyncio.create_task(client.ask("POST", "/v1/publish/plant", data=b"x"))
-        await until(lambda: client.kernel._pending)
+        await until(lambda: len(client.door.receipts))
         stopping = asyncio.create_task(client.service.stop(10))
         await asyncio.sleep(0.05)
         assert not stopping.done()

@@ -92,7 +92,7 @@ def test_the_answer_waits_for_the_flush_and_many_share_one() -> None:
     async def test(client: Client) -> None:
         client.kernel.hold = True
         asked = [asyncio.create_task(client.ask("POST", f"/v1/publish/plant/{n}", data=b"x")) for n in range(20)]
-        await until(lambda: len(client.kernel._pending) == 20)
+        await until(lambda: len(client.door.receipts) == 20)
         assert not any(task.done() for task in asked)
         client.kernel.flush()
         assert {answer.status for answer in await asyncio.gather(*asked)} == {201}

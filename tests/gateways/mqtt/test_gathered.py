@@ -8,6 +8,7 @@ import pytest
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Services
@@ -16,9 +17,12 @@ from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
-from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.api import Message
+from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.log.log import LogFull
+from gatehouse.kernel.message import Stored
+from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.settings import KernelSettings
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
@@ -310,3 +314,40 @@ def test_whatever_clients_do_in_whatever_order_each_is_answered_in_its_own(seed:
         assert not link.closed, link.reason
         assert answered[n] + link.take() == acks(*asked[n])
         assert [value for value in fleet.values() if value.startswith(b"%d " % n)] == wanted[n]
+
+
+def test_a_call_over_http_and_what_others_call_meanwhile_are_one_append() -> None:
+    """Each is answered with where its own messages went."""
+    fleet = Fleet(1)
+    guard = fleet.hub.services.guard("http", fleet.hub.admission.anonymous, None)
+    place, told = guard.place("t"), Told()
+    for n in range(30):
+        assert guard.gather([(place, b"%d" % n, NO_HEADERS, 2, 0)] * (n % 3 + 1), told, n, 10, positions=True)
+    assert guard.gather([(place, b"x" * 2000, NO_HEADERS, 2, 0)], told, "too large", 10, positions=True)
+    fleet.hub.kernel.flush()
+    positions = {stored.token: stored.positions for stored in told.stored if stored.error is None}
+    assert list(positions) == list(range(30)) and [len(positions[n]) for n in range(3)] == [1, 2, 3]
+    refused, = [stored for stored in told.stored if stored.error is not None]
+    assert refused.token == "too large" and isinstance(refused.error, MessageTooLarge)
+    at = {record[0]: record[3] for record in fleet.hub.kernel.records("all")}
+    assert all(at[offset] == b"%d" % n for n in positions for _, offset, _ in positions[n])
+
+
+class Told:
+    """A door that wants to know where messages went."""
+
+    def __init__(self) -> None:
+        self.stored: list[Stored] = []
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        self.stored += stored
+
+    def on_gathered(self, token: object, error: Exception | None) -> None:
+        raise AssertionError("positions were wanted")
+
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
+        try:
+            guard.append(messages, self, token, size_bytes, positions=True)
+        except KernelError as error:
+            self.on_stored([Stored(token, error, 0, [])])
+        return False
