@@ -36,9 +36,9 @@ ROUNDS ?= 100
 SECONDS ?= 3600
 ARGS   ?=
 
-# Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn and npm fetch Kafka's and
-# MQTT's; where there is Go (1.21 or later), its MQTT client is tested, too.
-TEST_NEEDS  := mvn:maven npm:npm curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless javac:default-jdk-headless openssl:openssl chromium:chromium gcc:gcc
+# Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn, npm and go fetch those of Java,
+# Node and Go; where Go is 1.21 or later, its MQTT client is tested, too.
+TEST_NEEDS  := mvn:maven npm:npm go:golang-go curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless javac:default-jdk-headless openssl:openssl chromium:chromium gcc:gcc
 INTEROP_NEEDS := pg_ctlcluster:postgresql mvn:maven java:default-jre-headless
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
@@ -64,7 +64,7 @@ run: $(RUN_STAMP)
 
 test: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
-	@$(PYTHON) scripts/kafka_clients.py
+	@$(PYTHON) scripts/stock_clients.py
 	@$(PYTHON) scripts/mqtt_clients.py
 	@$(MAKE) --no-print-directory --jobs=2 lint wheel
 	$(COMPILED) $(PYTEST) $(ARGS)
@@ -76,7 +76,7 @@ wheel: $(TEST_STAMP)
 
 interop: $(INTEROP_STAMP)
 	@sh scripts/need.sh "the interop tests" $(INTEROP_NEEDS)
-	@$(PYTHON) scripts/kafka_clients.py connect
+	@$(PYTHON) scripts/stock_clients.py connect
 	$(COMPILED) $(PYTEST) $(ARGS) tests/databases tests/connect
 
 lint: $(TEST_STAMP)
@@ -122,7 +122,7 @@ docs: $(RUN_STAMP)
 
 setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
-	@$(PYTHON) scripts/kafka_clients.py
+	@$(PYTHON) scripts/stock_clients.py
 	@$(PYTHON) scripts/mqtt_clients.py
 	@$(PYTHON) scripts/wheel.py build
 

@@ -10,6 +10,7 @@ thousand mapped files there. A first round that warms up the JVMs is not counted
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -68,7 +69,10 @@ class Comparison:
         for _ in range(rounds):
             for count in counts:
                 for server in self.servers if count in flush_at else self.servers[:2]:
-                    found[count][server.name].append(self.measure(server, count, batch))
+                    pipe = self.measure(server, count, batch)
+                    found[count][server.name].append(pipe)
+                    print(f"batches of {batch}, {count} partitions: {server.name} {pipe.end_to_end:,.0f} msg/s, "
+                          f"{pipe.user_us:.2f} + {pipe.system_us:.2f} µs", file=sys.stderr, flush=True)
         return {count: {name: median_pipe(pipes) for name, pipes in by_name.items()}
                 for count, by_name in found.items()}
 

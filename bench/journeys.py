@@ -26,8 +26,9 @@ CASES: dict[str, JourneySettings | None] = {
 class Case:
     """A kernel with a topic, a group over it, and a member that acks."""
 
-    def __init__(self, journeys: JourneySettings | None) -> None:
-        self.hub = Rig(routes=Routes((), ROUTES), journeys=journeys)
+    def __init__(self, journeys: JourneySettings | None, *, rejects: bool = False, **more: Any) -> None:
+        self.hub = Rig(routes=Routes((), ROUTES), journeys=journeys, **more)
+        self.rejects = rejects
         self.hub.kernel.create_topic("orders", partitions=4)
         topic = self.hub.kernel.topic("orders")
         assert topic is not None
@@ -37,11 +38,23 @@ class Case:
         self.member = self.group.join(self, 1_000)
 
     def on_leased(self, messages: list[Leased]) -> None:
-        self.group.ack([message[:3] for message in messages], lazily=True)
+        handles = [message[:3] for message in messages]
+        if self.rejects:
+            self.group.reject(handles)
+        else:
+            self.group.ack(handles, lazily=True)
         self.member.add_credit(len(messages))
 
     def on_gone(self) -> None:
         """Not here."""
+
+    def publish(self, count: int = BURST) -> list[tuple[int, int, int]]:
+        """A burst; where each went."""
+        append: Any = self.hub.kernel.append
+        append([(self.placement, b"x" * 100, self.headers, 2, 0) for _ in range(count)], self.hub.witness,
+               positions=True)
+        self.hub.world.run()
+        return self.hub.witness.stored.pop().positions
 
     def run(self) -> float:
         """Processor time of a message, in microseconds."""

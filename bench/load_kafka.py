@@ -31,7 +31,7 @@ FETCH_BYTES: Final = 8 << 20
 PARTITION_BYTES: Final = 1 << 20
 TOPIC_EXISTS: Final = 36
 NOT_YET: Final = (3, 5, 6)       # unknown partition, no leader, not the leader: for a moment after a creation
-SETTLE_S: Final = 120.0
+SETTLE_S: Final = 300.0
 LOOK_AGAIN_S: Final = 0.2
 
 WANT: Final = struct.Struct(">iiqqi")            # partition, leader epoch, offset, log start, max bytes

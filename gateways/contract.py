@@ -268,7 +268,7 @@ class Services:
         switchboard = self._switchboards.get(name)
         if switchboard is None:
             switchboard = self._switchboards[name] = Switchboard(self.transactions or self.kernel,
-                                                                self.transactions)
+                                                                self.transactions, name)
             self.admission.settle_before_forgetting(switchboard.gathering.settle)
         return switchboard
 

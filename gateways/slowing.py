@@ -41,6 +41,10 @@ HELD_MS: Final = 20
 PIECES_PER_TURN: Final = 64
 """Pieces that one turn takes: what is refused is refused soon, and others have their turn."""
 
+SPARE_PART: Final = 8
+SPARE_MS: Final = 20
+"""Where limits have much left, an eighth of it may be read for so long before they are asked again."""
+
 SMALLEST_BYTES: Final = 5
 """No message of any door is smaller: what has no more bytes than this for each that may be taken is not looked at."""
 
@@ -77,6 +81,8 @@ class Slowing:
         self._waiting_bytes = 0
         self._held: dict[int, int] = {}          # units that wait, by stream
         self._until_ms = 0
+        self._spare_bytes = 0                    # reads that need not be looked at, for a moment
+        self._spare_until_ms = 0
         self._version = -1
         self._is_full = False
         self._is_last = False                    # the peer has said goodbye
@@ -97,8 +103,15 @@ class Slowing:
             return True
         if not self.guard.limited:
             return False
+        now_ms = self._now_ms()
+        if size <= self._spare_bytes and now_ms < self._spare_until_ms and self._version == self.guard.limits_version:
+            self._spare_bytes -= size
+            return False
         messages, size_bytes = self.guard.room()
-        return size > size_bytes or size > messages * SMALLEST_BYTES
+        size_bytes = min(size_bytes, messages * SMALLEST_BYTES)
+        self._spare_bytes, self._spare_until_ms = size_bytes // SPARE_PART, now_ms + SPARE_MS
+        self._version = self.guard.limits_version
+        return size > size_bytes
 
     def wait(self, wait_ms: int) -> None:
         """Something was taken that overdrew a limit."""

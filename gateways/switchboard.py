@@ -71,7 +71,8 @@ class Submitter(Protocol):
 class Switchboard:
     """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
 
-    def __init__(self, ports: Ports, transactions: Transactions | None) -> None:
+    def __init__(self, ports: Ports, transactions: Transactions | None, door: str = "") -> None:
+        self.door = door                       # its name, for journeys
         self.port: KernelPort = ports.port(self)
         self.gathering: Gathering = Gathering(self)
         self._transactions = transactions      # None in tests that need none
@@ -169,6 +170,10 @@ class Switchboard:
         """The topic of a partition of which something was delivered, whether or not it is still there."""
         of, topic = self._topics.get(partition_id, ("", ""))
         return topic if of == tenant else None
+
+    def hearers(self, place: Place) -> tuple[str, int]:
+        """See `api.DoorSide`."""
+        return self.door, len(self._hearing(place).sessions)
 
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """See `api.DoorSide`."""

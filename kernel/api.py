@@ -127,6 +127,9 @@ class DoorSide(Protocol):
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         """New messages that match a filter of the door, in append order."""
 
+    def hearers(self, place: Place) -> tuple[str, int]:
+        """The door's name, and how many of its sessions hear what goes to a place now; for journeys."""
+
 
 class HubFacts(Protocol):
     """What everybody who has a port may know of the hub: answered from definitions, or asked."""
@@ -560,12 +563,6 @@ class LeasedGroupPort(Protocol):
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters."""
 
-    def read_leased(self, handles: Sequence[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
-        """Read leased messages; None where one cannot be read."""
-
-    def reject_read(self, handles: Sequence[Handle], messages: list[Leased]) -> None:
-        """Dead letters of what was read, in the frame that is being filled. Raises Stopping."""
-
     def purge(self) -> int:
         """Settle what is ready; how many messages that was. Raises Stopping."""
 
@@ -610,6 +607,11 @@ class GroupsPort(NamedGroups, Protocol):
 
     def unbind(self, filter: str, queue: Queue, *, chosen: bool = False, owner: Owner | None = None,
                token: object = None) -> None: ...
+
+    def read_leased(self, group: LeasedGroupPort, handles: list[Handle],
+                    on_read: Callable[[list[Leased] | None], None]) -> None: ...
+
+    def reject_read(self, group: LeasedGroupPort, handles: list[Handle], messages: list[Leased]) -> None: ...
 
     def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None: ...
 
@@ -833,6 +835,10 @@ class HubPort(HubFacts, Ports, Protocol):
     def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         """See `KernelPort.create_topic`."""
+
+    def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
+                     tenant: str = "/") -> Topic:
+        """See `KernelPort.change_topic`."""
 
     def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement:
         """Where the hub's own messages go; see `KernelPort.place`."""

@@ -400,6 +400,10 @@ class Port:
         """One flush's answers for the whole door."""
         return self._door.on_answers(stored)
 
+    def hearers(self, placement: Placement) -> tuple[str, int]:
+        """See `recorder.Hearing`."""
+        return self._door.hearers(_shown(placement))
+
     def on_delivery(self, deliveries: list[Delivery]) -> Iterator[None]:
         """What of a flush the door has a filter for."""
         heard: list[Heard] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gatehouse.kernel.message import NOBODY, Leased, Message, Origin, Placement, Record
 
@@ -41,6 +41,14 @@ class Speaker:
     def origin_of(self, at: int) -> Origin:
         """Where the message at this index of a call comes from."""
         return self._origins[bisect_right(self._stops, at)] if self._stops else self.origin
+
+
+@runtime_checkable
+class Hearing(Protocol):
+    """A live subscriber that can say for how many it hears."""
+
+    def hearers(self, placement: Placement) -> tuple[str, int]:
+        """The door's name, and how many of its sessions hear what goes there."""
 
 
 class Recorder(Protocol):  # decision 202

@@ -52,8 +52,11 @@ def free_port() -> int:
     raise AssertionError("not reached: there is always a next port")
 
 
-def config_of(doors: tuple[str, ...] = DOORS, kernel: str = 'fsync = "never"\nmax_message_bytes = 4194304') -> str:
-    """A configuration with these doors on free ports. Its limit of a message is small enough to be passed."""
+def config_of(doors: tuple[str, ...] = DOORS, kernel: str = 'fsync = "never"') -> str:
+    """A configuration with these doors on free ports. Unless `kernel` says another limit of a message, it is one that
+    tests pass easily."""
+    if "max_message_bytes" not in kernel:
+        kernel += "\nmax_message_bytes = 4194304"
     tables = [f"[kernel]\n{kernel}\n"]
     for door in doors:
         port = free_port() if door == "kafka" else 0

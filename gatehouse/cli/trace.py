@@ -142,6 +142,7 @@ def _where(step: dict[str, Any]) -> str:
 def _more(step: dict[str, Any]) -> str:
     said = [f"attempt {step['attempt']}"] if "attempt" in step else []
     said += [step[name] for name in ("reason",) if name in step]
+    said += [f"to {step['number']} live subscribers"] if "number" in step else []
     if "until" in step:
         said.append(f"until {time_text(step['until'], 'milliseconds')}")
     if "left_out" in step:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.errors import Denied, OverQuota
 from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
@@ -121,6 +121,7 @@ class Guard:
         self._has_left = False
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
+        self.gathered_wait_ms = 0
         self._charging = admission.charging(door, self._look, self._fails)
         self._handing_out = admission.handing_out(door)
         if session is not None:
@@ -663,16 +664,26 @@ class Guard:
             raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
     def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int,
-               positions: bool = False) -> bool:
+               positions: bool = False, *, refuses: bool = False) -> bool:
         """As `append`, for a few messages of one session of many: they enter the next frame with what others gather.
-        `gatherer.on_gathered` is told, or where `positions` are wanted `on_stored`, unless `token` is None. False: not
-        these, `append` them."""
+        `gatherer.on_gathered` is told, or where `positions` are wanted `on_stored`, unless `token` is None;
+        `gathered_wait_ms` says for how long its peer is to be slowed down. False: not these, `append` them."""
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
-        if admission.limits.limits_in and self._charging.limited:             # it may have to be slowed down for them
+        if not admission.limits.limits_in or not self._charging.limited:
+            self.gathered_wait_ms = 0
+            return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
+        if refuses:                          # each may be answered otherwise than the others
             return False
-        return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
+        try:
+            charges = self._charging.weigh(messages, size_bytes, False)
+        except OverQuota:
+            return False
+        if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
+            return False
+        self.gathered_wait_ms = self._charging.charge(charges)
+        return True
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

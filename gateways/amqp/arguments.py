@@ -107,11 +107,18 @@ def _max_age_ms(arguments: Table, where: str) -> int | None:
         return None
     if field.type != "S":
         raise _invalid("x-max-age", where, f"{{unacceptable_type,{TYPE_NAMES[field.type]}}}")
-    said = str(field.value.decode(errors="replace"))
+    age_ms = max_age_ms(str(field.value.decode(errors="replace")))
+    if age_ms is None:
+        raise _invalid("x-max-age", where, "invalid_max_age")
+    return age_ms
+
+
+def max_age_ms(said: str) -> int | None:
+    """`7D` in ms; None for what is no age."""
     number = said[:-1]
     if said[-1:] not in INTERVALS_S or not number.isascii() or not number.isdigit() or not 0 < int(number[:9]) \
             or len(number) > 9:
-        raise _invalid("x-max-age", where, "invalid_max_age")
+        return None
     return int(number) * INTERVALS_S[said[-1]] * 1000
 
 

@@ -32,10 +32,6 @@ UNKNOWN: Final = "unknown-argument"
 """Stands for an argument that begins with `x-` and that nobody knows."""
 
 
-STREAM_LENGTH: Final = "stream-max-length-bytes"
-"""Stands for `x-max-length-bytes` of a stream."""
-
-
 def _rows(where: str, fate: Fate, names: str, instead: str = "") -> list[Asked]:
     return [Asked(where, name, fate, instead) for name in names.split()]
 
@@ -65,7 +61,6 @@ ASKED: Final = (  # decision 187
                                       "x-dead-letter-routing-key x-overflow x-queue-type x-single-active-consumer"),
     *_rows("queue.declare", NO_EFFECT, "x-stream-max-segment-size-bytes x-stream-filter-size-bytes "
                                        "x-initial-cluster-size", "streams lie in the hub's own log"),
-    *_rows("queue.declare", COUNTED, STREAM_LENGTH, "a stream is kept for its `x-max-age`, or as long as other topics"),
     *_rows("queue.declare", NO_EFFECT, "x-dead-letter-strategy",
            "dead letters are stored in the frame that takes them out of their queue: `at-least-once`, always"),
     *_rows("queue.declare", NO_EFFECT, "x-queue-mode x-queue-version x-max-in-memory-length x-max-in-memory-bytes",
@@ -96,11 +91,11 @@ ASKED: Final = (  # decision 187
     *_rows("property", HONOURED, "headers delivery_mode priority reply_to expiration user_id message_id"),
     *_rows("property", NO_EFFECT, "content_type content_encoding correlation_id timestamp type app_id "
                                   "cluster_id", "they are the clients': kept, and shown to other doors"),
-    *_rows("header", HONOURED, "CC BCC x-half x-half-id x-half-check x-death x-delay-key x-idempotent"),
+    *_rows("header", HONOURED, "CC BCC x-half x-half-id x-half-check x-death x-delay-key x-idempotent "
+                              "x-stream-filter-value"),
     *_rows("exchange.declare", HONOURED, "x-delayed-type hash-header hash-property"),
     *_rows("queue.declare", HONOURED, "x-max-age"),
-    *_rows("basic.consume", HONOURED, "x-stream-offset"),
-    *_rows("basic.consume", REFUSED, "x-stream-filter x-stream-match-unfiltered"),
+    *_rows("basic.consume", HONOURED, "x-stream-offset x-stream-filter x-stream-match-unfiltered"),
     *_rows("header", COUNTED, "x-delay",
            "an exchange that is no `x-delayed-message` delivers the message at once, as RabbitMQ does"),
 )

@@ -15,6 +15,8 @@ from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import precondition
 from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange
 from gatehouse.gateways.amqp.hearing import Hearing
+from gatehouse.gateways.amqp.policies import apply_to_queue
+from gatehouse.gateways.amqp.rates import Rates
 from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
@@ -41,6 +43,7 @@ class Broker:
         self.queues = queues
         self.vhosts: dict[str, VirtualHost] = {}
         self.replies = DirectReplies()
+        self.rates = Rates()
         self.begun_bytes = 0
         """Of contents that are not whole yet, on all connections."""
 
@@ -83,6 +86,9 @@ class Broker:
             elif name.startswith(records.POLICY_MARK):
                 policy = records.decode_policy(value)
                 vhost.policies.put(policy.name, policy)
+            elif name.startswith(records.OPERATOR_MARK):
+                policy = records.decode_policy(value)
+                vhost.operator_policies.put(policy.name, policy)
             else:
                 bindings.append((vhost, *records.decode_binding(value)))
         for vhost, binding, arguments in bindings:
@@ -95,14 +101,14 @@ class Broker:
 
     # ---- policies
 
-    def put_policy(self, vhost: VirtualHost, name: str, policy: Policy | None, owner: Owner | None, token: object
-                   ) -> None:
-        """Make a policy, change it, or (None) forget it; queues and exchanges follow at once. `owner` is told when all
-        of it is durable. Raises InvalidPolicy, Stopping."""
-        vhost.policies.put(name, policy)
+    def put_policy(self, vhost: VirtualHost, name: str, policy: Policy | None, owner: Owner | None, token: object, *,
+                   of_operators: bool = False) -> None:
+        """Make a policy, or one of operators, change it, or (None) forget it; queues and exchanges follow at once.
+        `owner` is told when all of it is durable. Raises InvalidPolicy, Stopping."""
+        (vhost.operator_policies if of_operators else vhost.policies).put(name, policy)
         self._apply_policies(vhost)
         value = None if policy is None else records.encode_policy(policy)
-        self.queues.store(vhost, {records.policy_record(name): value}, owner, token)
+        self.queues.store(vhost, {records.policy_record(name, of_operators=of_operators): value}, owner, token)
 
     def _apply_policies(self, vhost: VirtualHost) -> None:
         for exchange in vhost.exchanges.values():
@@ -110,7 +116,7 @@ class Broker:
                 vhost.version += 1
         for queue in vhost.queues.values():
             if self.queues.is_declared(queue):
-                vhost.policies.apply_to_queue(queue)
+                apply_to_queue(queue, vhost.policies, vhost.operator_policies)
                 if self.queues.change(queue):
                     vhost.version += 1                     # whether times of arrival count may have changed
 

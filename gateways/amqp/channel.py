@@ -28,7 +28,7 @@ from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
 from gatehouse.gateways.amqp.recalling import TOLD, DelayListener
 from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.streams import StreamConsumer, not_of_streams, read_start
+from gatehouse.gateways.amqp.streams import StreamConsumer, not_of_streams, read_filter, read_start
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
@@ -258,8 +258,10 @@ class Channel:
     def _read_stream(self, arguments: Arguments, queue: AmqpQueue, tag: str) -> None:
         """Consumers of a stream do not know each other: there is no `exclusive`, as in RabbitMQ."""
         wall_ms = self.connection.services.wall_ms()
-        consumer = StreamConsumer(self, queue, tag, read_start(arguments["arguments"], queue.where, wall_ms),
-                                  no_ack=arguments["no_ack"], limit=self._consumer_limit)
+        table: Table = arguments["arguments"]
+        consumer = StreamConsumer(self, queue, tag, read_start(table, queue.where, wall_ms),
+                                  read_filter(table, queue.where), no_ack=arguments["no_ack"],
+                                  limit=self._consumer_limit)
         self.consumers[tag] = consumer
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.consume-ok", consumer_tag=tag))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, unknown
-from gatehouse.gateways.amqp.asked import STREAM_LENGTH, UNKNOWN
+from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, is_reply_name
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use, not_found, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
@@ -136,8 +136,6 @@ class Definitions:
                 arguments=arguments["arguments"], generated=not name)
             if is_new:
                 self._open(queue, generated=not name)
-                if queue.settings.is_stream and queue.settings.max_bytes is not None:
-                    connection.note_not_honoured(STREAM_LENGTH)
                 if unknown(queue.arguments, OF_QUEUES):
                     connection.note_not_honoured(UNKNOWN)
         channel.note_declared(queue.name)

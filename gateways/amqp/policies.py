@@ -1,7 +1,8 @@
 """Policies of a virtual host: settings for all queues and exchanges whose names match a pattern. Pure.
 
 Of those that match, the one with the highest priority counts, the first by name where several have it. What a queue's
-own arguments say goes before its policy, but of two numbers the lower one counts, as in RabbitMQ.
+own arguments say goes before its policy, but of two numbers the lower one counts, as in RabbitMQ. An operator policy
+is one beside it that sets limits: of its number and the policy's the lower one counts.
 """
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, OVERFLOWS, UNLIMITED, QueueArguments
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, OVERFLOWS, UNLIMITED, QueueArguments, max_age_ms
 from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
 
 if TYPE_CHECKING:
@@ -27,10 +28,17 @@ TEXTS: Final = {"dead-letter-exchange": "dead letter exchange name",
                 "alternate-exchange": "alternate exchange name"}
 NUMBER_MAX: Final = (1 << 63) - 1
 TIMES: Final = ("message-ttl", "expires")
+OF_OPERATORS: Final = ("expires", "message-ttl", "max-length", "max-length-bytes", "delivery-limit",
+                       "max-in-memory-length", "max-in-memory-bytes", "ha-mode", "ha-params", "ha-sync-mode")
+"""Settings that an operator policy may have, as in RabbitMQ 3.10."""
+
 WITHOUT_EFFECT: Final = ("ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown",
                          "ha-promote-on-failure", "queue-mode", "queue-version", "queue-master-locator",
-                         "dead-letter-strategy")
-"""Settings about copies of a queue on other nodes, and about what of it is in memory: there is neither here."""
+                         "dead-letter-strategy", "max-in-memory-length", "max-in-memory-bytes",
+                         "queue-leader-locator", "stream-max-segment-size-bytes", "stream-filter-size-bytes",
+                         "initial-cluster-size", "target-group-size")
+"""Settings about copies of a queue on other nodes, about what of it is in memory, and about files of its own: there is
+none of these here."""
 
 APPLY_TO: Final = ("all", "queues", "exchanges", "classic_queues", "quorum_queues", "streams")
 NAME_BYTES_MAX: Final = 255
@@ -55,7 +63,7 @@ class Policy(NamedTuple):
                 "definition": self.definition}
 
 
-def read_policy(name: str, document: dict[str, Any]) -> Policy:
+def read_policy(name: str, document: dict[str, Any], *, of_operators: bool = False) -> Policy:
     """Raises InvalidPolicy."""
     pattern, definition = document.get("pattern"), document.get("definition")
     apply_to, priority = document.get("apply-to", "all"), document.get("priority", 0)
@@ -72,6 +80,8 @@ def read_policy(name: str, document: dict[str, Any]) -> Policy:
     except NoPattern as error:
         raise InvalidPolicy(f"pattern should be regular expression but is invalid: {error}") from None
     for key, value in definition.items():
+        if of_operators and key not in OF_OPERATORS:
+            raise InvalidPolicy(f"[{{{key},{json.dumps(value)}}}] are not recognised policy settings")
         _check(key, value)
     return Policy(name, pattern, apply_to, priority, definition, compiled)
 
@@ -85,6 +95,9 @@ def _check(key: str, value: Any) -> None:
     elif key in TEXTS:
         if not isinstance(value, str) or len(value.encode(errors="replace")) > NAME_BYTES_MAX:
             raise InvalidPolicy(f"{value!r} is not a valid {TEXTS[key]}")
+    elif key == "max-age":
+        if not isinstance(value, str) or max_age_ms(value) is None:
+            raise InvalidPolicy(f"Invalid max-age {json.dumps(value)}")
     elif key == "overflow":
         if value not in OVERFLOWS:
             raise InvalidPolicy(f"{value!r} is not a valid overflow value")
@@ -120,15 +133,9 @@ class Policies:
             self._by_name[name] = policy
         self._in_order = sorted(self._by_name.values(), key=lambda entry: (-entry.priority, entry.name))
 
-    def apply_to_queue(self, queue: AmqpQueue) -> bool:
-        """Give a queue the policy that is its now. Whether its settings have changed by that."""
-        if queue.declared.is_stream:
-            return False                       # nothing that a policy says here is about streams
-        kinds = ("all", "queues", _kind_of(queue))
-        queue.policy = self._first(queue.name, kinds) if self._in_order else None
-        before = queue.settings
-        queue.settings = merged(queue.declared, queue.arguments, queue.policy)
-        return queue.settings != before
+    def of_queue(self, queue: AmqpQueue) -> Policy | None:
+        """The policy of a queue."""
+        return self._first(queue.name, ("all", "queues", _kind_of(queue))) if self._in_order else None
 
     def apply_to_exchange(self, exchange: Exchange) -> bool:
         """Give an exchange the policy that is its now. Whether its alternate exchange has changed by that."""
@@ -143,17 +150,40 @@ class Policies:
                     None)
 
 
+def apply_to_queue(queue: AmqpQueue, policies: Policies, operator_policies: Policies) -> bool:
+    """Give a queue the policies that are its now. Whether its settings have changed by that."""
+    queue.policy, queue.operator_policy = policies.of_queue(queue), operator_policies.of_queue(queue)
+    before = queue.settings
+    queue.settings = merged(queue.declared, queue.arguments, effective(queue.policy, queue.operator_policy))
+    return queue.settings != before
+
+
+def effective(policy: Policy | None, operator_policy: Policy | None) -> dict[str, Any]:
+    """What both say together."""
+    said = {} if policy is None else dict(policy.definition)
+    for key, value in ({} if operator_policy is None else operator_policy.definition).items():
+        given = said.get(key)
+        if key in NUMBERS and given is not None and value != UNLIMITED:
+            said[key] = value if given == UNLIMITED else min(given, value)
+        elif given is None or key not in NUMBERS:
+            said[key] = value
+    return said
+
+
 def _kind_of(queue: AmqpQueue) -> str:
     field = queue.arguments.get("x-queue-type")
     kind = "classic" if field is None else field.value.decode(errors="replace")
     return "streams" if kind == "stream" else f"{kind}_queues"
 
 
-def merged(declared: QueueArguments, arguments: Table, policy: Policy | None) -> QueueArguments:
-    """What counts for a queue."""
-    if policy is None:
+def merged(declared: QueueArguments, arguments: Table, said: dict[str, Any]) -> QueueArguments:
+    """What counts for a queue of which its policies say this."""
+    if not said:
         return declared
-    said = policy.definition
+    if declared.is_stream:
+        age_ms = max_age_ms(said["max-age"]) if "max-age" in said else None
+        return replace(declared, max_bytes=_lower(declared.max_bytes, said.get("max-length-bytes")),
+                       max_age_ms=declared.max_age_ms if declared.max_age_ms is not None else age_ms)
     exchange = declared.dead_letter_exchange
     if exchange is None:
         exchange = said.get("dead-letter-exchange")

@@ -100,10 +100,15 @@ class KernelQueues:
     @staticmethod
     def is_declared(queue: AmqpQueue) -> bool:
         """Whether this door has declared it in the kernel: what others have made has no policy."""
+        if queue.stream is not None:
+            return queue.stream.is_made
         return isinstance(queue.kernel_queue, Queue) and _door_settings(queue.kernel_queue) is not None
 
     def change(self, queue: AmqpQueue) -> bool:
         """Let the kernel know what its settings are now. Whether they are others. Raises Stopping."""
+        if queue.stream is not None:
+            self.streams.change(queue)
+            return False
         settings = _kernel_settings(queue)
         if settings == queue.kernel_queue.settings:
             return False
@@ -288,12 +293,12 @@ class KernelQueues:
         if queue.kernel_queue is None:
             on_read([])
         else:
-            self._group(queue).read_leased(handles, on_read)
+            self._kernel.groups.read_leased(self._group(queue), handles, on_read)
 
     def reject_read(self, queue: AmqpQueue, handles: list[Handle], messages: list[Leased]) -> None:
         """As `reject`, of what was read: in the frame that is being filled."""
         if queue.kernel_queue is not None:
-            self._group(queue).reject_read(handles, messages)
+            self._kernel.groups.reject_read(self._group(queue), handles, messages)
 
     def dead_letter_by(self, bury: Bury) -> None:
         """Ask this what a dead letter becomes."""

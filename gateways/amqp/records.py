@@ -3,6 +3,7 @@
     exchange   x NAME               type, flags, arguments
     binding    b HASH OF ALL OF IT  all of it
     policy     p NAME               JSON
+    operator   o NAME               the same of an operator policy
     stream     s NAME               whether its topic is its own, arguments
 """
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gatehouse.gateways.amqp.vhost import AmqpQueue, StreamPlace, VirtualHost
 EXCHANGE_MARK: Final = "x "
 BINDING_MARK: Final = "b "
 POLICY_MARK: Final = "p "
+OPERATOR_MARK: Final = "o "
 STREAM_MARK: Final = "s "
 HASH_BYTES: Final = 20
 
@@ -58,8 +60,8 @@ def decode_stream(value: bytes, vhost: VirtualHost) -> AmqpQueue:
     return queue
 
 
-def policy_record(name: str) -> str:
-    return POLICY_MARK + name
+def policy_record(name: str, *, of_operators: bool) -> str:
+    return (OPERATOR_MARK if of_operators else POLICY_MARK) + name
 
 
 def encode_policy(policy: Policy) -> bytes:

@@ -14,13 +14,14 @@ Acknowledgements make room for more, and nothing else: where a consumer is it kn
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.amqp import codec, mapping
+from gatehouse.gateways.amqp import codec, mapping, properties
 from gatehouse.gateways.amqp.arguments import INTERVALS_S
 from gatehouse.gateways.amqp.consuming import Consumer
-from gatehouse.gateways.amqp.errors import ConnectionFault, precondition
+from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault, precondition
 from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, plain, text
 from gatehouse.gateways.amqp.vhost import AmqpQueue, StreamPlace
 from gatehouse.kernel.errors import OffsetOutOfRange, TopicExists
@@ -35,12 +36,16 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.kernel.api import HubPort
-    from gatehouse.kernel.message import Fetched, Handle, Leased
+    from gatehouse.kernel.message import Fetched, Handle, Leased, Stored
     from gatehouse.kernel.state.topics import Topic
 
 NOT_IMPLEMENTED: Final = 540
 OFFSET: Final = "x-stream-offset"
-FILTERS: Final = ("x-stream-filter", "x-stream-match-unfiltered")
+FILTER: Final = "x-stream-filter"
+UNFILTERED: Final = "x-stream-match-unfiltered"
+FILTER_VALUE: Final = "x-stream-filter-value"
+FILTERS_MAX: Final = 1_000             # values of one consumer
+LOOKED_AT: Final = 64                  # reads in a row that a filter leaves nothing of: others have their turn then
 PARTITION_NAME: Final = re.compile(r"(.+)-(\d{1,6})", re.ASCII | re.DOTALL)
 READ_BYTES: Final = 128 << 10          # read ahead for one consumer
 EDGES: Final = ("first", "last", "next")
@@ -56,9 +61,6 @@ class Start(NamedTuple):
 
 def read_start(arguments: Table, where: str, wall_ms: int) -> Start:
     """What `basic.consume` says. Raises ChannelFault 406."""
-    for name in FILTERS:
-        if name in arguments:
-            raise precondition(f"invalid arg '{name}' for {where}: streams are not filtered here")
     field = arguments.get(OFFSET)
     if field is None:
         return Start("next")
@@ -75,6 +77,31 @@ def read_start(arguments: Table, where: str, wall_ms: int) -> Start:
         raise precondition(f"invalid arg '{OFFSET}' for {where}: {{invalid_stream_offset_arg,"
                            f"{{{TYPE_NAMES[field.type]},{shown}}}}}")
     return Start(time_ms=max(0, wall_ms - interval_s * 1000))
+
+
+class StreamFilter(NamedTuple):
+    """Which messages a consumer wants: by the value of their header `x-stream-filter-value`."""
+
+    values: frozenset[bytes]
+    unfiltered: bool                   # and those without such a header
+
+    def takes(self, headers: Table) -> bool:
+        field = headers.get(FILTER_VALUE)
+        return self.unfiltered if field is None or field.type != "S" else field.value in self.values
+
+
+def read_filter(arguments: Table, where: str) -> StreamFilter | None:  # decision 264
+    """What `basic.consume` says; None: it wants all. Raises ChannelFault 406."""
+    field, unfiltered = arguments.get(FILTER), arguments.get(UNFILTERED)
+    if unfiltered is not None and unfiltered.type != "t":
+        raise precondition(f"invalid arg '{UNFILTERED}' for {where}: "
+                           f"{{unacceptable_type,{TYPE_NAMES[unfiltered.type]}}}")
+    if field is None:
+        return None
+    values = field.value if field.type == "A" else [field]
+    if any(value.type != "S" for value in values) or not 0 < len(values) <= FILTERS_MAX:
+        raise precondition(f"invalid arg '{FILTER}' for {where}: a text, or an array of 1 to {FILTERS_MAX} texts")
+    return StreamFilter(frozenset([value.value for value in values]), unfiltered is not None and bool(unfiltered.value))
 
 
 def _interval_s(said: str) -> int | None:
@@ -96,7 +123,7 @@ class Streams:  # decision 197
 
     def open(self, queue: AmqpQueue) -> None:
         """Make its topic, or take one of its name that has one partition. Raises KernelError, ChannelFault."""
-        settings = TopicSettings(retention_ms=queue.settings.max_age_ms)
+        settings = TopicSettings(retention_ms=queue.settings.max_age_ms, retention_bytes=queue.settings.max_bytes)
         tenant = queue.vhost.name
         try:
             self._kernel.create_topic(queue.name, partitions=1, settings=settings, tenant=tenant)
@@ -107,6 +134,16 @@ class Streams:  # decision 197
                 raise precondition(f"{queue.where}: there is a topic of this name with several partitions; read them "
                                    f"as '{queue.name}-0' and so on") from None
             queue.stream = StreamPlace(queue.name, 0, False)
+
+    def change(self, queue: AmqpQueue) -> None:
+        """What it keeps now, if its topic is its own. Raises Stopping."""
+        topic = self._topic(queue)
+        if topic is None or queue.stream is None or not queue.stream.is_made:
+            return
+        settings = replace(topic.settings, retention_ms=queue.settings.max_age_ms,
+                           retention_bytes=queue.settings.max_bytes)
+        if settings != topic.settings:
+            self._kernel.change_topic(topic.name, settings=settings, tenant=queue.vhost.name)
 
     def drop(self, queue: AmqpQueue) -> None:
         """With its topic, where it has made that."""
@@ -148,7 +185,8 @@ class Streams:  # decision 197
 class StreamConsumer(Consumer):
     """One basic.consume of a stream."""
 
-    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, start: Start, *, no_ack: bool, limit: int) -> None:
+    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, start: Start, wanted: StreamFilter | None, *,
+                 no_ack: bool, limit: int) -> None:
         """Raises AmqpError."""
         if no_ack:
             raise not_of_streams("automatic acknowledgement", queue)
@@ -160,6 +198,8 @@ class StreamConsumer(Consumer):
         self._guard = connection.guard
         self._streams = connection.broker.queues.streams
         self._start = start
+        self._wanted = wanted
+        self._in_vain = 0                      # reads in a row of which nothing was wanted
         self._position = -1                    # of what is read next; -1: not known yet
         self._ahead: list[Leased] = []         # read, and not delivered
         self._running = False
@@ -257,6 +297,15 @@ class StreamConsumer(Consumer):
         self._kernel.fetch_private(wants, READ_BYTES, partial(self._read, partition_id))
         return not self._reading
 
+    def _is_wanted(self, leased: Leased) -> bool:
+        if self._wanted is None:
+            return True
+        side = self.channel.connection.broker.side_of(self.queue, leased)
+        try:
+            return self._wanted.takes(properties.traits(side[codec.names_end(side):]).headers)
+        except SyntaxFault:                    # headers that cannot be read say nothing
+            return self._wanted.unfiltered
+
     def _wake(self) -> None:
         self._watch = 0
         self.pump()
@@ -271,12 +320,22 @@ class StreamConsumer(Consumer):
             return
         for piece in answer.pieces:
             for offset, timestamp_ms, key, value, headers, attributes, message_id in sound_records(piece):
-                if offset >= self._position:
-                    self._ahead.append(((partition_id, 0, ""), offset, 1, message_id, timestamp_ms, key, value,
-                                        encode_headers(headers), attributes))
+                leased: Leased = ((partition_id, 0, ""), offset, 1, message_id, timestamp_ms, key, value,
+                                  encode_headers(headers), attributes)
+                if offset >= self._position and self._is_wanted(leased):
+                    self._ahead.append(leased)
             self._position = max(self._position, piece.first_offset + piece.count)
         if not answer.pieces and answer.error is None:         # nothing is there: damaged, or compacted
             self._position = max(self._position + 1, answer.next_offset)
+        self._in_vain = 0 if self._ahead else self._in_vain + 1
+        if self._in_vain % LOOKED_AT == LOOKED_AT - 1:
+            self._kernel.append([], self, None)            # as soon as it is told
+        else:
+            self.pump()
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Others have had their turn."""
+        self._in_vain += 1
         self.pump()
 
     def on_leased(self, messages: list[Leased]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
 from gatehouse.gateways.amqp.errors import in_use, locked, not_found, precondition, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
-from gatehouse.gateways.amqp.policies import Policies
+from gatehouse.gateways.amqp.policies import Policies, apply_to_queue
 from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
 from gatehouse.gateways.amqp.tables import Table
 
@@ -37,7 +37,7 @@ class AmqpQueue:
     """A queue as clients see it; its messages are the kernel's."""
 
     __slots__ = ("name", "durable", "auto_delete", "owner", "arguments", "declared", "settings", "policy",
-                 "kernel_queue", "stream", "consumers", "vhost", "where")
+                 "operator_policy", "kernel_queue", "stream", "consumers", "vhost", "where")
 
     def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
                  arguments: Table) -> None:
@@ -52,6 +52,7 @@ class AmqpQueue:
         self.declared = read_queue_arguments(arguments, self.where)
         self.settings = self.declared          # with what its policy says
         self.policy: Policy | None = None
+        self.operator_policy: Policy | None = None
         self.kernel_queue: Any = None                 # the kernel's, once it is declared there
         self.stream: StreamPlace | None = None        # what a stream is, once it is declared there
         self.consumers: list[Consumer] = []
@@ -72,6 +73,7 @@ class VirtualHost:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, AmqpQueue] = {}
         self.policies = Policies()
+        self.operator_policies = Policies()
         self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
         self.version = 0
         """Moves with every change that could alter where a message goes."""
@@ -185,7 +187,7 @@ class VirtualHost:
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
         if queue.settings.is_quorum or queue.settings.is_stream:
             _check_lasting(queue, "quorum" if queue.settings.is_quorum else "stream", generated)
-        self.policies.apply_to_queue(queue)
+        apply_to_queue(queue, self.policies, self.operator_policies)
         self.queues[name] = queue
         self.version += 1
         return queue, True

@@ -230,7 +230,7 @@ class Door:
         receipt = receipts.open()
         try:
             if idempotency_key is not None or whens is not None or not guard.gather(
-                    messages, receipts, receipt, size_of(messages), positions=True):
+                    messages, receipts, receipt, size_of(messages), positions=True, refuses=True):
                 self.submit(guard, messages, receipts, receipt, idempotency_key, whens)
         except BaseException:
             receipts.drop(receipt)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from gatehouse.gateways.kafka.codec import encode_count, encode_string, encode_uvarint
 from gatehouse.gateways.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
@@ -32,6 +30,7 @@ from gatehouse.gateways.kafka.fetch_codec import (
 from gatehouse.gateways.kafka.fetch_columns import NOT_TOLD, Columns
 
 if TYPE_CHECKING:
+    import numpy as np
     import numpy.typing as npt
 
 LAST_EPOCH: Final = (1 << 31) - 1
@@ -74,14 +73,14 @@ class FollowedTopic:
         if self.many is None:
             self.many = self._in_columns()
         if partitions:
-            self.many.follow(np.array(partitions, np.int64))
+            self.many.follow(partitions)
 
     def _in_columns(self) -> Columns:
         few, self.few = self.few, {}
         many = Columns()
         if few:
             ordered = [few[index] for index in sorted(few)]
-            many.follow(np.array([(each.index, each.epoch, each.offset, each.most) for each in ordered], np.int64))
+            many.follow([(each.index, each.epoch, each.offset, each.most) for each in ordered])
             many.high[:] = [each.high for each in ordered]
             many.log_start[:] = [each.log_start for each in ordered]
             many.served[:] = [each.served for each in ordered]

@@ -297,11 +297,11 @@ class Inbox:
             messages = self.durable.marked(messages)
         # What was submitted otherwise is answered in its turn, and what is gathered behind it must not be before.
         if not exact_ids and self._answered >= self._alone and self.own is None \
-                and self.guard.gather(messages, self, acks or None, size_bytes):
+                and self.guard.gather(messages, self, acks or None, size_bytes, refuses=self.incoming is not None):
             if acks:
                 self._submitted += 1
                 self._expect(len(packet_ids), acks)
-            return 0
+            return self.guard.gathered_wait_ms
         self._taking = exact_ids
         if self.incoming is None or len(packet_ids) != len(messages) != len(exact_ids):
             return self._append(messages, acks, size_bytes, len(packet_ids))

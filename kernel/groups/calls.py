@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
@@ -25,6 +25,7 @@ from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.moving import Moving
+from gatehouse.kernel.groups.rejecting import OnRead, read_leased, reject_read
 from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
@@ -311,6 +312,14 @@ class Groups:
         self._subscriptions.unbind(filter, queue.first_partition_id, chosen)
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
         self._core.put_state([record], owner, token)
+
+    def read_leased(self, group: Any, handles: list[Handle], on_read: OnRead) -> None:
+        """Read what members of a group hold; see `rejecting`."""
+        read_leased(group, handles, on_read)
+
+    def reject_read(self, group: Any, handles: list[Handle], messages: list[Leased]) -> None:
+        """Reject what was read, in the frame that is being filled; see `rejecting`. Raises Stopping."""
+        reject_read(group, handles, messages)
 
     def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None:
         """Ask a door's chooser which queues messages to matching addresses enter, but for those whose door chose them;

@@ -483,44 +483,6 @@ class LeasedGroup:
         self._core.answer(answer, None)
         return refused
 
-    def read_leased(self, handles: Sequence[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
-        """Read leased messages, to give them up later with `reject_read`. None where one of them cannot be read."""
-        by_cursor = self.good_handles(handles)[1]
-        gathered: list[Leased] = []
-        left = len(by_cursor)
-
-        def gather(messages: list[Leased] | None) -> None:
-            nonlocal left
-            left -= 1
-            if messages is None:
-                left = -1                      # nobody is told twice
-                on_read(None)
-                return
-            gathered.extend(messages)
-            if not left:
-                on_read(gathered)
-
-        if not left:
-            on_read([])
-        for prefetcher, offsets in by_cursor:
-            prefetcher.read_leased(offsets, gather)
-
-    def reject_read(self, handles: Sequence[Handle], messages: list[Leased]) -> None:
-        """As `reject`, of what `read_leased` has read: dead letters in the frame that is being filled. Raises
-        Stopping."""
-        by_offset = {(message[0], message[1]): message for message in messages}
-        for prefetcher, offsets in self.good_handles(handles)[1]:
-            cursor = prefetcher.cursor
-            self._core.touch(cursor)
-            cursor.doom(offsets)
-            self.give_up(prefetcher, [
-                (cursor.key, offset, max(cursor.attempt_of(offset), 1), *message[3:]) for offset in offsets
-                if (message := by_offset.get((cursor.key, offset))) is not None], REJECTED)
-            lost = [offset for offset in offsets if (cursor.key, offset) not in by_offset]
-            if lost:
-                prefetcher.lose(len(lost))
-                cursor.settle(lost)
-
     def good_handles(self, handles: Sequence[Handle]) -> tuple[list[KernelError | None], ByCursor]:
         """Per handle why it is not good; and the offsets of those that are: their leases run, in cursors of this very
         group. One that comes twice is good once."""
@@ -590,6 +552,13 @@ class LeasedGroup:
         else:
             self._dead += len(messages)
         self._settle_uncounted(prefetcher, [message[1] for message in messages])
+
+    def give_up_leased(self, prefetcher: Prefetcher, offsets: list[int], messages: list[Leased], reason: str) -> None:
+        """As `give_up`, of what is leased; what of these offsets is not among the messages was lost. Raises
+        Stopping."""
+        self._core.touch(prefetcher.cursor)
+        prefetcher.cursor.doom(offsets)
+        self.give_up(prefetcher, prefetcher.as_doomed(offsets, messages), reason)
 
     def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None,  # decision 126
                     is_over: bool = False) -> None:

@@ -263,10 +263,6 @@ class Prefetcher:  # decision 142
             self.fetch([(cursor.partition_id, wanted, FETCH_BYTES)], FETCH_BYTES,
                         lambda answers: self._fresh_read(answers[0], wanted, moved, on_done))
 
-    def lose(self, count: int) -> None:
-        """So many are lost to the group: nobody can read them any more."""
-        self.lost += count
-
     def _skip_lost(self) -> None:
         """Retention has overtaken the group: what is gone is lost to it."""
         self.overtake(self.start())
@@ -402,15 +398,18 @@ class Prefetcher:  # decision 142
             if messages is None:           # they come again, and may be given up again
                 self.cursor.put_back(offsets)
             else:
-                cursor = self.cursor
-                then([(message[0], message[1], max(cursor.attempt_of(message[1]), 1), *message[3:])
-                      for message in messages])
-                missing = set(offsets) - {message[1] for message in messages}
-                if missing:
-                    self.lost += len(missing)
-                    self.cursor.settle(sorted(missing))
+                then(self.as_doomed(offsets, messages))
         if on_done is not None:
             on_done()
+
+    def as_doomed(self, offsets: list[int], messages: list[Leased]) -> list[Leased]:
+        """These messages with their attempts; what of the offsets is not there is lost, and settled."""
+        missing = set(offsets) - {message[1] for message in messages}
+        if missing:
+            self.lost += len(missing)
+            self.cursor.settle(sorted(missing))
+        return [(message[0], message[1], max(self.cursor.attempt_of(message[1]), 1), *message[3:])
+                for message in messages]
 
     def read_leased(self, offsets: list[int], on_read: Callable[[list[Leased] | None], None]) -> None:
         """Read what these were when they were handed out; None where that cannot be. Nothing changes."""

@@ -22,7 +22,7 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.recorder import Speaker
+from gatehouse.kernel.recorder import Hearing, Speaker
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -61,14 +61,14 @@ _WANTED: Final = frozenset((HEADER, CORRELATION))
 class Entered:
     """A followed message in a pending frame: it has no id before that is sealed."""
 
-    __slots__ = ("run", "at", "event", "topic_id", "also")
+    __slots__ = ("run", "at", "event", "topic_id", "placement")
 
-    def __init__(self, run: Run, at: int, event: Event, topic_id: int, also: tuple[int, ...]) -> None:
+    def __init__(self, run: Run, at: int, event: Event, topic_id: int, placement: Placement | None) -> None:
         self.run = run
         self.at = at
         self.event = event
         self.topic_id = topic_id
-        self.also = also
+        self.placement = placement        # None of a producer's record
 
 
 class FrameJourneys:
@@ -205,7 +205,7 @@ class Journeys:  # decision 198
             run, index = places[at]
             mine.entered.append(Entered(run, index, self._stored(
                 placement, self._speaker.origin_of(at), message[3], context, correlation or b""), placement.topic_id,
-                placement.also))
+                placement))
 
     def _stored(self, placement: Placement, origin: Origin, attributes: int, context: Context | None,
                 correlation: bytes) -> Event:
@@ -224,7 +224,7 @@ class Journeys:  # decision 198
             if of is not None and mine is not None and self._chooses(topic):
                 mine.entered.append(Entered(run, at, self._of_record(
                     of[0].tenant, topic, run.partition_id, records[at] if records and at < len(records) else None),
-                    of[0].id, ()))
+                    of[0].id, None))
             at += 1 + self._sampling.gap()
         return at - run.count
 
@@ -453,7 +453,7 @@ class Journeys:  # decision 198
                                            at_ms=frame.builder.now_ms)
             entering.append(event)
             entering += [Event(Kind.ROUTED, message_id=event.message_id, partition_id=partition_id, at_ms=event.at_ms)
-                     for partition_id in entered.also[:MAX_ROUTED]]
+                     for partition_id in (entered.placement.also[:MAX_ROUTED] if entered.placement else ())]
         self._put(frame, entering)
 
     def _put(self, frame: PendingFrame, entering: Sequence[Event] = ()) -> None:
@@ -510,6 +510,8 @@ class Journeys:  # decision 198
                 if reference.run is entered.run and reference.start <= entered.at < reference.stop:
                     following.place(followed, reference.partition_id,
                                     reference.first_offset + entered.at - reference.start)
+            if entered.placement is not None and entered.placement.targets:
+                self._tell_delivered(followed, entered, entered.placement)
         for run in mine.copies:
             for message_id in following.ids_within(run.first_id, run.count):
                 copied = following.by_id(message_id)
@@ -521,6 +523,15 @@ class Journeys:  # decision 198
         if self.on_event is not None:
             for event in mine.written:
                 self.on_event(event)
+
+    def _tell_delivered(self, followed: Followed, entered: Entered, placement: Placement) -> None:
+        """It goes to live subscribers now; how many of each door."""
+        for subscriber, _ in placement.targets:
+            door, count = subscriber.hearers(placement) if isinstance(subscriber, Hearing) else ("", 0)
+            if count:
+                offset = entered.run.first_offset + entered.at
+                self._tell(followed, Event(Kind.DELIVERED, partition_id=entered.run.partition_id, offset=offset,
+                                           number=count, door=door))
 
     def failed(self, frames: list[PendingFrame]) -> None:
         """Its events are lost with it."""

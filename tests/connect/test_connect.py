@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scripts.kafka_clients import CONNECT_VERSION, connectors, java_client
+from scripts.stock_clients import CONNECT_VERSION, connectors, java_client
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, free_port, sound_hub
 

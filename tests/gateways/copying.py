@@ -15,7 +15,7 @@ from typing import Any
 from gatehouse.gateways import contract
 from gatehouse.gateways.switchboard import Switchboard
 from gatehouse.kernel.api import DoorSide, Heard
-from gatehouse.kernel.message import Fetched, Piece, Stored
+from gatehouse.kernel.message import Fetched, Piece, Place, Stored
 
 copyreg.pickle(Stored, lambda stored: (Stored, (stored.token, stored.error, stored.append_ms, stored.positions)))
 copyreg.pickle(Piece, lambda piece: (Piece, (piece.first_offset, piece.count, piece.whole, piece.data, piece.append_ms,
@@ -66,6 +66,10 @@ class CopyingDoor:
     def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
         return self._door.on_delivery(copy(heard))
 
+    def hearers(self, place: Place) -> tuple[str, int]:
+        door, count = self._door.hearers(copy(place))
+        return door, count
+
 
 class CopyingPort:
     """A port as its door sees it."""
@@ -100,8 +104,8 @@ class CopyingPorts:
         return CopyingPort(self._ports.port(CopyingDoor(door)))
 
 
-def _copying_switchboard(ports: Any, transactions: Any) -> Switchboard:
-    return Switchboard(CopyingPorts(ports), transactions)
+def _copying_switchboard(ports: Any, transactions: Any, door: str = "") -> Switchboard:
+    return Switchboard(CopyingPorts(ports), transactions, door)
 
 
 contract.Switchboard = _copying_switchboard                   # type: ignore[misc, assignment]

@@ -41,9 +41,6 @@ def test_the_readmes_table_is_the_doors(door: str) -> None:
 def ask_by_amqp(client: Client, name: str) -> None:
     if name == "no_local":
         client.ask("basic.consume", queue="q", no_local=True)
-    elif name == "stream-max-length-bytes":
-        client.ask("queue.declare", queue="s", durable=True, arguments={"x-queue-type": "stream",
-                                                                        "x-max-length-bytes": 1_000_000})
     elif name == "x-delay":
         client.publish("", "q", b"x", b"\x20\0" + encode_table({"x-delay": typed(5_000)}))
     else:

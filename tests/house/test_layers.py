@@ -16,6 +16,7 @@ PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "sp
 SPARK_PACKAGES = ("pyspark_gatehouse", "spark")
 CLIENT = ROOT / "client" / "gatehouse_client"
 DEMO = ("gatehouse", "demo")
+OTLP = ("gatehouse", "otlp.py")
 WORLD = {"asyncio", "os", "random", "socket", "ssl", "threading", "time"}
 SOURCES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 CONTRACTS = PYPROJECT["tool"]["importlinter"]["contracts"]
@@ -70,6 +71,7 @@ def test_every_library_that_is_used_is_declared():
         folders = file.relative_to(ROOT).parts
         used = [extras["spark"]] if folders[0] in SPARK_PACKAGES else []
         used += [extras["demo"], extras["spark"]] if folders[:2] == DEMO else []
+        used += [extras["otlp"]] if folders == OTLP else []
         used.append(imported_for_checkers(file) & {"mypy_extensions"})              # comes with the compiler
         assert imported(file) <= allowed.union(*used), file.relative_to(ROOT)
 
@@ -90,5 +92,6 @@ def test_nothing_of_ours_is_imported_by_a_name_that_is_not_installed():
 
 def modules_of(requirements: list[str]) -> set[str]:
     declared = {Requirement(line).name.lower().replace("-", "_") for line in requirements}
-    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt": "jwt"}
+    names = {"kafka_python": "kafka", "paho_mqtt": "paho", "argon2_cffi": "argon2", "pyjwt": "jwt",
+             "opentelemetry_sdk": "opentelemetry"}
     return {names.get(name, name) for name in declared} | ({"py4j"} if "pyspark" in declared else set())

@@ -256,13 +256,60 @@ def test_what_streams_do_not_do(hub, channel, ask, kind, text):
     assert refused(hub, ask) == (kind, text)
 
 
-def test_filters_are_refused_by_name(hub, channel):
+def filtered(hub: RunningHub, name: str, count: int, **arguments: Any) -> list[bytes]:
+    with connect(hub) as connection:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=10)
+        got: list[bytes] = []
+
+        def take(_: Any, method: Any, properties: Any, body: bytes) -> None:
+            got.append(body)
+            channel.basic_ack(method.delivery_tag)
+        channel.basic_consume(name, take, arguments={"x-stream-offset": "first", **arguments})
+        end_s = time.monotonic() + DEADLINE_S
+        while len(got) < count and time.monotonic() < end_s:
+            connection.process_data_events(0.1)
+        connection.process_data_events(0.1)
+        return got
+
+
+def test_a_filter_gives_what_it_says(hub, channel):
+    channel.queue_declare("filtered", durable=True, arguments=STREAM)
+    for number in range(300):
+        region = ("europe", "asia", None)[number % 3]
+        channel.basic_publish("", "filtered", b"%d" % number, pika.BasicProperties(
+            headers=None if region is None else {"x-stream-filter-value": region}))
+    every = [b"%d" % number for number in range(300)]
+    assert filtered(hub, "filtered", 100, **{"x-stream-filter": "asia"}) == every[1::3]
+    assert filtered(hub, "filtered", 200, **{"x-stream-filter": ["asia", "europe"]}) == [
+        body for number, body in enumerate(every) if number % 3 < 2]
+    assert filtered(hub, "filtered", 200, **{"x-stream-filter": "europe", "x-stream-match-unfiltered": True}) == [
+        body for number, body in enumerate(every) if number % 3 != 1]
+    request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}/v1/publish/filtered", b"by http",
+                                     {"X-Header-x-stream-filter-value": "asia"}, method="POST")
+    with urllib.request.urlopen(request, timeout=DEADLINE_S):
+        pass
+    assert filtered(hub, "filtered", 101, **{"x-stream-filter": "asia"})[-1] == b"by http"
+
+
+@pytest.mark.parametrize("arguments", [{"x-stream-filter": 5}, {"x-stream-filter": ["a", 5]}, {"x-stream-filter": []},
+                                       {"x-stream-filter": "a", "x-stream-match-unfiltered": "yes"}])
+def test_a_filter_that_cannot_be_is_refused(hub, channel, arguments):
     stream(channel, "s1")
 
     def ask(channel: Any) -> None:
         channel.basic_qos(prefetch_count=1)
-        channel.basic_consume("s1", lambda *_: None, arguments={"x-stream-filter": "a"})
-    assert refused(hub, ask)[1].startswith("406 PRECONDITION_FAILED - invalid arg 'x-stream-filter'")
+        channel.basic_consume("s1", lambda *_: None, arguments=arguments)
+    assert refused(hub, ask)[1].startswith("406 PRECONDITION_FAILED - invalid arg 'x-stream-")
+
+
+def test_a_stream_has_its_topics_retention(hub, channel):
+    channel.queue_declare("kept.short", durable=True,
+                          arguments={**STREAM, "x-max-age": "7D", "x-max-length-bytes": 1_000_000,
+                                     "x-stream-max-segment-size-bytes": 500_000})
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/v1/topics/kept.short") as answer:
+        topic = json.load(answer)
+    assert (topic["retention_ms"], topic["retention_bytes"]) == (7 * 86_400_000, 1_000_000)
 
 
 def test_rights_of_streams_are_those_of_topics(tmp_path: Path):

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from kafka import TopicPartition as Partition
 from kafka.admin import KafkaAdminClient
 
 from tests.running_hub import RunningHub, config_of, sound_hub
@@ -116,6 +117,23 @@ def test_kafka_python_administers(hub: RunningHub) -> None:
         assert "python" not in admin.list_topics()
     finally:
         admin.close()
+
+
+def test_kafka_python_sees_the_producers_of_a_partition(hub: RunningHub) -> None:
+    make(admin_of(hub), "producers")
+    producer = Producer({"bootstrap.servers": address(hub), "enable.idempotence": True})
+    for value in range(3):
+        producer.produce("producers", b"%d" % value, partition=1)
+    assert producer.flush(WAIT_S) == 0
+    admin = KafkaAdminClient(bootstrap_servers=address(hub))
+    try:
+        partitions = [Partition("producers", number) for number in range(2)]
+        described = admin.describe_producers(partitions)
+    finally:
+        admin.close()
+    assert described[partitions[0]].active_producers == []
+    state, = described[partitions[1]].active_producers
+    assert (state.producer_epoch, state.last_sequence) == (0, 2) and state.producer_id >= 0
 
 
 def test_librdkafka_gives_rights_and_takes_them_away(hub: RunningHub) -> None:

@@ -1,7 +1,7 @@
 """A Kafka developer's first hour with clients that do not come from PyPI: Java's of two versions by their console
 tools, KafkaJS. Produce, a group, a second member, kill it, reset offsets, alter a topic.
 
-What they need is fetched once by scripts/kafka_clients.py.
+What they need is fetched once by scripts/stock_clients.py.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from scripts.kafka_clients import java_client, kafkajs
+from scripts.stock_clients import java_client, kafkajs
 from tests.interop.asking import ask
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, sound_hub

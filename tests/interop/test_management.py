@@ -158,6 +158,35 @@ def test_a_policy_counts_for_what_is_there_and_what_comes(api, admin, channel):
         channel.queue_delete(name)
 
 
+def test_operators_set_limits_beside_policies(api, admin, channel):
+    assert "declared" in admin("declare", "policy", "name=long", "pattern=^ops\\.", 'definition={"max-length":5}')
+    assert "declared" in admin("declare", "operator_policy", "name=short", "pattern=^ops\\.",
+                               'definition={"max-length":2}', "apply-to=queues")
+    channel.queue_declare("ops.a", durable=True)
+    for number in range(7):
+        channel.basic_publish("", "ops.a", b"%d" % number)
+    shown = api("GET", "queues/%2F/ops.a")[1]
+    assert (shown["messages"], shown["policy"], shown["operator_policy"]) == (2, "long", "short")
+    assert shown["effective_policy_definition"] == {"max-length": 2}
+    assert [row["name"] for row in rows(admin, "list", "operator_policies")] == ["short"]
+    wrong = {"pattern": "", "definition": {"overflow": "drop-head"}}
+    status, problem = api("PUT", "operator-policies/%2F/wrong", wrong)
+    assert status == 400 and "not recognised policy settings" in problem["reason"]
+    admin("delete", "operator_policy", "name=short")
+    assert api("GET", "queues/%2F/ops.a")[1]["effective_policy_definition"] == {"max-length": 5}
+    assert api("GET", "operator-policies/%2F/short")[0] == 404
+    admin("delete", "policy", "name=long")
+
+
+def test_a_policy_keeps_a_stream_for_a_time(api, channel):
+    channel.queue_declare("aged", durable=True, arguments={"x-queue-type": "stream"})
+    assert api("PUT", "policies/%2F/aged", {"pattern": "^aged$", "apply-to": "streams",
+                                            "definition": {"max-age": "1D", "max-length-bytes": 500_000}})[0] == 201
+    assert api("GET", "queues/%2F/aged")[1]["policy"] == "aged"
+    channel.queue_declare("aged.later", durable=True, arguments={"x-queue-type": "stream", "x-max-age": "1h"})
+    assert api("DELETE", "policies/%2F/aged")[0] == 204
+
+
 def test_dead_letters_and_alternates_by_policy(api, channel):
     channel.queue_declare("dl.work", durable=True)
     channel.queue_declare("dl.dead", durable=True)

@@ -197,3 +197,23 @@ def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
         assert (asked["reason"], "denied" in asked["evidence"]["why"]) == ("no_right", True)
         assert http(hub, "GET", f"/v1/trace/{mine}/why?consumer=crew&user=eve", user="ada")[0] == 403
         assert http(hub, "GET", "/v1/topics/journeys/messages", user="ada")[0] == 403
+
+
+def test_live_subscribers_are_told_of_where_a_message_is_followed(tmp_path: Path) -> None:
+    with sound_hub(tmp_path, config_of(("http", "mqtt")) + "[tracing.topics.plant]\n") as hub:
+        subscribed = threading.Barrier(3)
+        clients = [mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311) for _ in range(2)]
+        for client in clients:
+            client.on_subscribe = lambda *given: subscribed.wait(WAIT_S)
+            client.connect("127.0.0.1", hub.port("mqtt"))
+            client.loop_start()
+            client.subscribe("plant/#")
+        subscribed.wait(WAIT_S)
+        message_id = ask(hub, "POST", "/v1/publish", {"messages": [{"address": "plant/1", "value": "x"}]})[1][
+            "messages"][0]["id"]
+        steps = wait_for(lambda: [step for step in ask(hub, "GET", f"/v1/trace/{message_id}")[1]["steps"]
+                                  if step["what"] == "delivered"])
+        assert [(step["door"], step["number"]) for step in steps] == [("mqtt", 2)]
+        for client in clients:
+            client.disconnect()
+            client.loop_stop()

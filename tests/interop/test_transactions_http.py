@@ -21,7 +21,7 @@ TRANSACTIONS = "/v1/transactions"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    with running_hub(tmp_path_factory.mktemp("hub"), "http") as hub:
+    with running_hub(tmp_path_factory.mktemp("hub"), "http", kernel="max_message_bytes = 4194304") as hub:
         yield hub
 
 

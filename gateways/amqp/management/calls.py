@@ -35,8 +35,7 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("PUT", "permissions/{vhost}/{user}", hub.put_permission),
     ("DELETE", "permissions/{vhost}/{user}", hub.put_permission),
     ("GET", "topic-permissions", hub.nothing), ("GET", "parameters", hub.nothing),
-    ("GET", "global-parameters", hub.nothing), ("GET", "operator-policies", hub.nothing),
-    ("GET", "operator-policies/{vhost}", hub.nothing), ("GET", "vhost-limits", hub.nothing),
+    ("GET", "global-parameters", hub.nothing), ("GET", "vhost-limits", hub.nothing),
     ("GET", "user-limits", hub.nothing), ("GET", "deprecated-features", hub.nothing),
 
     ("GET", "exchanges", seeing.exchanges), ("GET", "exchanges/{vhost}", seeing.exchanges),
@@ -64,9 +63,7 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "connections/{connection}/channels", seeing.channels_of_connection),
     ("GET", "channels", seeing.channels), ("GET", "channels/{channel}", seeing.channel),
 
-    ("GET", "policies", policies.policies), ("GET", "policies/{vhost}", policies.policies),
-    ("GET", "policies/{vhost}/{policy}", policies.policy), ("PUT", "policies/{vhost}/{policy}", policies.put_policy),
-    ("DELETE", "policies/{vhost}/{policy}", policies.delete_policy),
+    *policies.CALLS,
 
     ("GET", "definitions", definitions.export), ("GET", "definitions/{vhost}", definitions.export),
     ("POST", "definitions", definitions.load), ("POST", "definitions/{vhost}", definitions.load),

@@ -11,7 +11,7 @@ from gatehouse.gateways.amqp.management.changing import declare_queue
 from gatehouse.gateways.amqp.management.listing import listed, one
 from gatehouse.gateways.amqp.management.messages import send
 from gatehouse.gateways.amqp.management.seeing import described_connections, queues_of
-from gatehouse.gateways.amqp.management.shown import COUNTED, Row, node_name, rate
+from gatehouse.gateways.amqp.management.shown import COUNTED, Row, node_name, rate, with_rates
 from gatehouse.gateways.amqp.properties import write
 from gatehouse.gateways.amqp.tables import Table
 from gatehouse.gateways.contract import HttpAnswer
@@ -24,8 +24,7 @@ PROTOCOLS: Final = {"amqp": "amqp", "mqtt": "mqtt", "http": "http", "kafka": "ka
 
 def _stats(asking: Asking) -> Row:
     flow = asking.services.admission.trace.flow(DOOR_NAME)
-    values = {"publish": flow.messages_in, "deliver_get": flow.messages_out}
-    return {**values, **{f"{name}_details": rate() for name in values}}
+    return with_rates(asking, ("", ""), {"publish": flow.messages_in, "deliver_get": flow.messages_out})
 
 
 def _listeners(asking: Asking) -> list[Row]:
@@ -59,7 +58,7 @@ async def overview(asking: Asking) -> HttpAnswer:
     row: Row = {
         "management_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION, "product_name": "Gatehouse",
         "product_version": hub_version(), "erlang_version": "", "erlang_full_version": "",
-        "cluster_name": asking.services.hub_name, "node": node_name(asking), "rates_mode": "none",
+        "cluster_name": asking.services.hub_name, "node": node_name(asking), "rates_mode": "basic",
         "sample_retention_policies": {"global": [], "basic": [], "detailed": []}, "disable_stats": False,
         "enable_queue_totals": True, "statistics_db_event_queue": 0, "release_series_support_status": "supported",
         "exchange_types": [{"name": name, "description": "", "enabled": True} for name in sorted(ROUTERS)],

@@ -7,6 +7,7 @@ from urllib.parse import quote_plus
 
 from gatehouse.gateways.amqp.exchanges import QUEUE
 from gatehouse.gateways.amqp.management.asking import shown_table
+from gatehouse.gateways.amqp.policies import effective
 from gatehouse.gateways.amqp.tables import Table, decode_table
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ def node_name(asking: Asking) -> str:
 
 def rate(value: float = 0.0) -> Row:
     return {"rate": value}
+
+
+def with_rates(asking: Asking, whose: tuple[str, str], counts: dict[str, int]) -> Row:
+    """Counts that only grow, each with its rate since it was asked for before."""
+    now_ms = asking.services.wall_ms()
+    rates = asking.broker.rates
+    return {**counts, **{f"{name}_details": rate(rates.of((*whose, name), count, now_ms))
+                         for name, count in counts.items()}}
 
 
 def show_exchange(exchange: Exchange, vhost: str) -> Row:
@@ -84,7 +93,8 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
         "exclusive": queue.owner is not None, "arguments": shown_table(queue.arguments), "type": queue_type(queue),
         "node": node_name(asking), "state": "running", "consumers": len(queue.consumers),
         "policy": queue.policy.name if queue.policy is not None else None,
-        "operator_policy": None, "effective_policy_definition": queue.policy.definition if queue.policy else {},
+        "operator_policy": queue.operator_policy.name if queue.operator_policy is not None else None,
+        "effective_policy_definition": effective(queue.policy, queue.operator_policy),
         "exclusive_consumer_tag": next((consumer.tag for consumer in queue.consumers if consumer.exclusive), None),
         "single_active_consumer_tag": queue.consumers[0].tag if queue.settings.single_active and queue.consumers
         else None}
@@ -103,7 +113,7 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
              "deliver_get": counts.settled + counts.leased, "deliver": counts.settled + counts.leased}
     row |= {**values, **{f"{name}_details": rate() for name in values}, "messages_persistent": values["messages"],
             "head_message_timestamp": counts.oldest_ms // 1000 or None, "memory": 0, "consumer_capacity": 0,
-            "consumer_utilisation": 0, "message_stats": {**stats, **{f"{name}_details": rate() for name in stats}}}
+            "consumer_utilisation": 0, "message_stats": with_rates(asking, (queue.vhost.name, queue.name), stats)}
     return row
 
 

@@ -11,6 +11,7 @@ from gatehouse.gateways.amqp.dead_letters import DEATHS
 from gatehouse.gateways.amqp.methods import METHODS
 from gatehouse.gateways.amqp.recalling import DELAY_KEY
 from gatehouse.gateways.amqp.sending import DELAY, IDEMPOTENT
+from gatehouse.gateways.amqp.streams import FILTER_VALUE
 from tests.gateways.amqp.fakes import Hub
 
 README = (Path(__file__).parents[3] / "gateways" / "amqp" / "README.md").read_text()
@@ -38,12 +39,12 @@ def test_every_field_of_a_method_stands_in_it(spec: tuple[str, tuple[tuple[str, 
 def test_every_property_and_every_header_that_is_read_stands_in_it() -> None:
     assert names("property") == set(properties.NAMES)
     assert names("header") == {*mapping.CARBON_COPIES, mapping.HALF, mapping.HALF_ID, mapping.HALF_CHECK, DELAY, DEATHS,
-                               DELAY_KEY, IDEMPOTENT}
+                               DELAY_KEY, IDEMPOTENT, FILTER_VALUE}
 
 
 def test_every_argument_that_is_read_stands_in_it() -> None:
     fields = {name for spec in METHODS.values() for name, _ in spec.fields}
-    assert names("queue.declare") - fields == arguments.OF_QUEUES | {asked.UNKNOWN, asked.STREAM_LENGTH}
+    assert names("queue.declare") - fields == arguments.OF_QUEUES | {asked.UNKNOWN}
     assert names("basic.consume") - fields == arguments.OF_CONSUMERS | arguments.OF_STREAM_CONSUMERS
     assert names("exchange.declare") - fields == arguments.OF_EXCHANGES
 

@@ -9,7 +9,7 @@ import pytest
 from gatehouse.gateways.amqp.arguments import QueueArguments, read_queue_arguments
 from gatehouse.gateways.amqp.exchanges import Exchange
 from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
-from gatehouse.gateways.amqp.policies import InvalidPolicy, Policies, merged, read_policy
+from gatehouse.gateways.amqp.policies import InvalidPolicy, Policies, apply_to_queue, effective, merged, read_policy
 from gatehouse.gateways.amqp.tables import Table, typed
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
@@ -35,12 +35,12 @@ def test_the_highest_priority_counts_then_the_first_by_name():
     for name, arguments, policy, length in (("work", {}, "a", 2), ("other", {}, "low", 3), ("quo", {}, "low", 3),
                                             ("quo", {"queue_type": "quorum"}, "quorum", 5)):
         one = queue(name, **arguments)
-        assert found.apply_to_queue(one)
+        assert apply_to_queue(one, found, Policies())
         assert (one.policy.name, one.settings.max_length) == (policy, length)
-        assert not found.apply_to_queue(one)
+        assert not apply_to_queue(one, found, Policies())
     found.put("a", None)
     one = queue("work")
-    found.apply_to_queue(one)
+    apply_to_queue(one, found, Policies())
     assert one.policy.name == "b"
 
 
@@ -62,14 +62,18 @@ def test_the_highest_priority_counts_then_the_first_by_name():
     ({"delivery_limit": 3}, {"delivery-limit": 50}, {"delivery_limit": 3}),
     ({"delivery_limit": 3}, {"delivery-limit": -1}, {"delivery_limit": 3}),
     ({}, {"ha-mode": "all"}, {}),
+    ({"queue_type": "stream"}, {"max-age": "7D", "max-length-bytes": 5, "message-ttl": 6},
+     {"max_age_ms": 604_800_000, "max_bytes": 5}),
+    ({"queue_type": "stream", "max_age": "1h", "max_length_bytes": 3}, {"max-age": "7D", "max-length-bytes": 5},
+     {"max_age_ms": 3_600_000, "max_bytes": 3}),
 ])
 def test_arguments_and_policy_together(arguments: dict[str, Any], said: dict[str, Any], changed: dict[str, Any]):
     table: Table = {f"x-{key.replace('_', '-')}": typed(value) for key, value in arguments.items()}
     declared = read_queue_arguments(table, "queue")
-    result = merged(declared, table, read_policy("p", {"pattern": "", "definition": said}))
+    result = merged(declared, table, read_policy("p", {"pattern": "", "definition": said}).definition)
     given = {field: getattr(result, field) for field in changed}
     assert given == changed
-    assert merged(declared, table, None) == declared
+    assert merged(declared, table, {}) == declared
     assert {field for field in QueueArguments.__slots__ if getattr(result, field) != getattr(declared, field)} \
         <= changed.keys()
 
@@ -117,3 +121,32 @@ def test_patterns_that_people_write_are_matched_soon(text: str):
     began_s = time.process_time()
     compile_pattern(text).search("ab" * 127)
     assert time.process_time() - began_s < 1
+
+
+# ---- operators
+
+@pytest.mark.parametrize(("said", "by_operators", "both"), [
+    ({"max-length": 10}, {"max-length": 5}, {"max-length": 5}),
+    ({"max-length": 3}, {"max-length": 5}, {"max-length": 3}),
+    ({}, {"expires": 5}, {"expires": 5}),
+    ({"delivery-limit": -1}, {"delivery-limit": 7}, {"delivery-limit": 7}),
+    ({"delivery-limit": 9}, {"delivery-limit": -1}, {"delivery-limit": 9}),
+    ({"overflow": "reject-publish"}, {"message-ttl": 5}, {"overflow": "reject-publish", "message-ttl": 5}),
+])
+def test_a_policy_and_that_of_operators_together(said: dict[str, Any], by_operators: dict[str, Any],
+                                                 both: dict[str, Any]):
+    one = queue("work")
+    apply_to_queue(one, policies(("p", "", 0, said, "all")) if said else Policies(),
+                   policies(("o", "", 0, by_operators, "queues")))
+    assert one.operator_policy.name == "o" and effective(one.policy, one.operator_policy) == both
+
+
+@pytest.mark.parametrize("definition", [{"overflow": "drop-head"}, {"dead-letter-exchange": "x"}, {"max-age": "1D"}])
+def test_operators_set_limits_alone(definition: dict[str, Any]):
+    with pytest.raises(InvalidPolicy, match="not recognised policy settings"):
+        read_policy("o", {"pattern": "", "definition": definition}, of_operators=True)
+
+
+def test_an_age_that_is_none_is_refused():
+    with pytest.raises(InvalidPolicy, match="max-age"):
+        read_policy("p", {"pattern": "", "definition": {"max-age": "7 days"}})
