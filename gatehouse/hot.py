@@ -88,7 +88,7 @@ HOT_MODULES: Final = (
     "gatehouse.transactions.undecided",
 )
 
-# decision 220: native where Python has no words for it, with plain Python beside it that does the same
+# decision 219: native where Python has no words for it, with plain Python beside it that does the same
 NATIVE_MODULES: Final = (
     "gatehouse.gateways.connections.native_sockets",
     "gatehouse.kernel.log.native_writer",

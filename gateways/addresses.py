@@ -22,7 +22,7 @@ from gatehouse.kernel.addresses.address import KEY_ESCAPES, escape, is_address
 QUEUE_LEVEL: Final = "$queue"
 REPLY_NAME: Final = "amq.reply-to."
 """The beginning of the name of no queue, which AMQP's workers answer to as if it were one: the rest is the address that
-wants the answer. No client can declare a queue whose name begins with `amq.`. decision 290"""
+wants the answer. No client can declare a queue whose name begins with `amq.`. decision 240"""
 
 
 class Place(NamedTuple):

@@ -13,7 +13,7 @@ is sealed next; nothing is answered earlier or later for it. The rules:
 - Where the kernel refuses an append, nothing of it was taken: each session appends its own part again by itself, in
   order, and finds out what is wrong with it.
 """
-# decision 221: the frame is the batch, not the connection's read
+# decision 220: the frame is the batch, not the connection's read
 from __future__ import annotations
 
 from collections.abc import Iterator

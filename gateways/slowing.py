@@ -12,7 +12,7 @@ they come, so what it consumes goes on and no keep-alive ends it. A door says of
 Messages are taken in pieces of what the limits have left (`Guard.room`), so that little is overdrawn, and each is
 weighed when it is taken. Whoever has more than `WAITING_BYTES` waiting here is not read.
 """
-# decision 284: a slowed peer is read, and its messages wait
+# decision 238: a slowed peer is read, and its messages wait
 from __future__ import annotations
 
 from collections import deque

@@ -466,7 +466,7 @@ class Kernel:  # decision 138
         """A state record of a link, as far as it is durable."""
         return self._state.get(kind, key)
 
-    # decision 291: of two values that two hubs retain for an address, the same one stays on both
+    # decision 241: of two values that two hubs retain for an address, the same one stays on both
     def keep_retained_clocks(self, stamp_in: ReadStamp) -> None:
         """Have retained values say when and where they were written, from now on."""
         self._retained.keep_clocks(self.hub, stamp_in)

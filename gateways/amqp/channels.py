@@ -109,7 +109,7 @@ class Channels:
         if self._content_bytes > max(CONTENT_BYTES_MAX, self._connection.message_bytes_max):
             raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {CONTENT_BYTES_MAX} bytes begun at once")
 
-    def note_part(self, size: int) -> None:  # decision 263
+    def note_part(self, size: int) -> None:  # decision 231
         """A part of a content has come, and waits for the rest. Raises ConnectionFault 506 where the connections of
         this door have too much of that together."""
         broker = self._connection.broker

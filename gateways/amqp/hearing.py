@@ -8,7 +8,7 @@ What passes a headers or a hashing exchange, or one exchange on its way to anoth
 
 An alternate exchange is a net for what AMQP clients send amiss: what other doors send does not get there.
 """
-# decision 260
+# decision 228
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

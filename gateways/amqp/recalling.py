@@ -9,7 +9,7 @@
 
 A key recalls all that waits under it, a thousand messages at once. It is the user's: others have keys of their own.
 """
-# decision 261
+# decision 229
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final

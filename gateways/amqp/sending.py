@@ -55,7 +55,7 @@ def _milliseconds(expiration: str) -> int:
     raise precondition(f"invalid expiration '{expiration}': {why}")
 
 
-def _repeat_key(traits: Traits) -> str | None:  # decision 262
+def _repeat_key(traits: Traits) -> str | None:  # decision 230
     """What makes a message repeatable: its `message_id`, where the sender asks for that. Raises ChannelFault 406."""
     field = traits.headers.get(IDEMPOTENT)
     if field is None:
@@ -128,7 +128,7 @@ class AmqpSender:
         traits = properties.traits(raw)
         ttl_ms = self._check(traits)
         answered = None if name else reply_address(routing_key)
-        if answered is not None:                                # decision 290
+        if answered is not None:                                # decision 240
             name, routing_key = TOPIC_EXCHANGE, routing_key_of(answered)
         self._check_exchange(name, routing_key)
         delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0

@@ -90,7 +90,7 @@ class StreamFilter(NamedTuple):
         return self.unfiltered if field is None or field.type != "S" else field.value in self.values
 
 
-def read_filter(arguments: Table, where: str) -> StreamFilter | None:  # decision 264
+def read_filter(arguments: Table, where: str) -> StreamFilter | None:  # decision 232
     """What `basic.consume` says; None: it wants all. Raises ChannelFault 406."""
     field, unfiltered = arguments.get(FILTER), arguments.get(UNFILTERED)
     if unfiltered is not None and unfiltered.type != "t":

@@ -66,7 +66,7 @@ def _sockets_of(loop: asyncio.AbstractEventLoop) -> Sockets:
     return sockets
 
 
-async def accept(host: str, port: int, make: Make) -> Server:  # decision 222
+async def accept(host: str, port: int, make: Make) -> Server:  # decision 221
     """Listen on an address; port 0 takes a free one, an empty host is every address of the machine. Raises OSError."""
     loop = asyncio.get_running_loop()
     if not IS_NATIVE:

@@ -11,7 +11,7 @@ not there, `accepting` takes the loop's. What is unsent lies here alone, and is 
 transport that is neither read nor has something to send is not watched, so the system's notes about it are met when it
 is. Descriptors are closed in a later turn than the one in which they are found dead: none is another's within a turn.
 """
-# decision 222: the doors' own epoll inside the event loop's
+# decision 221: the doors' own epoll inside the event loop's
 import asyncio
 import socket as _socket
 

@@ -23,7 +23,7 @@ SAFE_MS: Final = 120_000             # Kafka's min.incremental.fetch.session.evi
 MAX_OF_CONNECTION: Final = 4         # clients have one; more come through a proxy
 
 
-class FetchSessions:  # decision 240
+class FetchSessions:  # decision 224
     """One per hub, in `Services.shared`."""
 
     def __init__(self, max_sessions: int = MAX_SESSIONS, max_followed: int = MAX_FOLLOWED) -> None:

@@ -128,7 +128,7 @@ class Subscriptions:
             placement.address_header = encode_header(ADDRESS_HEADER, placement.address.encode())
         placement.version = placement.first_level.version
 
-    # ---- choosers  # decision 260
+    # ---- choosers  # decision 228
 
     @staticmethod
     def _choose(choosing: dict[Chooser, None], address: str, also: dict[int, None]) -> tuple[Chooser, ...]:

@@ -13,7 +13,7 @@ are deleted when a look-up comes across them.
 
 Where addresses are shared with other hubs, each value, and each end of one, has a hybrid clock: the hub's time, or one
 more than the clock of what it replaces, if that is higher; with the hub where it was written. Of two values the higher
-(clock, hub) stays, on every hub, whatever their clocks say and in whatever order they meet. decision 291
+(clock, hub) stays, on every hub, whatever their clocks say and in whatever order they meet. decision 241
 
     RETAINED_CLOCK    key as above; value: clock u64, hub 16, partition id u64, offset i64
 """
@@ -180,7 +180,7 @@ class RetainedValues:
         prefix = tenant.encode() + NUL
         lookup = Lookup(prefix, parse_filter(filter_text), prefix + join_levels(start),
                         max(1, min(max_values, MAX_PAGE)), on_done)
-        if start or not self._has_pending():  # decision 252
+        if start or not self._has_pending():  # decision 227
             self._read(lookup)
             return
         try:

@@ -75,7 +75,7 @@ class HoldLimit(NamedTuple):  # decision 126
     """Told when it has held one for longer: what it is on its door is to be ended, and what it holds to be given back.
     Until that happens the messages stay with it. An `after_ms` of 0: never."""
 
-    take_back: Callable[[list[Handle]], list[Handle]] | None = None  # decision 250
+    take_back: Callable[[list[Handle]], list[Handle]] | None = None  # decision 225
     """Which of what is held for the group's invisible time may go to another; the rest stays, up to `after_ms`."""
 
 

@@ -47,7 +47,7 @@ class WorkerWriter:
         return position, self._log.end()
 
 
-class NativeWriter:  # decision 230
+class NativeWriter:  # decision 222
     """`jobs` are those of `worker`, the log's thread.
 
     Where the log ends is for the log's thread to know, as its jobs of Python move it. While none of them waits or runs,

@@ -109,7 +109,7 @@ class Receipts:
     # ---- asking
 
     @staticmethod
-    def judged(asks: Iterable[tuple[int, Asked, str, str]], judge: Judge | None) -> list[Asking]:  # decision 270
+    def judged(asks: Iterable[tuple[int, Asked, str, str]], judge: Judge | None) -> list[Asking]:  # decision 233
         """Those of these (index, what is asked, tenant, address) that are to be told, nobody where nobody judges: what
         comes from elsewhere asks for nothing here. Raises ReceiptDenied."""
         judged: list[Asking] = []

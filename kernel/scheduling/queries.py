@@ -161,7 +161,7 @@ class Queries:
         except KernelError as error:
             tell(owner, [Stored(token, error, 0, [])])
 
-    def recall_named(self, name: str, tenant: str, owner: Owner, token: object) -> None:  # decision 261
+    def recall_named(self, name: str, tenant: str, owner: Owner, token: object) -> None:  # decision 229
         """See `Kernel.recall_named`."""
         digest = name_of(tenant, name)
         self._worker.submit(partial(self._ids_of, digest, self._state.changed(Kind.NAMED)),

@@ -275,7 +275,7 @@ class Sessions:  # decision 162
         """Raises InvalidSelector."""
         return parse_selector(text, self._selector_names) if text else None
 
-    # ---- histories  # decision 251
+    # ---- histories  # decision 226
 
     def begin_history(self, session: Session, filter_text: str, owed: Owed) -> None:
         """See `api.SessionPort.begin_history`."""

@@ -306,7 +306,7 @@ class RocksStore:
             self._wait_for_disk()
             self._db.write(batch)
 
-    def _wait_for_disk(self) -> None:  # decision 231
+    def _wait_for_disk(self) -> None:  # decision 223
         """Return when the disk takes writes. One that is full does: RocksDB will say it."""
         if self._probe is not None:
             with suppress(OSError):

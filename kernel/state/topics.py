@@ -20,7 +20,7 @@ from gatehouse.kernel.ids import first_id, shards_of
 
 SLOW: Final = "slow"
 FAIL: Final = "fail"
-# decision 282
+# decision 236
 AT_LIMIT: Final = (SLOW, FAIL)
 
 MAX_PARTITIONS: Final = 1_000_000          # of one topic

@@ -195,7 +195,7 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return pending_frame
 
-    def gather(self, enter: Callable[[], None]) -> None:  # decision 221
+    def gather(self, enter: Callable[[], None]) -> None:  # decision 220
         """Call it once, before the next frame is sealed: what it appends is in that frame. A flush is on its way. It
         must not raise. Raises Stopping after `stop`."""
         if self._on_idle is not None:

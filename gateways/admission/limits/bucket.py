@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# decision 283
+# decision 237
 TOKEN: Final = 1_000_000
 """What one token is, in the units of a level."""
 
@@ -21,7 +21,7 @@ QUANTUM_MS: Final = 20
 """What a bucket that is empty gives at once: so long of its rate. Smaller pieces would cost a wake-up each."""
 
 
-class TokenBucket:  # decision 281
+class TokenBucket:  # decision 235
     """Fills at `per_s` tokens a second up to `burst` of them, and begins full. A rate of 0 never gives anything."""
 
     __slots__ = ("_at_ms", "_per_ms", "_full", "_level")

@@ -5,7 +5,7 @@ is an operation and nothing else. What happens where something is used up is the
 messages and says for how long their sender is to be slowed down, `fail` refuses them, where the door has a word for
 that. A limit of 0 refuses in any case, since waiting would not help.
 """
-# decision 280: one place where a burst is weighed and charged
+# decision 234: one place where a burst is weighed and charged
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

@@ -3,7 +3,7 @@
 A door asks `room` before it writes messages and tells `take` afterwards. Where there is no room it keeps what is to be
 delivered as it does for a peer that does not read, and goes on at `until_ms`.
 """
-# decision 285: what goes out is held back as from a peer that does not read
+# decision 239: what goes out is held back as from a peer that does not read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
