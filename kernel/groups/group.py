@@ -823,7 +823,8 @@ class LeasedGroup:
         rest: list[Leased] = []
         for message in messages:
             before = self._elsewhere.pop((prefetcher, message[1]), None)
-            others = [] if before is None else [one for one in members if one is not before and one.room > 0]
+            others = [] if before is None else [
+                member for member in members if member is not before and member.room > 0]
             if not others:
                 rest.append(message)
             else:
