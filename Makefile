@@ -38,7 +38,7 @@ ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn, npm and go fetch those of Java,
 # Node and Go; where Go is 1.21 or later, its MQTT client is tested, too.
-TEST_NEEDS  := mvn:maven npm:npm go:golang-go curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless javac:default-jdk-headless openssl:openssl chromium:chromium gcc:gcc
+TEST_NEEDS  := mvn:maven npm:npm go:golang-go curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium gcc:gcc
 INTEROP_NEEDS := pg_ctlcluster:postgresql mvn:maven java:default-jre-headless
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
@@ -65,7 +65,6 @@ run: $(RUN_STAMP)
 test: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(PYTHON) scripts/stock_clients.py
-	@$(PYTHON) scripts/mqtt_clients.py
 	@$(MAKE) --no-print-directory --jobs=2 lint wheel
 	$(COMPILED) $(PYTEST) $(ARGS)
 	@$(PYTHON) scripts/wheel.py plain $(PYTEST) $(PLAIN_TESTS)
@@ -123,7 +122,6 @@ docs: $(RUN_STAMP)
 setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	@$(PYTHON) scripts/stock_clients.py
-	@$(PYTHON) scripts/mqtt_clients.py
 	@$(PYTHON) scripts/wheel.py build
 
 clean:

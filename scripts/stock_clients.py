@@ -1,10 +1,11 @@
 """Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS; for AMQP
-Spring's with Java's below it, amqplib, and RabbitMQ's for Go.
+Spring's with Java's below it, amqplib, and RabbitMQ's for Go; for MQTT Eclipse Paho for Java and for Go, and MQTT.js.
 
     python scripts/stock_clients.py                  what the tests need
     python scripts/stock_clients.py connect          Kafka Connect's file connectors and MirrorMaker 2 too
 
-Java's clients come with Maven, those of Node with npm, that of Go with go; which versions stands here.
+Java's clients come with Maven, those of Node with npm, those of Go with go; which versions stands here. Paho for Go
+needs a later Go than Debian 12 has: it is left out where there is none.
 """
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-BUILD: Final = Path(__file__).parents[1] / "build"
+ROOT: Final = Path(__file__).parents[1]
+BUILD: Final = ROOT / "build"
+OF_MQTT: Final = ROOT / "tests" / "interop" / "mqtt"
 FETCH_S: Final = 900
 JAVA_VERSIONS: Final = ("3.9.1", "4.2.0")
 CONNECT_VERSION: Final = "4.2.0"
@@ -24,6 +27,10 @@ KAFKAJS: Final = "2.2.4"
 SPRING_RABBIT: Final = "3.2.12"
 AMQPLIB: Final = "0.10.9"
 AMQP091_GO: Final = "v1.8.1"           # the last that Debian 12's go compiles
+PAHO_JAVA: Final = "1.2.5"
+PAHO_GO: Final = "v0.22.0"
+OLDEST_GO: Final = 21                  # that compiles Paho for Go
+MQTT_JS: Final = "5.10.4"
 
 POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -37,9 +44,12 @@ POM: Final = """\
 KAFKA: Final = "org.apache.kafka"
 DEPENDENCY: Final = ("    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
                      "</dependency>")
+COMPILER: Final = ("org.eclipse.jdt", "ecj", "3.40.0")
+"""Of the tests' programs: a runtime of Java has none."""
 OF_SPRING: Final = (("org.springframework.amqp", "spring-rabbit", SPRING_RABBIT), ("org.slf4j", "slf4j-nop", "2.0.16"),
-                    ("org.eclipse.jdt", "ecj", "3.40.0"))
-"""ecj compiles the tests' program: a runtime of Java has no compiler."""
+                    COMPILER)
+OF_PAHO: Final = (("org.eclipse.paho", "org.eclipse.paho.client.mqttv3", PAHO_JAVA),
+                  ("org.eclipse.paho", "org.eclipse.paho.mqttv5.client", PAHO_JAVA), COMPILER)
 
 
 def java_client(version: str) -> Path:
@@ -59,6 +69,21 @@ def spring_rabbit() -> Path:
     return _jars(f"spring-rabbit-{SPRING_RABBIT}", OF_SPRING)
 
 
+def paho_java() -> Path:
+    """The folder with Paho's jars, and the classes of `Sleeper.java`."""
+    folder, source = _jars(f"paho-java-{PAHO_JAVA}", OF_PAHO), OF_MQTT / "Sleeper.java"
+    if _is_older(folder / "Sleeper.class", source):
+        compile_java(folder, folder, source)
+    return folder
+
+
+def compile_java(jars: Path, target: Path, source: Path) -> None:
+    """Compile a program for Java 17 with the compiler among the jars, into the folder `target`."""
+    path = os.pathsep.join([str(jar) for jar in sorted(jars.glob("*.jar"))])
+    _run("java", "default-jre-headless", ["-jar", str(next(jars.glob("ecj-*.jar"))), "-17", "-nowarn", "-cp", path,
+                                          "-d", str(target), str(source)], target)
+
+
 def kafkajs() -> Path:
     """The folder in which node finds KafkaJS."""
     return _modules("kafkajs", KAFKAJS)
@@ -69,20 +94,48 @@ def amqplib() -> Path:
     return _modules("amqplib", AMQPLIB)
 
 
+def mqtt_js() -> Path:
+    """MQTT.js as one file for browsers."""
+    return _modules("mqtt", MQTT_JS) / "node_modules" / "mqtt" / "dist" / "mqtt.min.js"
+
+
+def has_recent_go() -> bool:
+    """Whether there is a Go that compiles Paho's client."""
+    program = shutil.which("go")
+    if program is None:
+        return False
+    said = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, timeout=FETCH_S).stdout
+    numbers = said.strip().removeprefix("go").split(".")
+    return len(numbers) > 1 and numbers[0] == "1" and numbers[1].isdigit() and int(numbers[1]) >= OLDEST_GO
+
+
+def paho_go() -> Path:
+    """The program that `sleeper.go` is, compiled with Paho."""
+    return _go_program(f"paho-go-{PAHO_GO}", f"github.com/eclipse/paho.golang {PAHO_GO}", OF_MQTT / "sleeper.go")
+
+
 def amqp091_go(program: Path) -> Path:
     """A program in Go that is given RabbitMQ's client, compiled."""
-    folder = BUILD / f"amqp091-go-{AMQP091_GO}"
+    return _go_program(f"amqp091-go-{AMQP091_GO}", f"github.com/rabbitmq/amqp091-go {AMQP091_GO}", program)
+
+
+def _go_program(name: str, module: str, source: Path) -> Path:
+    folder = BUILD / name
     if not folder.is_dir():
         coming = _begin(folder)
-        needs = f"require github.com/rabbitmq/amqp091-go {AMQP091_GO}\n"
-        (coming / "go.mod").write_text(f"module tests\n\ngo 1.16\n\n{needs}")
-        (coming / "main.go").write_bytes(program.read_bytes())
+        (coming / "go.mod").write_text(f"module tests\n\ngo 1.16\n\nrequire {module}\n")
+        (coming / "main.go").write_bytes(source.read_bytes())
         _run("go", "golang-go", ["mod", "tidy"], coming)
         coming.rename(folder)
     made = folder / "program"
-    (folder / "main.go").write_bytes(program.read_bytes())
-    _run("go", "golang-go", ["build", "-o", str(made), "."], folder)
+    if _is_older(made, source):
+        (folder / "main.go").write_bytes(source.read_bytes())
+        _run("go", "golang-go", ["build", "-o", str(made), "."], folder)
     return made
+
+
+def _is_older(made: Path, source: Path) -> bool:
+    return not made.is_file() or made.stat().st_mtime < source.stat().st_mtime
 
 
 def _jars(name: str, artifacts: tuple[tuple[str, str, str], ...], *options: str) -> Path:
@@ -128,7 +181,11 @@ def main(arguments: list[str]) -> None:
     kafkajs()
     spring_rabbit()
     amqplib()
-    amqp091_go(Path(__file__).parents[1] / "tests" / "interop" / "amqp091_hour.go")
+    amqp091_go(ROOT / "tests" / "interop" / "amqp091_hour.go")
+    paho_java()
+    mqtt_js()
+    if has_recent_go():
+        paho_go()
     if "connect" in arguments:
         connectors()
 

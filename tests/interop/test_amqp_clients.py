@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.settings import KernelSettings
-from scripts.stock_clients import amqp091_go, amqplib, spring_rabbit
+from scripts.stock_clients import amqp091_go, amqplib, compile_java, spring_rabbit
 from tests.running_hub import RunningHub, running_hub
 
 HERE = Path(__file__).parent
@@ -44,8 +44,7 @@ def run(*command: str, **environment: str) -> str:
 def test_springs_defaults(hub: RunningHub, tmp_path: Path) -> None:
     jars = spring_rabbit()
     path = os.pathsep.join([str(tmp_path), *[str(jar) for jar in sorted(jars.glob("*.jar"))]])
-    run("java", "-jar", str(next(jars.glob("ecj-*.jar"))), "-17", "-nowarn", "-cp", path, "-d", str(tmp_path),
-        str(HERE / "SpringHour.java"))
+    compile_java(jars, tmp_path, HERE / "SpringHour.java")
     told = run("java", "-cp", path, "SpringHour", str(hub.port("amqp")))
     assert [line.removeprefix("ok ") for line in told.splitlines() if line.startswith("ok ")] == SPRING_STEPS
 

@@ -1,6 +1,6 @@
 """MQTT clients that do not come from PyPI: Eclipse Paho for Java and for Go, MQTT.js in a page of a real browser.
 
-What they need is fetched once by scripts/mqtt_clients.py.
+What they need is fetched once by scripts/stock_clients.py.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from scripts.mqtt_clients import go_client, has_go, java_clients, mqtt_js
+from scripts.stock_clients import has_recent_go, mqtt_js, paho_go, paho_java
 from tests.console.browser import Browser, Tab
 from tests.interop.test_mqtt_sessions import Hub, Paho, hub
 from tests.running_hub import RunningHub, free_port
@@ -50,7 +50,7 @@ class Program:
 
 
 def java(hub: Hub, version: str, qos: int, count: int) -> Program:
-    folder = java_clients()
+    folder = paho_java()
     return Program("java", "-cp", f"{folder}:{folder}/*", "Sleeper", f"tcp://127.0.0.1:{hub.port}", version,
                    f"java-{version}", "plant/#", qos, count)
 
@@ -69,7 +69,7 @@ def test_paho_for_java_gets_what_it_missed_over_a_kill_of_the_hub(hub: Hub, vers
     sender.leave()
 
 
-@pytest.mark.parametrize("program_of", [go_client] if has_go() else [], ids=["go"] if has_go() else [])
+@pytest.mark.parametrize("program_of", [paho_go] if has_recent_go() else [], ids=["go"] if has_recent_go() else [])
 def test_paho_for_go_reads_a_history_and_answers_with_qos_2(hub: Hub, program_of: Callable[[], Path]) -> None:
     sender = sender_of(hub)
     sender.publish("plant/1", VALUES, 2)

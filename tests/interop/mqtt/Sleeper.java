@@ -12,6 +12,7 @@ public class Sleeper {
     private static final LinkedBlockingQueue<String> MESSAGES = new LinkedBlockingQueue<>();
 
     public static void main(String[] arguments) throws Exception {
+        java.util.logging.LogManager.getLogManager().reset();          // Paho tells of each PUBCOMP
         int count = Integer.parseInt(arguments[5]);
         if (arguments[1].equals("5")) {
             five(arguments[0], arguments[2], arguments[3], Integer.parseInt(arguments[4]));
