@@ -20,7 +20,7 @@ from gatehouse.kernel.api import Heard, KernelPort, Message, Ports
 from gatehouse.kernel.message import FirstLevel, Place, Stored
 
 if TYPE_CHECKING:
-    from gatehouse.transactions.coordinator import Transactions
+    from gatehouse.transactions.api import HalfMessages
 
 STEP_MESSAGES: Final = 64              # counted for each who gets them, handed over before the clock is read
 STEP_PAIRS: Final = 1024               # of stretch and session are made before that: 0.2 ms
@@ -71,7 +71,7 @@ class Submitter(Protocol):
 class Switchboard:
     """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
 
-    def __init__(self, ports: Ports, transactions: Transactions | None, door: str = "") -> None:
+    def __init__(self, ports: Ports, transactions: HalfMessages | None, door: str = "") -> None:
         self.door = door                       # its name, for journeys
         self.port: KernelPort = ports.port(self)
         self.gathering: Gathering = Gathering(self)
@@ -84,7 +84,7 @@ class Switchboard:
         self._topics: dict[int, tuple[str, str]] = {}          # tenant and topic of each partition that was heard
 
     @property
-    def transactions(self) -> Transactions:
+    def transactions(self) -> HalfMessages:
         """Half messages."""
         assert self._transactions is not None, "every hub has transactions"
         return self._transactions

@@ -56,7 +56,7 @@ def config_of(doors: tuple[str, ...] = DOORS, kernel: str = 'fsync = "never"') -
     """A configuration with these doors on free ports. Unless `kernel` says another limit of a message, it is one that
     tests pass easily."""
     if "max_message_bytes" not in kernel:
-        kernel += "\nmax_message_bytes = 4194304"
+        kernel = f"max_message_bytes = 4194304\n{kernel}"
     tables = [f"[kernel]\n{kernel}\n"]
     for door in doors:
         port = free_port() if door == "kafka" else 0

@@ -38,11 +38,12 @@ BODIES: Final[dict[str, Any]] = {
 }
 QUERIES: Final = {"/v1/groups/{group}/pop": "topic=lab", "/v1/events": "filter=lab/%23",
                   "GET /v1/topics/{topic}/batches": "partition=0&offset=0", "/v1/dead-letters": "group=lab",
-                  "/v1/trace": "key=a", "/v1/trace/{id}/why": "consumer=lab",
+                  "/v1/trace": "key=a", "/v1/trace/events": "user=root", "/v1/trace/{id}/why": "consumer=lab",
                   "/v1/transactions/checks": "group=lab", "/v1/transactions/checks/events": "group=lab"}
 CAPTURES: Final = {"{id}": "7", "{name}": "root"}
 
-LISTS: Final = ("/v1/topics", "/v1/groups", "/v1/queues", "/v1/scheduled", "/v1/transactions")
+LISTS: Final = ("/v1/topics", "/v1/groups", "/v1/queues", "/v1/scheduled", "/v1/transactions",
+                "/v1/trace/events")
 """Answered with what the user may see: nothing."""
 
 SPECIAL: Final = {

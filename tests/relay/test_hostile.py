@@ -12,8 +12,8 @@ from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
 from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
-from gatehouse.relay.letters import Batches, Position, Positions, Section, StoredUntil
-from gatehouse.relay.positions import Origin
+from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
+from gatehouse.relay.positions import Arrived, Origin, arrived_record
 from gatehouse.relay.sealing import Identity
 from gatehouse.relay.settings import LinkSettings
 from tests.relay.network import NAME, Network, TestHub, carried
@@ -84,12 +84,13 @@ def test_a_reader_that_lies_about_what_it_has_is_not_believed(lie: StoredUntil |
     network, left, right = pair(SEND, RECEIVE)
     left.rig.publish("plant/a", b"1")
     topic = left.rig.kernel.topic("plant")
-    positions: list[Position] = [(topic.uuid, partition, 1 << 40) for partition in range(topic.partitions)]
-    right.links.arrivals.stored_of = lambda hub: [(Origin(hub, uuid, partition), _Arrived(at))
-                                                  for uuid, partition, at in positions]
     if isinstance(lie, StoredUntil):
         right.links.links["link"]._say("", lie)
     else:
+        far = Arrived(1 << 40, at_ms=1, topic="plant", link="link")
+        right.rig.kernel.append_with([], [arrived_record(Origin(left.rig.kernel.hub, topic.uuid, partition), far)
+                                          for partition in range(topic.partitions)], None)
+        right.rig.run()
         network.cut(right)
     network.settle(6)
     shown = left.links.describe_link("link")
@@ -98,11 +99,6 @@ def test_a_reader_that_lies_about_what_it_has_is_not_believed(lie: StoredUntil |
         assert shown["state"] == "stopped"
     else:
         assert ("link", "faulted") in [event[:2] for event in left.events]
-
-
-class _Arrived:
-    def __init__(self, at: int) -> None:
-        self.next = at
 
 
 def tampering(change: Callable[[bytes], list[bytes]]) -> tuple[Network, TestHub, TestHub]:

@@ -21,6 +21,7 @@ from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
@@ -34,7 +35,6 @@ from gatehouse.kernel.scheduling.records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Window
 from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.kernel.write.producers import Producers
@@ -106,10 +106,10 @@ def without_sync_of_kept_frames(patch: pytest.MonkeyPatch) -> None:
 
 
 def answering_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    def write(committer: Any, head: bytes, body: bytes) -> tuple[int, int]:
-        return committer._log.append(head, body), committer._log.end()
+    def write(writer: Any, head: bytes, body: bytes, sync: bool) -> tuple[int, int]:
+        return writer._log.append(head, body), writer._log.end()
 
-    patch.setattr(Committer, "_write", write)
+    patch.setattr(WorkerWriter, "_write", write)
 
 
 def with_a_frame_left_out_of_replay(patch: pytest.MonkeyPatch) -> None:
