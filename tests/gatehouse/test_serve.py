@@ -175,7 +175,8 @@ def test_a_reload_that_is_asked_for_during_the_start_comes_after_it(start):
     hub = start(program=RELOAD_DURING_START)
     hub.wait_log_line("reload: no setting changed")
     code, said = hub.stop()
-    assert (code, said.count("reload:")) == (exits.OK, 1)
+    assert code == exits.OK
+    assert 1 <= said.count("reload:") <= 2, "it was asked for twice: one may answer both"
 
 
 def test_a_hub_that_lets_anybody_administer_again_does_not_say_that_nobody_may(start, tmp_path):
