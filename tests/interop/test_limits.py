@@ -117,6 +117,7 @@ def test_one_user_on_four_doors_at_once_is_held_to_one_limit_of_what_comes_in(as
     with asked.mqtt("load") as client, asked.amqp() as channel:
         client.on_publish = lambda *_: answered.set()
         producer = Producer(asked.kafka(**{"linger.ms": 5, "queue.buffering.max.messages": 1000,
+                                           "batch.num.messages": 20, "max.in.flight.requests.per.connection": 1,
                                            "throttle_cb": lambda event: throttled.append(event.throttle_time)}))
 
         def by_mqtt(is_over: Callable[[], bool]) -> None:
@@ -162,9 +163,9 @@ def test_one_user_on_four_doors_at_once_is_held_to_one_limit_of_what_comes_in(as
 
 def test_one_user_on_four_doors_at_once_is_held_to_one_limit_of_what_goes_out(asked: Hub) -> None:
     assert asked.ask("PUT", "/v1/topics/load", {"partitions": 1})[0] == 201
-    for _ in range(4):
+    for _ in range(100):                                             # a batch is fetched whole: these are small
         assert asked.ask("POST", "/v1/topics/load/messages", {"messages": [
-            {"key": "a", "value": str(number)} for number in range(500)]})[0] == 201
+            {"key": "a", "value": str(number)} for number in range(20)]})[0] == 201
     with asked.mqtt("reader") as client, asked.amqp() as channel:
         got: list[bytes] = []
         subscribed = threading.Event()
