@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.admission.guard import Guard
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.backup.backups import Backups
     from gatehouse.transactions.coordinator import Transactions
 
+
+Shared = TypeVar("Shared")
 
 CONTRACT: Final = 1
 """The version of what this file and `gateways.kit` promise to doors of others. It grows when a door that was written
@@ -243,7 +245,7 @@ class Services:
     """Which number stands for which door in records."""
 
     shared: dict[str, Any] = field(default_factory=dict)
-    """What the sessions of one door share (MQTT's client ids), by the door's name; the door makes it at first use."""
+    """What the sessions of one door share (MQTT's client ids), by a name of the door's own; see `share`."""
 
     accounts: Administration | None = None
     """Changes of users, keys and rules; None where there is no database behind them, as in tests of one door."""
@@ -278,6 +280,13 @@ class Services:
         principal ends or its rights change, until `Guard.leave`. `peer`: whence it came, for journeys. See there.
         Raises TooManyConnections, unless it `replaces` one that goes for it."""
         return Guard(self.admission, self.door(door), door, principal, session, client_id, own_places, peer, replaces)
+
+    def share(self, name: str, make: Callable[[], Shared]) -> Shared:
+        """What all sessions of a door have of this name in `shared`, made at first use."""
+        if name not in self.shared:
+            self.shared[name] = make()
+        shared: Shared = self.shared[name]
+        return shared
 
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import a2b_base64
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from gatehouse.gateways.http.leb128 import encode_number, read_number
@@ -34,6 +35,9 @@ more partitions name one of them."""
 _UUID_BYTES: Final = 16
 _CRC_BYTES: Final = 4
 NUMBER_BITS: Final = 64
+MAX_PLACE_DIGITS: Final = 9
+
+Row = TypeVar("Row")
 
 
 # decision 53: the server keeps no state
@@ -111,3 +115,15 @@ def decode_name(cursor: str) -> str:
     if encode_name(name) != cursor:              # the library passes over what is no base64
         raise Refusal("invalid_cursor", "this cursor was not made here")
     return name
+
+
+# --- of lists that have no order but their places -------------------------------------------------------------
+
+def page_by_place(rows: Sequence[Row], cursor: str, count: int) -> tuple[Sequence[Row], str | None]:
+    """So many rows from where a cursor says, "" for the first, and the cursor of the next page, None at the end.
+    Refuses `invalid_cursor`."""
+    text = decode_name(cursor) or "0"
+    if not text.isascii() or not text.isdigit() or len(text) > MAX_PLACE_DIGITS:
+        raise Refusal("invalid_cursor", "this cursor was not made here")
+    stop = int(text) + count
+    return rows[int(text):stop], encode_name(str(stop)) if len(rows) > stop else None

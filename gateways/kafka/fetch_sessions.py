@@ -37,10 +37,7 @@ class FetchSessions:  # decision 224
     @classmethod
     def of(cls, services: Services) -> FetchSessions:
         """The hub's."""
-        sessions = services.shared.get(__name__)
-        if not isinstance(sessions, cls):
-            sessions = services.shared[__name__] = cls()
-        return sessions
+        return services.share(__name__, cls)
 
     def __len__(self) -> int:
         return len(self._by_id)

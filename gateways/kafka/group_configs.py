@@ -68,10 +68,7 @@ class GroupConfigs:
     @staticmethod
     def of(services: Services) -> GroupConfigs:
         """Those of the hub, read at the first use."""
-        shared = services.shared.get(SPACE)
-        if not isinstance(shared, GroupConfigs):
-            shared = services.shared[SPACE] = GroupConfigs(services)
-        return shared
+        return services.share(SPACE, lambda: GroupConfigs(services))
 
     def get(self, tenant: str, name: str) -> Mapping[str, str]:
         """What was set for a group."""

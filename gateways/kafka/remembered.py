@@ -36,10 +36,7 @@ class RememberedConfigs:
     @staticmethod
     def of(services: Services) -> RememberedConfigs:
         """Those of the hub, read at the first use."""
-        shared = services.shared.get(SPACE)
-        if not isinstance(shared, RememberedConfigs):
-            shared = services.shared[SPACE] = RememberedConfigs(services)
-        return shared
+        return services.share(SPACE, lambda: RememberedConfigs(services))
 
     def get(self, topic: Topic) -> Mapping[str, str]:
         """What was set for a topic."""

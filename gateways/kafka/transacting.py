@@ -213,10 +213,7 @@ class CheckTopics:
     @classmethod
     def of(cls, services: Services) -> CheckTopics:
         """The hub's."""
-        topics = services.shared.get(__name__)
-        if not isinstance(topics, cls):
-            topics = services.shared[__name__] = cls(services)
-        return topics
+        return services.share(__name__, lambda: cls(services))
 
     def note_fetch(self, tenant: str, topic: str) -> None:
         """Somebody reads this topic, and is a member of its group for a while."""

@@ -45,10 +45,7 @@ class Clients:
 
     @classmethod
     def of(cls, services: Services) -> Clients:
-        clients = services.shared.get("mqtt")
-        if not isinstance(clients, cls):
-            clients = services.shared["mqtt"] = cls(services)
-        return clients
+        return services.share("mqtt", lambda: cls(services))
 
     # --- client ids --------------------------------------------------------------------------------------------------
 

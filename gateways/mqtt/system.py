@@ -57,10 +57,7 @@ class SystemFigures:
 
     @classmethod
     def of(cls, services: Services) -> SystemFigures:
-        figures = services.shared.get("mqtt system")
-        if not isinstance(figures, cls):
-            figures = services.shared["mqtt system"] = cls(services)
-        return figures
+        return services.share("mqtt system", lambda: cls(services))
 
     def look(self, interval_ms: int) -> Figures:
         """As they are, not older than the interval."""

@@ -23,7 +23,7 @@ from gatehouse.gateways.http.accounts import (
     refuse_unknown,
     rule_schema,
 )
-from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.cursor import page_by_place
 from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Door, Routes
@@ -64,10 +64,9 @@ async def list_rules(door: Door, call: Call) -> Answered:
     """List rules: those of the configuration, then the others in the order in which they were made."""
     _, accounts = await administrator(door, call)
     query = call.query()
-    start, count = _read_start(query), MAX_LISTED.read(query, door.config)
-    rules = accounts.accounts.every_rule()
-    return json_answer({"rules": [rule.as_dict() for rule in rules[start:start + count]],
-                        "cursor": encode_name(str(start + count)) if len(rules) > start + count else None})
+    page, cursor = page_by_place(accounts.accounts.every_rule(), query.get("cursor", ""),
+                                 MAX_LISTED.read(query, door.config))
+    return json_answer({"rules": [rule.as_dict() for rule in page], "cursor": cursor})
 
 
 @declare("acl", bodies=(Body(NEW_RULE),), needs=ADMINISTERING,
@@ -154,14 +153,6 @@ def _text(question: dict[str, Any], name: str) -> str | None:
     if name in question and not isinstance(value, str):
         raise Refusal("invalid_body", f"{name} is a text")
     return value
-
-
-def _read_start(query: dict[str, str]) -> int:
-    """Rules have no order but their place."""
-    text = decode_name(query.get("cursor", "")) or "0"
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise Refusal("invalid_cursor", "this cursor was not made here")
-    return int(text)
 
 
 ROUTES: Routes = (

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.limits.limit import IN, OUT, Limit
 from gatehouse.gateways.http.accounts import ADMINISTERING, CHANGES, administrator, changed, changed_if
-from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.cursor import page_by_place
 from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.schemas import (
@@ -77,10 +76,9 @@ async def list_limits(door: Door, call: Call) -> Answered:
     """List limits: those of the configuration, then the others in the order in which they were made."""
     _, accounts = await administrator(door, call)
     query = call.query()
-    start, count = _read_start(query), MAX_LISTED.read(query, door.config)
-    limits = accounts.accounts.every_limit()
-    return json_answer({"limits": [limit.as_dict() for limit in limits[start:start + count]],
-                        "cursor": encode_name(str(start + count)) if len(limits) > start + count else None})
+    page, cursor = page_by_place(accounts.accounts.every_limit(), query.get("cursor", ""),
+                                 MAX_LISTED.read(query, door.config))
+    return json_answer({"limits": [limit.as_dict() for limit in page], "cursor": cursor})
 
 
 @declare("limits", bodies=(Body(NEW_LIMIT),), needs=ADMINISTERING, problems=("invalid_limit", *CHANGES),
@@ -142,14 +140,6 @@ def _shown(meter: Meter, now_ms: int) -> dict[str, Any]:
 def _found(accounts: Administration, id: str) -> dict[str, Any] | None:
     """What a request may ask about."""
     return next((limit.as_dict() for limit in accounts.accounts.every_limit() if limit.id == id), None)
-
-
-def _read_start(query: dict[str, str]) -> int:
-    """Limits have no order but their place."""
-    text = decode_name(query.get("cursor", "")) or "0"
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise Refusal("invalid_cursor", "this cursor was not made here")
-    return int(text)
 
 
 ROUTES: Routes = (

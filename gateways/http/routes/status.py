@@ -134,10 +134,7 @@ class Pulse:  # decision 77
     @classmethod
     def of(cls, door: Door) -> Pulse:
         """The door's."""
-        pulse = door.services.shared.get(__name__)
-        if not isinstance(pulse, cls):
-            pulse = door.services.shared[__name__] = cls(door)
-        return pulse
+        return door.services.share(__name__, lambda: cls(door))
 
     async def newest(self, source: Status) -> dict[str, Any]:
         """The last second's document; a new one where nobody has asked for that long."""
