@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
+
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.connections.receiving import Pacer, Timers
@@ -31,9 +33,6 @@ COUNTS: Final = 3
 
 WAITING_BYTES: Final = 256 << 10
 """How much of one peer may wait before it is not read; and one read more."""
-
-LOOK_AGAIN_MS: Final = 1000
-"""How long nobody looks whether limits have changed meanwhile."""
 
 HELD_MS: Final = 20
 """How often is looked while the session itself waits for something, before its messages are taken."""

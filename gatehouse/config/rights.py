@@ -6,9 +6,9 @@ changed nowhere else.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from gatehouse.config.settings import ConfigPlace, Problems, read_section
 from gatehouse.gateways.admission.accounts import check_group_name, check_user_name
@@ -16,6 +16,8 @@ from gatehouse.gateways.admission.errors import InvalidLimit, InvalidUser
 from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
 from gatehouse.gateways.admission.tokens import JwtSettings
+
+Entry = TypeVar("Entry")
 
 TABLE_LISTS: Final = ("acl", "user_groups", "limits")
 """Sections that are lists of tables."""
@@ -118,25 +120,24 @@ def _read_jwt(table: Any, place: ConfigPlace, problems: Problems) -> JwtSettings
 
 
 def _read_rules(entries: Any, place: ConfigPlace, problems: Problems) -> tuple[Rule, ...]:
-    rules = []
-    for number, settings in _read_list(AclSettings, entries, "acl", place, problems):
-        table = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
-        try:
-            rules.append(read_rule(table, f"file-{number + 1}"))
-        except InvalidRule as error:
-            problems.add(place.source, f"acl[{number}]", str(error))
-    return tuple(rules)
+    return _read_each(AclSettings, entries, "acl", read_rule, place, problems)
 
 
 def _read_limits(entries: Any, place: ConfigPlace, problems: Problems) -> tuple[Limit, ...]:
-    limits = []
-    for number, settings in _read_list(LimitSettings, entries, "limits", place, problems):
+    return _read_each(LimitSettings, entries, "limits", read_limit, place, problems)
+
+
+def _read_each(settings_type: type, entries: Any, name: str, read: Callable[[dict[str, Any], str], Entry],
+               place: ConfigPlace, problems: Problems) -> tuple[Entry, ...]:
+    """Each table as what `read` makes of it and of its id."""
+    made = []
+    for number, settings in _read_list(settings_type, entries, name, place, problems):
         table = {name: value for name, value in dataclasses.asdict(settings).items() if value is not None}
         try:
-            limits.append(read_limit(table, f"file-{number + 1}"))
-        except InvalidLimit as error:
-            problems.add(place.source, f"limits[{number}]", str(error))
-    return tuple(limits)
+            made.append(read(table, f"file-{number + 1}"))
+        except (InvalidRule, InvalidLimit) as error:
+            problems.add(place.source, f"{name}[{number}]", str(error))
+    return tuple(made)
 
 
 def _read_groups(entries: Any, place: ConfigPlace, problems: Problems) -> dict[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import IN
-from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter
+from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
 
 if TYPE_CHECKING:
     from gatehouse.kernel.message import Place
@@ -166,10 +166,7 @@ class Charging:
         now_ms = self._now_ms()
         wait_ms = 0
         for meters, messages, size_bytes in charges:
-            for meter in meters:
-                owed_ms = meter.charge(messages, size_bytes, 1, now_ms)
-                if owed_ms > wait_ms:
-                    wait_ms = owed_ms
+            wait_ms = max(wait_ms, charge_all(meters, messages, size_bytes, 1, now_ms))
         if wait_ms and refusable and all(self._fails(self._topic(place)) for place in {
                 message[0] for message in refusable}):
             return 0

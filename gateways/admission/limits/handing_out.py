@@ -11,13 +11,10 @@ from typing import Final
 
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import OUT
-from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
+from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS, NO_BOUND, Meter, charge_all
 
 ADDRESSES_MAX: Final = 4096
 """Addresses whose meters are remembered; forgotten all at once beyond that."""
-
-LOOK_AGAIN_MS: Final = 1000
-"""How long nobody looks whether limits have changed meanwhile."""
 
 
 class HandingOut:
@@ -38,11 +35,6 @@ class HandingOut:
         """Who is given messages."""
         self._user, self._groups, self._tenant, self._client_id = user, groups, tenant, client_id
         self._version = -1
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether any limit of the hub speaks of what goes out."""
-        return self._book.limits_out > 0
 
     def wait_ms(self) -> int:
         """For how many ms nothing more is to be handed out: 0, it may be. To be asked again after that, a second at the

@@ -14,6 +14,9 @@ from gatehouse.gateways.admission.limits.limit import Limit
 NO_BOUND: Final = 1 << 60
 """More than any burst has."""
 
+LOOK_AGAIN_MS: Final = 1000
+"""How long who waits does not look whether limits have changed meanwhile."""
+
 
 class Meter:
     """The buckets of a limit, for one name. `observed`, `refused` and `slowed_ms` count from the start of the hub."""
