@@ -10,7 +10,7 @@ from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When
 from gatehouse.kernel.records.record import encode_headers
 from tests.gateways.amqp.fakes import Client
-from tests.gateways.amqp.test_with_kernel import KernelHub
+from tests.gateways.amqp.test_with_kernel import KernelHub, taken
 
 RED: list[tuple[bytes, bytes | None]] = [(b"colour", b"red")]
 BLUE: list[tuple[bytes, bytes | None]] = [(b"colour", b"blue")]
@@ -42,14 +42,6 @@ def bind(client: Client, queue: str, source: str, key: str = "", **arguments: An
 def chain(client: Client, source: str, destination: str, key: str = "") -> None:
     assert client.ask("exchange.bind", source=source, destination=destination, routing_key=key)[0][1] \
         == "exchange.bind-ok"
-
-
-def taken(client: Client, queue: str = "q") -> list[bytes]:
-    """Everything that is ready in a queue."""
-    bodies = []
-    while (got := client.ask("basic.get", queue=queue, no_ack=True))[0][1] == "basic.get-ok":
-        bodies.append(got[2][2]["body"])
-    return bodies
 
 
 def test_a_headers_exchange_looks_at_each_message(hub: KernelHub, client: Client) -> None:

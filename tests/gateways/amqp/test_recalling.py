@@ -11,7 +11,7 @@ from gatehouse.gateways.amqp.properties import write
 from gatehouse.gateways.amqp.recalling import RECALL, TOLD
 from gatehouse.gateways.amqp.tables import typed
 from tests.gateways.amqp.fakes import Client, Got
-from tests.gateways.amqp.test_with_kernel import KernelHub, closed, delivered
+from tests.gateways.amqp.test_with_kernel import KernelHub, closed, delivered, taken
 
 LATER = {"x-delay": 60_000}
 
@@ -50,13 +50,6 @@ def answers(got: list[Got]) -> list[tuple[str, int]]:
 
 def recall(client: Client, **what: Any) -> list[Got]:
     return send(client, json.dumps(what).encode(), "", RECALL)
-
-
-def taken(client: Client, queue: str = "q") -> list[bytes]:
-    bodies = []
-    while (got := client.ask("basic.get", queue=queue, no_ack=True))[0][1] == "basic.get-ok":
-        bodies.append(got[2][2]["body"])
-    return bodies
 
 
 def test_the_id_is_told_before_the_confirm_and_recalls(hub: KernelHub, client: Client) -> None:

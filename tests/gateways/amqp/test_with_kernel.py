@@ -89,6 +89,14 @@ def get(client: Client, queue: str) -> tuple[int, bytes, bool] | None:
     return got[0][2]["delivery_tag"], got[2][2]["body"], got[0][2]["redelivered"]
 
 
+def taken(client: Client, queue: str = "q") -> list[bytes]:
+    """Everything that is ready in a queue."""
+    bodies = []
+    while (got := client.ask("basic.get", queue=queue, no_ack=True))[0][1] == "basic.get-ok":
+        bodies.append(got[2][2]["body"])
+    return bodies
+
+
 def delivered(got: list[Got]) -> list[bytes]:
     return [arguments["body"] for _, name, arguments in got if name == "body"]
 

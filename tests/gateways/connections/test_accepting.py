@@ -13,6 +13,7 @@ import uvloop
 
 from gatehouse.gateways.connections import accepting
 from gatehouse.gateways.connections.accepting import IS_NATIVE, accept
+from tests.gateways.connections.test_connection import turns, until
 
 WAIT_S = 120.0
 SMALL_BYTES = 1 << 14
@@ -85,17 +86,6 @@ class Stage:
         await asyncio.get_running_loop().sock_connect(wire, (host, self.port))
         await until(lambda: len(self.peers) > count)
         return wire, self.peers[-1]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        await turns(1)
-
-
-async def turns(count: int) -> None:
-    """Let whatever is ready happen, a few times over: for what must *not* happen there is nothing to wait for."""
-    for _ in range(count):
-        await asyncio.sleep(0.001)
 
 
 async def read(wire: socket.socket, count: int) -> bytes:
