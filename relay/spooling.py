@@ -334,7 +334,8 @@ class Spooling:
         offered, out = self._offered, self.counts.out
         return {"wanted": self._settings.spool, "offered_bytes": 0 if offered is None else offered.max_bytes,
                 "keeping": self._outgoing is not None, "kept_messages": out.messages, "kept_bytes": out.bytes,
-                "kept_letters": out.letters, "taken_letters": self.counts.taken, "passed_over": dict(self.counts.passed_over), "fault": self.fault}
+                "kept_letters": out.letters, "taken_letters": self.counts.taken,
+                "passed_over": dict(self.counts.passed_over), "fault": self.fault}
 
 
 class _Then:
