@@ -3,6 +3,7 @@
     GET    /v1/relay                        {"key", "url", "state", "fault", "links": [{...}]}
     GET    /v1/relay/links/{link}           one link
     POST   /v1/relay/links/{link}/invite    {"minutes": 60} → {"invitation": "ghl1...."}; shown once, used once
+    POST   /v1/relay/rotate                 {"use": false} → {"key", "next_key", "waits_for"}: another key for this hub
     POST   /v1/relay/join                   {"invitation": "ghl1...."} → {"link"}
     GET    /v1/relay/links/{link}/explain?address=    what the link does with an address; nothing is sent
     POST   /v1/relay/links/{link}/pause     and `resume`: also after a stop
@@ -42,7 +43,8 @@ SHOWN: Final = Named("RelayLink", object_of(
      "lag": map_of(WHOLE), "sent": map_of(ANYTHING), "received": map_of(ANYTHING), "spool": map_of(ANYTHING),
      "bounced": map_of(WHOLE), "tampered": WHOLE}))
 RELAY: Final = Named("Relay", object_of(
-    {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."}, "url": TEXT, "state": TEXT,
+    {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."},
+     "next_key": {**TEXT, "description": "What is to follow it; empty: none."}, "url": TEXT, "state": TEXT,
      "fault": TEXT, "connections": WHOLE, "links": list_of(SHOWN)}))
 OF: Final = Parameter("address", "The address, as the sending hub calls it.", example="plant/line1/temp", required=True)
 EXPLAINED: Final = object_of({
@@ -142,6 +144,23 @@ async def join(door: Door, call: Call) -> Answered:
     return json_answer(await _act(door, call, name, "join", "", invitation=invitation))
 
 
+@declare("relay", needs=NEEDS, writes=True, problems=("no_links", "key_not_pinned"),
+         bodies=(Body(object_of({}, {"use": FLAG}, closed=True), required=False),),
+         answers=(Answer(200, "The keys, and links whose other hub has not pinned the next one.", object_of(
+             {"key": TEXT, "next_key": TEXT, "waits_for": list_of(TEXT)})),))
+async def rotate(door: Door, call: Call) -> Answered:
+    """Make the key that is to follow this hub's, or with `use` be known by it.
+
+    The other hubs pin it as soon as they are connected; the meeting point's file has to name it, too, before it is
+    used.
+    """
+    name = await _asking(door, call)
+    use = (await _read(door, call, {"use"})).get("use", False)
+    if not isinstance(use, bool):
+        raise Refusal("invalid_body", "`use` is true or false")
+    return json_answer(await _act(door, call, name, "rotate", "", use=use))
+
+
 def _changing(action: str, summary: str) -> Declared:
     """A call that does one thing to a link."""
     async def change(door: Door, call: Call) -> Answered:
@@ -193,7 +212,7 @@ async def _read(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
 
 
 ROUTES: Routes = (
-    ("GET", "/v1/relay", get_relay), ("POST", "/v1/relay/join", join),
+    ("GET", "/v1/relay", get_relay), ("POST", "/v1/relay/join", join), ("POST", "/v1/relay/rotate", rotate),
     ("GET", "/v1/relay/links/{link}", get_link), ("DELETE", "/v1/relay/links/{link}", unlink),
     ("GET", "/v1/relay/links/{link}/explain", explain_link), ("POST", "/v1/relay/links/{link}/invite", invite),
     ("POST", "/v1/relay/links/{link}/rewind", rewind_link),
