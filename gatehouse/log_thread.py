@@ -19,10 +19,13 @@ from gatehouse.runtime import Completions, T, ThreadWorker
 if TYPE_CHECKING:
     from gatehouse.kernel.log.native_writer import Jobs
 
+NativeJobs: type[Jobs] | None = None
+"""None: the plain files."""
 try:
-    from gatehouse.kernel.log.native_writer import Jobs as NativeJobs
-except ImportError:                              # the plain files
-    NativeJobs = None  # type: ignore[assignment, misc]
+    from gatehouse.kernel.log import native_writer
+    NativeJobs = native_writer.Jobs
+except ImportError:
+    pass
 
 NAME: Final = "log"
 
