@@ -17,10 +17,16 @@ from gatehouse.kernel.api import Message
 from gatehouse.kernel.log.log import LogFull
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
-from tests.gateways.mqtt.test_gathered import ALL, SMALL, Offering, connect
+from tests.gateways.mqtt.test_gathered import ALL, IS_NATIVE, SMALL, Offering, connect
 from tests.gateways.mqtt.test_window import acks
 
-native = pytest.importorskip("gatehouse.gateways.mqtt.native_publishes", reason="native modules are in wheels")
+decode_read: Any = None
+"""The native decoder; in a checkout, which has none, plain Python is compared with itself."""
+try:
+    from gatehouse.gateways.mqtt import native_publishes
+    decode_read = native_publishes.decode_read
+except ImportError:
+    pass
 
 PLACES = {b"t": 7, b"a/b": 8, b"\xc3\xa4": 9}
 MEANINGS: dict[bytes, Meaning] = {b"\x02\x01\x01": (b"\x01x", 5), b"\x00": (b"never looked up", 1)}
@@ -43,8 +49,9 @@ def plain(data: bytes, five: bool, refused: int) -> tuple[list[Message], bytes] 
 
 
 def native_read(data: bytes, five: bool, refused: int) -> tuple[list[Message], bytes] | None:
-    taken: tuple[list[Message], bytes] | None = native.decode_read(data, PLACES, MEANINGS if five else None, LARGEST,
-                                                                  refused)
+    if decode_read is None:
+        return plain(data, five, refused)
+    taken: tuple[list[Message], bytes] | None = decode_read(data, PLACES, MEANINGS if five else None, LARGEST, refused)
     return taken
 
 
@@ -88,7 +95,7 @@ def test_both_make_the_same_of_noise(data: bytes, five: bool) -> None:
 def test_a_read_of_more_than_a_part_is_left_to_the_session() -> None:
     one = publish(b"t", b"x", 1)
     assert native_read(one * PART_MESSAGES, False, 0) == plain(one * PART_MESSAGES, False, 0)
-    assert native_read(one * (PART_MESSAGES + 1), False, 0) is None
+    assert not IS_NATIVE or native_read(one * (PART_MESSAGES + 1), False, 0) is None
 
 
 class Client:
@@ -111,6 +118,10 @@ class Client:
         self.session.handle_data(data)
         self.natively += Offering.natively - before
 
+    def took(self, count: int) -> bool:
+        """Whether so many reads were taken natively, where readers were built."""
+        return self.natively == count * IS_NATIVE
+
 
 @pytest.fixture
 def hub() -> FakeHub:
@@ -121,12 +132,12 @@ def test_what_is_plain_is_acknowledged_once_it_is_durable(hub: FakeHub) -> None:
     client = Client(hub)
     for packet_id in (1, 2, 3):
         client.send(publish(b"t", b"v%d" % packet_id, packet_id))
-    assert client.natively == 3 and client.link.take() == b""
+    assert client.took(3) and client.link.take() == b""
     hub.kernel.flush()
     assert client.link.take() == acks(1, 2, 3)
     client.send(publish(b"t", b"qos 0", 0) + publish(b"t", b"v4", 4))
     hub.kernel.flush()
-    assert client.natively == 4 and client.link.take() == acks(4)
+    assert client.took(4) and client.link.take() == acks(4)
 
 
 def test_acknowledgements_keep_the_order_of_publishes_however_they_are_taken(hub: FakeHub) -> None:
@@ -138,7 +149,7 @@ def test_acknowledgements_keep_the_order_of_publishes_however_they_are_taken(hub
     client.send(publish(b"t", b"4", 4))
     hub.kernel.flush()
     assert client.link.take().replace(b"\xd0\0", b"") == acks(1, 2, 3, 4)
-    assert 1 <= client.natively < 4
+    assert not IS_NATIVE or 1 <= client.natively < 4
 
 
 def test_a_repeated_publish_under_way_is_one_message(hub: FakeHub) -> None:
@@ -148,7 +159,7 @@ def test_a_repeated_publish_under_way_is_one_message(hub: FakeHub) -> None:
     again[0] |= 8
     client.send(bytes(again))
     hub.kernel.flush()
-    assert client.natively == 1 and client.link.take() == acks(1)
+    assert client.took(1) and client.link.take() == acks(1)
 
 
 def test_a_full_disk_ends_the_connection_without_an_acknowledgement(hub: FakeHub) -> None:
@@ -157,7 +168,7 @@ def test_a_full_disk_ends_the_connection_without_an_acknowledgement(hub: FakeHub
     client.send(publish(b"t", b"2", 2))
     hub.log.fault = LogFull("full")
     hub.kernel.flush()
-    assert client.natively == 2 and client.link.closed and client.link.take() == b""
+    assert client.took(2) and client.link.closed and client.link.take() == b""
 
 
 def test_what_is_too_large_is_refused_for_its_own_sender_alone(hub: FakeHub) -> None:
@@ -167,7 +178,7 @@ def test_what_is_too_large_is_refused_for_its_own_sender_alone(hub: FakeHub) -> 
     unwise.send(publish(b"t", bytes(1500), 2))
     wise.send(publish(b"t", b"2", 2))
     hub.kernel.flush()
-    assert wise.natively == 2 and wise.link.take() == acks(1, 2) and not wise.link.closed
+    assert wise.took(2) and wise.link.take() == acks(1, 2) and not wise.link.closed
     assert unwise.link.closed and unwise.link.take() in (b"", acks(1))
 
 
@@ -176,7 +187,7 @@ def test_rights_that_change_in_mid_stream_hold_for_what_comes_next(hub: FakeHub)
     client.send(publish(b"t", b"1", 1))
     hub.services.admission.version = object()                  # as a rule that comes or goes makes it
     client.send(publish(b"t", b"2", 2))
-    assert client.natively == 1
+    assert client.took(1)
     client.send(publish(b"t", b"3", 3))
     hub.kernel.flush()
     assert client.link.take() == acks(1, 2, 3)
@@ -186,7 +197,7 @@ def test_more_under_way_than_mqtt_5_allows_ends_the_connection(hub: FakeHub) -> 
     client = Client(hub, five=True, receive_maximum=3)
     for packet_id in (1, 2, 3):
         client.send(publish_packet("t", b"x", packet_id))
-    assert client.natively == 2 and not client.link.closed
+    assert client.took(2) and not client.link.closed
     client.send(publish_packet("t", b"x", 4))
     assert client.link.closed
 
@@ -203,5 +214,6 @@ def test_a_hub_that_stops_acknowledges_what_was_taken(hub: FakeHub) -> None:
 def test_a_client_that_publishes_natively_is_not_silent(hub: FakeHub) -> None:
     client = Client(hub)
     client.send(publish(b"t", b"1", 1))
-    assert client.link.reader.idle_ms() < 60_000
+    reader: Any = client.link.reader
+    assert reader is None or reader.idle_ms() < 60_000
     hub.kernel.flush()
