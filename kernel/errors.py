@@ -21,6 +21,14 @@ class TooManyTopics(KernelError):
     code = "too_many_topics"
 
 
+class MakesTopicsTooFast(TooManyTopics):
+    """The same, and it passes: this user may make the next topic in `wait_ms`."""
+
+    def __init__(self, text: str, wait_ms: int) -> None:
+        super().__init__(text)
+        self.wait_ms = wait_ms
+
+
 class TopicExists(KernelError):
     """A topic of that name exists already."""
 

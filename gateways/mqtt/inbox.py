@@ -377,10 +377,10 @@ class Inbox:
             return False
         owner = None if token is None else self
         try:
-            guard.append(messages, owner, token, size_bytes)
+            guard.append(messages, owner, token, size_bytes, was_gathered=True)
             return False
         except MessageTooLarge as error:
-            self._append_before_large(messages, size_bytes)
+            self._append_before_large(messages, size_bytes, was_gathered=True)
             self.refuse(error)
             return False
         except NO_TOPIC as refusal:
@@ -399,7 +399,7 @@ class Inbox:
     def _append_kept(self, messages: list[Message], owner: Inbox | None, token: object, size_bytes: int) -> None:
         try:
             if messages or owner is not None:
-                self.guard.append(messages, owner, token, size_bytes)
+                self.guard.append(messages, owner, token, size_bytes, was_gathered=True)
         except KernelError as error:
             self.refuse(error)
 
@@ -573,14 +573,14 @@ class Inbox:
         """Nothing more is submitted: end the connection when the last acknowledgement has left."""
         self._last_reason = reason
 
-    def _append_before_large(self, messages: list[Message], size_bytes: int) -> None:
+    def _append_before_large(self, messages: list[Message], size_bytes: int, was_gathered: bool = False) -> None:
         """Nothing of the burst was taken; what stands before its first message that is too large is."""
         if self.durable is not None and self._taking:          # all of it comes again, with the same packet ids
             return
         for at, (place, value, _, _, _) in enumerate(messages):
             if value is not None and len(value) > self.guard.max_bytes(place):
                 if at:
-                    self.guard.append(messages[:at], None, None, size_bytes)
+                    self.guard.append(messages[:at], None, None, size_bytes, was_gathered=was_gathered)
                 return
 
     def acknowledge_in_turn(self, acks: bytes) -> None:
