@@ -20,13 +20,10 @@ class TooManyTopics(KernelError):
 
     code = "too_many_topics"
 
-
-class MakesTopicsTooFast(TooManyTopics):
-    """The same, and it passes: this user may make the next topic in `wait_ms`."""
-
-    def __init__(self, text: str, wait_ms: int) -> None:
+    def __init__(self, text: str, wait_ms: int = 0) -> None:
         super().__init__(text)
         self.wait_ms = wait_ms
+        """When the next may be made; 0: that is not known, somebody has to delete one."""
 
 
 class TopicExists(KernelError):

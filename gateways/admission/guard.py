@@ -105,6 +105,7 @@ class Guard:
         """The principal as it logged in, whatever its client id."""
 
         self._admission = admission
+        self.shedding: Final = admission.shedding
         self._switchboard = switchboard
         self._port = switchboard.port
         self._door = door
@@ -578,13 +579,18 @@ class Guard:
         return self._charging.limited
 
     @property
+    def publishing_waits(self) -> bool:
+        """Whether nobody may publish for now: the hub has too much to do."""
+        return self._admission.limits.publishing_waits
+
+    @property
     def limits_version(self) -> int:
         """Another number once a limit has come, changed or gone."""
         return self._admission.limits.version
 
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
-        peer wait less for more exact limits. At least one; more is taken too."""
+        peer wait less for more exact limits. At least one, and more is taken too; (0, 0) while publishing waits."""
         return self._charging.room()
 
     @property
@@ -629,7 +635,8 @@ class Guard:
         `size_bytes` is what they took on the wire; under a limit no less than they are counts. A repeated
         `idempotency_key` of this principal gets the first answer, stores nothing and costs nothing. `refuses`: the door
         has a word for what is too much, and its peers repeat it then. What `was_gathered` was charged then. Returns
-        for how many ms the sender is to be slowed down. Raises OverQuota, with nothing stored, and as `KernelPort.append`."""
+        for how many ms the sender is to be slowed down. Raises OverQuota, with nothing stored, and as
+        `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         key = None if idempotency_key is None else self._scoped(idempotency_key)

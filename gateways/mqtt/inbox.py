@@ -49,7 +49,8 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import Stored, When
+from gatehouse.kernel.message import TRANSIENT, Stored, When
+from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -283,6 +284,10 @@ class Inbox:
     def submit(self, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes], size_bytes: int) -> int:
         """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down. Raises
         ProtocolError for more than the client may have under way."""
+        if self.guard.shedding.level >= Rung.QOS_0:
+            messages = self._without_qos_0(messages)
+            if not messages and not packet_ids and not exact_ids:
+                return 0
         acks = encode_pubacks(packet_ids) if packet_ids else b""
         if exact_ids:
             acks += encode_pubrecs(exact_ids)
@@ -331,6 +336,16 @@ class Inbox:
             return 0
         return self.submit([messages[at] for at in kept], [packet_ids[at] for at in kept] if packet_ids else [],
                            [exact_ids[at] for at in kept] if exact_ids else [], size_bytes * len(kept) // len(messages))
+
+    def _without_qos_0(self, messages: list[Message]) -> list[Message]:
+        """What is to be acknowledged: the rest may be lost, and is, as the hub has too much to do."""
+        kept = [message for message in messages if not message[3] & TRANSIENT]
+        dropped = len(messages) - len(kept)
+        if dropped:
+            self.guard.shedding.counts[Rung.QOS_0] += dropped
+            self._count("publish_overloaded", dropped)
+            self.guard.note_untold("publish_overloaded", "publishes of QoS 0 are dropped: the hub has too much to do")
+        return kept
 
     def check_under_way(self, more: int) -> None:
         """Raises ProtocolError where an MQTT 5 client has more under way than it may, with so many of QoS 1 that are

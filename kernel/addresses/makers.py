@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from gatehouse.kernel.errors import MakesTopicsTooFast, TooManyTopics
+from gatehouse.kernel.errors import TooManyTopics
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topics
 
@@ -31,7 +31,7 @@ class Makers:  # decision 120
         self._paces: dict[str, tuple[float, int]] = {}         # what may be made at once, and as of when
 
     def check(self, maker: str, settings: KernelSettings, now_ms: int) -> None:
-        """One more by this maker. Raises TooManyTopics, MakesTopicsTooFast."""
+        """One more by this maker. Raises TooManyTopics."""
         if len(self._topics) >= settings.max_auto_topics:
             raise TooManyTopics("there are as many topics as users may make "
                                 f"(kernel.max_auto_topics, {settings.max_auto_topics})")
@@ -55,6 +55,5 @@ class Makers:  # decision 120
         self._paces[maker] = (left - 1 if left >= 1 else left), now_ms
         if left < 1:
             wait_ms = ceil((1 - left) * MINUTE_MS / per_minute) if per_minute else MINUTE_MS
-            raise MakesTopicsTooFast(f"{maker} makes topics faster than one user may "
-                                     f"(kernel.auto_topics_per_minute, {per_minute}); try again in {wait_ms} ms",
-                                     wait_ms)
+            raise TooManyTopics(f"{maker} makes topics faster than one user may "
+                                f"(kernel.auto_topics_per_minute, {per_minute}); try again in {wait_ms} ms", wait_ms)
