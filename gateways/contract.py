@@ -249,6 +249,9 @@ class Services:
     door_numbers: DoorNumbers = field(init=False)
     """Which number stands for which door in records."""
 
+    holders: dict[str, Callable[[], int]] = field(default_factory=dict)
+    """Who holds memory for clients, by name, and how many bytes: what of `hub.memory_bytes` is in use."""
+
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by a name of the door's own; see `share`."""
 

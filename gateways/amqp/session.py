@@ -95,6 +95,7 @@ class AmqpSession:
         self._heard_ms = services.now_ms()
         self._congested = False                            # publishes are not read
         self._blocked = False                              # and the client knows
+        self._is_held = False                              # publishes wait, as the hub has too much to do
         self._stopping = False
         self._closing: Closing | None = None               # once connection.close was sent
         self._reason = ""                                  # of the end, then
@@ -115,6 +116,9 @@ class AmqpSession:
                 and slowing.is_needed(len(data)):
             rest, needed = slowing.feed(data)
             self._received.keep(rest, 0, needed)
+            if slowing.is_held and not self._congested:
+                self._congested = self._is_held = True
+                self._blocking.at(self._heard_ms + self._config.blocked_after_ms)
             return
         try:
             self._take_frames(data)
@@ -125,6 +129,9 @@ class AmqpSession:
     def _take_sorted(self, data: bytes) -> bytes:
         """Take whole frames, one by one: a publish may be in part here, and the rest on its way. Returns those that
         have to wait for something else than a limit."""
+        if self._is_held and self._slowing is not None and not self._slowing.is_held:
+            self._is_held = False
+            self._on_relief()
         pos = steps = 0
         while pos < len(data) and self._state is State.OPEN and not self._pacer.is_held and steps < SLOW_STEPS_PER_TURN:
             size = len(data) - pos
@@ -437,7 +444,8 @@ class AmqpSession:
     def _tell_blocked(self, now_ms: int) -> None:
         self._blocked = True
         if login.WANTS_BLOCKED in self._capabilities:
-            self._write_method(0, encode_method("connection.blocked", reason="the disk is slower than its publishers"))
+            self._write_method(0, encode_method("connection.blocked", reason=(
+                "the hub has more to do than it can" if self._is_held else "the disk is slower than its publishers")))
 
     def hold(self) -> None:
         """Take nothing more of what has come until `go_on`, which is called as often."""

@@ -174,7 +174,7 @@ class Receipts:
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
         """See `gathering.Gatherer`."""
         try:
-            guard.append(messages, self, token, size_bytes, positions=True)
+            guard.append(messages, self, token, size_bytes, positions=True, was_gathered=True)
         except KernelError as error:
             self.on_stored([Stored(token, error, 0, [])])
         return False

@@ -50,7 +50,8 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import Stored, When
+from gatehouse.kernel.message import TRANSIENT, Stored, When
+from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -304,6 +305,10 @@ class Inbox:
     def submit(self, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes], size_bytes: int) -> int:
         """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down. Raises
         ProtocolError for more than the client may have under way."""
+        if self.guard.shedding.level >= Rung.QOS_0:
+            messages = self._without_qos_0(messages)
+            if not messages and not packet_ids and not exact_ids:
+                return 0
         acks = encode_pubacks(packet_ids) if packet_ids else b""
         if exact_ids:
             acks += encode_pubrecs(exact_ids)
@@ -354,6 +359,16 @@ class Inbox:
         return self.submit([messages[at] for at in kept], [packet_ids[at] for at in kept] if packet_ids else [],
                            [exact_ids[at] for at in kept] if exact_ids else [], size_bytes * len(kept) // len(messages))
 
+    def _without_qos_0(self, messages: list[Message]) -> list[Message]:
+        """What is to be acknowledged: the rest may be lost, and is, as the hub has too much to do."""
+        kept = [message for message in messages if not message[3] & TRANSIENT]
+        dropped = len(messages) - len(kept)
+        if dropped:
+            self.guard.shedding.counts[Rung.QOS_0] += dropped
+            self._count("publish_overloaded", dropped)
+            self.guard.note_untold("publish_overloaded", "publishes of QoS 0 are dropped: the hub has too much to do")
+        return kept
+
     def check_under_way(self, more: int) -> None:
         """Raises ProtocolError where an MQTT 5 client has more under way than it may, with so many of QoS 1 that are
         not submitted yet."""
@@ -399,10 +414,10 @@ class Inbox:
             return False
         owner = None if token is None else self
         try:
-            guard.append(messages, owner, token, size_bytes)
+            guard.append(messages, owner, token, size_bytes, was_gathered=True)
             return False
         except MessageTooLarge as error:
-            self._append_before_large(messages, size_bytes)
+            self._append_before_large(messages, size_bytes, was_gathered=True)
             self.refuse(error)
             return False
         except NO_TOPIC as refusal:
@@ -421,7 +436,7 @@ class Inbox:
     def _append_kept(self, messages: list[Message], owner: Inbox | None, token: object, size_bytes: int) -> None:
         try:
             if messages or owner is not None:
-                self.guard.append(messages, owner, token, size_bytes)
+                self.guard.append(messages, owner, token, size_bytes, was_gathered=True)
         except KernelError as error:
             self.refuse(error)
 
@@ -599,14 +614,14 @@ class Inbox:
         """Nothing more is submitted: end the connection when the last acknowledgement has left."""
         self._last_reason = reason
 
-    def _append_before_large(self, messages: list[Message], size_bytes: int) -> None:
+    def _append_before_large(self, messages: list[Message], size_bytes: int, was_gathered: bool = False) -> None:
         """Nothing of the burst was taken; what stands before its first message that is too large is."""
         if self.durable is not None and self._taking:          # all of it comes again, with the same packet ids
             return
         for at, (place, value, _, _, _) in enumerate(messages):
             if value is not None and len(value) > self.guard.max_bytes(place):
                 if at:
-                    self.guard.append(messages[:at], None, None, size_bytes)
+                    self.guard.append(messages[:at], None, None, size_bytes, was_gathered=was_gathered)
                 return
 
     def acknowledge_in_turn(self, acks: bytes) -> None:

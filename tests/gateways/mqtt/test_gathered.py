@@ -25,6 +25,7 @@ from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.settings import KernelSettings
+from tests.gateways.limiting import set_limit
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks
@@ -198,6 +199,18 @@ def test_one_that_is_too_large_costs_the_others_nothing() -> None:
     assert fleet.clients[2][1].reason.startswith("message_too_large")
     assert [link.take() for _, link in fleet.clients] == [acks(1, 2), acks(1, 2), b"", acks(1, 2), acks(1, 2)]
     assert sorted(fleet.values()) == sorted([b"x", b"xx", b"xxxx", b"xxxxx"] + [b"y"] * 4)
+
+
+def test_what_was_gathered_in_vain_is_charged_once() -> None:
+    """The append of all is refused for one of them, and each is appended by itself."""
+    fleet = Fleet(3)
+    set_limit(fleet.hub, "user:*", messages_per_s=1000)
+    fleet.clients[1][0].handle_data(publish(b"t", b"x" * 2000, 1))
+    for n in (0, 2):
+        fleet.clients[n][0].handle_data(publish(b"t", b"%d" % n, 1))
+    fleet.hub.kernel.flush()
+    assert fleet.values() == [b"0", b"2"]
+    assert sum(meter.messages_taken for meter in fleet.hub.admission.limits.most_used("1", 9)) == 3
 
 
 @pytest.mark.parametrize("packet", [connect, lambda client_id: connect_packet(client_id.decode())])
