@@ -1,5 +1,5 @@
 """A Kafka developer's first hour with clients that do not come from PyPI: Java's of two versions by their console
-tools, KafkaJS. Produce, a group, a second member, kill it, reset offsets, alter a topic.
+tools, KafkaJS, and three of Go. Produce, a group, a second member, kill it, reset offsets, alter a topic.
 
 What they need is fetched once by scripts/stock_clients.py.
 """
@@ -15,7 +15,15 @@ from typing import Any, Final
 
 import pytest
 
-from scripts.stock_clients import java_client, kafkajs
+from scripts.stock_clients import (
+    OLDEST_GO_OF_KAFKA,
+    franz_go,
+    has_recent_go,
+    java_client,
+    kafka_go,
+    kafkajs,
+    sarama,
+)
 from tests.interop.asking import ask
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, sound_hub
@@ -31,6 +39,9 @@ group_consumer_session_timeout_ms = 3000
 """
 CLASSIC: Final = ("session.timeout.ms=3000", "heartbeat.interval.ms=200")
 CONSUMER: Final = ("group.protocol=consumer",)
+
+recent_go = pytest.mark.skipif(not has_recent_go(OLDEST_GO_OF_KAFKA),
+                               reason=f"these clients need Go 1.{OLDEST_GO_OF_KAFKA} or later")
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +127,28 @@ def test_javas_clients(hub: RunningHub, tmp_path: Path, version: str, settings: 
     assert "successful" in tools.run(command, "--delete", "--group", group)
 
 
-def test_kafkajs(hub: RunningHub) -> None:
-    script = Path(__file__).with_name("kafkajs_hour.js")
-    done = subprocess.run(["node", str(script), address(hub), "hour-js", "hour-js"], text=True, capture_output=True,
-                          env={**os.environ, "NODE_PATH": str(kafkajs() / "node_modules")}, timeout=WAIT_S,
+def spend(hub: RunningHub, name: str, command: list[str], *more: str, **environment: str) -> None:
+    """An hour with a program that is given the broker, a topic and a group of this name, and perhaps more."""
+    done = subprocess.run([*command, address(hub), name, name, *more], text=True, capture_output=True, env={**os.environ, **environment}, timeout=WAIT_S,
                           check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_kafkajs(hub: RunningHub) -> None:
+    spend(hub, "hour-js", ["node", str(Path(__file__).with_name("kafkajs_hour.js"))],
+          NODE_PATH=str(kafkajs() / "node_modules"))
+
+
+def test_kafka_go(hub: RunningHub) -> None:
+    spend(hub, "hour-kafka-go", [str(kafka_go())])
+
+
+@recent_go
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_franz_go(hub: RunningHub, protocol: str) -> None:
+    spend(hub, f"hour-franz-go-{protocol}", [str(franz_go())], protocol)
+
+
+@recent_go
+def test_sarama(hub: RunningHub) -> None:
+    spend(hub, "hour-sarama", [str(sarama())])
