@@ -1,5 +1,5 @@
-"""Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS, and kafka-go,
-franz-go and sarama for Go; for AMQP Spring's with Java's below it, amqplib, and RabbitMQ's for Go; for MQTT Eclipse
+"""Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS, and for Go
+kafka-go, franz-go and sarama; for AMQP Spring's with Java's below it, amqplib, and RabbitMQ's for Go; for MQTT Eclipse
 Paho for Java and for Go, and MQTT.js.
 
     python scripts/stock_clients.py                  what the tests need

@@ -129,8 +129,8 @@ def test_javas_clients(hub: RunningHub, tmp_path: Path, version: str, settings: 
 
 def spend(hub: RunningHub, name: str, command: list[str], *more: str, **environment: str) -> None:
     """An hour with a program that is given the broker, a topic and a group of this name, and perhaps more."""
-    done = subprocess.run([*command, address(hub), name, name, *more], text=True, capture_output=True, env={**os.environ, **environment}, timeout=WAIT_S,
-                          check=False)
+    done = subprocess.run([*command, address(hub), name, name, *more], text=True, capture_output=True,
+                          env={**os.environ, **environment}, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stderr
 
 
