@@ -40,8 +40,9 @@ group_consumer_session_timeout_ms = 3000
 CLASSIC: Final = ("session.timeout.ms=3000", "heartbeat.interval.ms=200")
 CONSUMER: Final = ("group.protocol=consumer",)
 
-recent_go = pytest.mark.skipif(not has_recent_go(OLDEST_GO_OF_KAFKA),
-                               reason=f"these clients need Go 1.{OLDEST_GO_OF_KAFKA} or later")
+WITH_GO: Final = {"kafka-go": (kafka_go, ())} | ({
+    "franz-go": (franz_go, ("classic",)), "franz-go-consumer": (franz_go, ("consumer",)), "sarama": (sarama, ())}
+    if has_recent_go(OLDEST_GO_OF_KAFKA) else {})
 
 
 @pytest.fixture(scope="module")
@@ -139,16 +140,7 @@ def test_kafkajs(hub: RunningHub) -> None:
           NODE_PATH=str(kafkajs() / "node_modules"))
 
 
-def test_kafka_go(hub: RunningHub) -> None:
-    spend(hub, "hour-kafka-go", [str(kafka_go())])
-
-
-@recent_go
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_franz_go(hub: RunningHub, protocol: str) -> None:
-    spend(hub, f"hour-franz-go-{protocol}", [str(franz_go())], protocol)
-
-
-@recent_go
-def test_sarama(hub: RunningHub) -> None:
-    spend(hub, "hour-sarama", [str(sarama())])
+@pytest.mark.parametrize("name", WITH_GO)
+def test_clients_of_go(hub: RunningHub, name: str) -> None:
+    program, more = WITH_GO[name]
+    spend(hub, f"hour-{name}", [str(program())], *more)
