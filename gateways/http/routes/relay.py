@@ -61,6 +61,12 @@ class InvitationInput(Document):
     minutes: Annotated[int, Meta(ge=1, le=MAX_MINUTES)] = MINUTES
 
 
+class Rotation(Document):
+    """Whether the next key is to be used."""
+
+    use: bool = False
+
+
 class Joining(Document):
     """What the other side was given."""
 
@@ -160,7 +166,7 @@ async def join(door: Door, call: Call) -> Answered:
 
 
 @declare("relay", needs=NEEDS, writes=True, problems=("no_links", "key_not_pinned"),
-         bodies=(Body(object_of({}, {"use": FLAG}, closed=True), required=False),),
+         bodies=(Body(Rotation, required=False),),
          answers=(Answer(200, "The keys, and links whose other hub has not pinned the next one.", object_of(
              {"key": TEXT, "next_key": TEXT, "waits_for": list_of(TEXT)})),))
 async def rotate(door: Door, call: Call) -> Answered:
@@ -170,9 +176,7 @@ async def rotate(door: Door, call: Call) -> Answered:
     used.
     """
     name = await _asking(door, call)
-    use = (await _read(door, call, {"use"})).get("use", False)
-    if not isinstance(use, bool):
-        raise Refusal("invalid_body", "`use` is true or false")
+    use = (await read(door, call, Rotation)).use
     return json_answer(await _act(door, call, name, "rotate", "", use=use))
 
 
