@@ -36,7 +36,7 @@ def _play(port: int, steps: tuple[Step, ...]) -> list[str]:
         for step in steps:
             if step.connection not in wires:
                 wires[step.connection] = Wire(port)
-            said.append(SEPARATOR.join(wires[step.connection].do(step)))
+            said.append(SEPARATOR.join(wires[step.connection].play(step)))
         return said
     finally:
         for wire in wires.values():
@@ -46,9 +46,9 @@ def _play(port: int, steps: tuple[Step, ...]) -> list[str]:
 def _clean(port: int, cleaner: Wire) -> Wire:
     """Take away what a case has left. What cleans next: a channel ends where a queue is another connection's still."""
     for name in EXCHANGES:
-        cleaner.do(Send(spec.Exchange.Delete(exchange=name)))
+        cleaner.play(Send(spec.Exchange.Delete(exchange=name)))
     for name in QUEUES:
-        while not cleaner.do(Send(spec.Queue.Delete(queue=name)))[0].startswith("Queue.DeleteOk"):
+        while not cleaner.play(Send(spec.Queue.Delete(queue=name)))[0].startswith("Queue.DeleteOk"):
             cleaner.close()
             cleaner = Wire(port)
     return cleaner

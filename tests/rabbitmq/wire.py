@@ -79,7 +79,7 @@ class Wire:
     def close(self) -> None:
         self._socket.close()
 
-    def do(self, step: Step) -> list[str]:
+    def play(self, step: Step) -> list[str]:
         """What the server says to it, up to the answer, or the end of the channel or connection."""
         if self.is_over:
             return ["nothing: the connection is over"]
