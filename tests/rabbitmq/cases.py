@@ -100,7 +100,8 @@ def _arguments() -> dict[str, tuple[Step, ...]]:
     for name in ("x-max-priority", "x-queue-mode", "x-max-age", "x-initial-cluster-size"):
         found[f"quorum refuses {name}"] = (queue(**QUORUM, **{name: _some(name)}),)
     for name in ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size", "x-delivery-limit",
-                 "x-quorum-initial-group-size", "x-dead-letter-strategy"):
+                 "x-quorum-initial-group-size", "x-dead-letter-strategy", "x-max-in-memory-length",
+                 "x-max-in-memory-bytes"):
         found[f"classic takes or refuses {name}"] = (queue(**{name: _some(name)}),)
     for name in (*NUMBERS, *TEXTS, "x-single-active-consumer"):
         if name != "x-queue-type":
