@@ -246,6 +246,18 @@ class Session(Lasting):
             self.received = None
         return unknown
 
+    # ---- what it weighs
+
+    def weigh(self) -> Weight:
+        """From here on what waits is weighed."""
+        if self.weight is None:
+            self.weight = Weight(self.following)
+        return self.weight
+
+    def stop_weighing(self) -> None:
+        """So little waits that it does not matter what it weighs."""
+        self.weight = None
+
     # ---- time
 
     def is_over(self, now_ms: int) -> bool:

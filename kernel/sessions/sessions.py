@@ -370,7 +370,7 @@ class Sessions:  # decision 162
         end, limit = self.end_of(session.partition_id), self._settings.max_session_bytes
         first = end - self._settings.max_session_messages
         if not limit or end - session.following <= UNWEIGHED:
-            session.weight = None
+            session.stop_weighing()
         else:
             first = max(first, min(self._weighed(session, end, limit).first_within(limit), end - UNWEIGHED))
         self._give_way(session, first, "limit")
@@ -386,21 +386,20 @@ class Sessions:  # decision 162
 
     def _weighed(self, session: Session, end: int, limit: int) -> Weight:  # decision 270
         """The bytes of what waits. What is not in memory any more counts a little later."""
-        weight = session.weight
-        if weight is None:
-            weight = session.weight = Weight(session.following)
+        weight = session.weigh()
         weight.pass_to(session.following)
-        if weight.known < end:
-            before = weight.known
+        if weight.end_offset < end:
+            before = weight.end_offset
             first, size = self._reader.bytes_in_memory(session.partition_id, before)
             weight.add(end, size, limit)
             if first > before:
                 self._reader.sizes([session.partition_id], partial(self._learn, session, weight, before, first, size))
         return weight
 
-    def _learn(self, session: Session, weight: Weight, first: int, behind: int, known: int, sizes: list[int]) -> None:
+    def _learn(self, session: Session, weight: Weight, first: int, behind: int, in_memory: int, sizes: list[int]
+               ) -> None:
         if session.weight is weight and not self._stopped:
-            weight.learn(first, min(behind, weight.known), max(0, sizes[0] - known))
+            weight.learn(first, min(behind, weight.end_offset), max(0, sizes[0] - in_memory))
             self._hold_to_limit(session)
 
     # ---- what is too old  # decision 271

@@ -11,12 +11,12 @@ PIECES: Final = 64           # that a limit is cut into, at least
 
 
 class Weight:
-    """See the module's text. `known`: the offset behind all that is weighed."""
+    """See the module's text. `end_offset`: the offset behind all that is weighed."""
 
-    __slots__ = ("known", "_pieces", "_total")
+    __slots__ = ("_pieces", "_total", "end_offset")
 
-    def __init__(self, known: int) -> None:
-        self.known = known
+    def __init__(self, end_offset: int) -> None:
+        self.end_offset = end_offset
         self._pieces: list[tuple[int, int, int]] = []        # first offset, offset behind, bytes
         self._total = 0
 
@@ -25,15 +25,15 @@ class Weight:
         return self._total
 
     def add(self, behind: int, size: int, limit: int) -> None:
-        """What lies from `known` until before this offset."""
-        assert behind > self.known, "messages are weighed once, in order"
+        """What lies from `end_offset` until before this offset."""
+        assert behind > self.end_offset, "messages are weighed once, in order"
         pieces = self._pieces
         if pieces and pieces[-1][2] + size <= limit // PIECES:
             pieces[-1] = pieces[-1][0], behind, pieces[-1][2] + size
         else:
-            pieces.append((self.known, behind, size))
+            pieces.append((self.end_offset, behind, size))
         self._total += size
-        self.known = behind
+        self.end_offset = behind
 
     def learn(self, first: int, behind: int, size: int) -> None:
         """What lies before everything that is weighed."""
@@ -51,7 +51,7 @@ class Weight:
                 del pieces[0]
             else:
                 pieces[0] = offset, behind, size - gone
-        self.known = max(self.known, offset)
+        self.end_offset = max(self.end_offset, offset)
 
     def first_within(self, limit: int) -> int:
         """The first offset from which on what waits is not more than the limit; 0: all of it."""

@@ -18,7 +18,7 @@ def test_weights_are_those_of_what_waits(frames: list[tuple[int, int]], offset: 
         sizes += [size] * count
     assert weight.total == sum(sizes)
     weight.pass_to(min(offset, behind))
-    assert weight.known == behind
+    assert weight.end_offset == behind
     assert abs(weight.total - sum(sizes[offset:])) <= max(50 * 5, LIMIT // PIECES), "but for the piece that is cut"
     first = weight.first_within(LIMIT)
     if first:
