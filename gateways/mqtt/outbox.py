@@ -38,6 +38,7 @@ from gatehouse.gateways.mqtt.window import Window
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.values import IDS_MAX
+from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -336,6 +337,11 @@ class Outbox:
             stop = min(end, run_of(messages, start)) if granted else end
             qos = 0 if messages[start][3] & TRANSIENT else granted
             if (qos or self.durable_has_all) and self.durable is not None:
+                start = stop
+                continue
+            if not qos and self.guard.shedding.level >= Rung.QOS_0:
+                self.guard.shedding.counts[Rung.QOS_0] += stop - start
+                self.trace.on_event("mqtt", "dropped_overload", stop - start)
                 start = stop
                 continue
             backlog = self._backlog
