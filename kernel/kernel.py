@@ -242,7 +242,7 @@ class Kernel:  # decision 138
         self._batches = Batches(
             appending=appending, committer=committer, validating=validating, topics=topics, places=places,
             subscriptions=subscriptions, producers=producers, idempotency=idempotency, disk_guard=disk_guard,
-            listens=deliveries.listens, receipts=receipts, recorder=recorder)
+            listens=deliveries.listens, receipts=receipts, speaker=self.speaker, recorder=recorder)
         self._retained = RetainedValues(store=store, state=state, topics=topics, committer=committer,
                                         worker=reader_worker, wall_ms=loop.wall_ms)
         self.scheduling = scheduling = Scheduling(

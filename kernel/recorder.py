@@ -12,11 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 from gatehouse.kernel.message import NOBODY, Leased, Message, Origin, Placement, Record
 
 # What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
-# `write.pending_frame.PendingFrame` and its runs.
+# `write.pending_frame.PendingFrame` and its runs, `records.validation.Validated`.
 Cursor = Any
 LeasedGroup = Any
 PendingFrame = Any
 Run = Any
+Validated = Any
 
 
 class Speaker:
@@ -69,9 +70,14 @@ class Recorder(Protocol):  # decision 202
                    places: Sequence[tuple[Run, int]], followed: Sequence[int]) -> None:
         """These messages, which are followed, are in the pending frame, each in its place."""
 
-    def follow_batch(self, frame: PendingFrame, run: Run, topic: str, at: int, records: Sequence[Record] | None) -> int:
-        """A producer's batch is in the pending frame, of which the record at `at` may be followed. How many pass before
-        the next one."""
+    def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
+                     ) -> tuple[Validated, object, int]:
+        """A batch of this producer is about to enter a topic; its record at `at` may be followed. The batch, in
+        which those that are followed have a trace context; what `on_batch_entered` is to be told; how many pass
+        before the next one."""
+
+    def on_batch_entered(self, frame: PendingFrame, run: Run, followed: object) -> None:
+        """That batch is in the pending frame."""
 
     def write(self, frame: PendingFrame, first_id: int) -> None:
         """The frame is about to be sealed: what is waiting goes into it."""

@@ -15,15 +15,16 @@ hold up the loop for a slice at most.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
 from gatehouse.kernel.message import Headers, Record
+from gatehouse.kernel.records.adding_headers import Extra, InBatch, with_headers
 from gatehouse.kernel.records.asked import ASKED, Asked, asked_of
 from gatehouse.kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
-from gatehouse.kernel.records.record import decode_records
+from gatehouse.kernel.records.record import decode_records, read_headers
 from gatehouse.kernel.records.walking import NO_TIMESTAMP, walk_records
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
@@ -84,6 +85,29 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
     if largest_ms != header.max_ms:
         batch, header = _stamped(batch, header, largest_ms)
     return Validated(batch, header, records, len(data), asks)
+
+
+def with_contexts(validated: Validated, indexes: Sequence[int], context_of: Extra) -> Validated:
+    """The batch with a `traceparent` in those of these records that have none, as `context_of` says it."""
+    added: dict[int, bytes] = {}
+
+    def note(record: InBatch) -> bytes | None:
+        header = context_of(record)
+        if header is not None:
+            added[record.at] = header
+        return header
+
+    batch, header = with_headers(validated.batch, validated.header, indexes, validated.opened_bytes, note)
+    if not added:
+        return validated
+    contexts = {at: read_headers(b"\x02" + encoded, 0)[0] for at, encoded in added.items()}
+    records, asks = validated.records, validated.asks
+    if records is not None:
+        records = [(*record[:4], record[4] + contexts[record[0]], *record[5:]) if record[0] in contexts else record
+                   for record in records]
+    asks = [(at, asked._replace(traceparent=contexts[at][0][1] or b""), key, headers) if at in contexts
+            else (at, asked, key, headers) for at, asked, key, headers in asks]
+    return Validated(batch, header, records, validated.opened_bytes, asks)
 
 
 def asking(records: list[Record]) -> list[tuple[int, Asked, bytes | None, Headers]]:
