@@ -27,6 +27,7 @@ from gatehouse.kernel.records.adding_headers import InBatch
 from gatehouse.kernel.records.batch import CODEC_MASK
 from gatehouse.kernel.records.compression import NONE
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
+from gatehouse.kernel.records.trace_marks import asks_in
 from gatehouse.kernel.records.validation import Validated, with_contexts
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -47,7 +48,9 @@ STEP_MS: Final = 100
 
 OF_CLIENTS_ID: Final = -2
 REFUSED_ID: Final = -3
-"""Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused."""
+ASKED_ID: Final = -4
+"""Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused, and of
+messages whose senders ask to have them followed."""
 
 LAZY_MS: Final = 100
 """Events that no frame has taken along get one of their own after this."""
@@ -64,8 +67,8 @@ _WANTED: Final = frozenset((HEADER, CORRELATION))
 
 MAX_PACKED_BYTES: Final = 1 << 20
 PACKED_PER_MS: Final = 2_000
-"""Of compressed batches, opened: what is packed again so that a record has a trace context. 2 MB a second, and one batch
-at a time."""
+"""Of compressed batches, opened: what is packed again so that a record has a trace context. 2 MB a second, and one
+batch at a time."""
 
 
 class FollowedRecord(NamedTuple):
@@ -126,6 +129,7 @@ class Journeys:  # decision 198
         self._on_error = on_error
         self._sampling = Sampling(settings.rate, settings.topics)
         self._budget = Budget(settings.errors_per_minute)
+        self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
         self._waiting: list[Event] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
@@ -164,24 +168,33 @@ class Journeys:  # decision 198
         """See `Recorder`."""
         return self._sampling.gap()
 
-    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int) -> tuple[list[int], int]:
+    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
+               ) -> tuple[list[int], int]:
         """See `Recorder`."""
         followed: list[int] = []
-        self._contexts = []
         while at < len(messages):
             message = messages[at]
-            placement: Placement = message[0] if placements is None else placements[message[0]]
-            if self._follows(placement):
-                headers = message[2]
-                context = self._context_of(headers)
-                if context is None:
-                    context = self._new_context()
-                    messages[at] = (message[0], message[1], add_header(headers, encode_header(HEADER, context.header())
-                                                                       ), message[3], message[4])
+            if self._follows(message[0] if placements is None else placements[message[0]]):
                 followed.append(at)
-                self._contexts.append(context)
             at += 1 + self._sampling.gap()
+        if asking:
+            followed = sorted({*followed, *[
+                index for index in asking if self._speaker.origin_of(index).traces and asks_in(messages[index][2])
+                and self._grants(messages[index][0] if placements is None else placements[messages[index][0]])]})
+        self._contexts = []
+        for index in followed:
+            message = messages[index]
+            context = self._context_of(message[2])
+            if context is None:
+                context = self._new_context()
+                headers = add_header(message[2], encode_header(HEADER, context.header()))
+                messages[index] = (message[0], message[1], headers, message[3], message[4])
+            self._contexts.append(context)
         return followed, at - len(messages)
+
+    def _grants(self, placement: Placement) -> bool:   # decision 243
+        """Whether there is room for a message whose sender asks to have it followed, and may ask."""
+        return placement.topic_id != self._trail.topic_id and self._asked.spend(ASKED_ID, self._loop.now_ms())
 
     def _follows(self, placement: Placement) -> bool:
         if placement.topic_id == self._trail.topic_id:
@@ -239,11 +252,15 @@ class Journeys:  # decision 198
     def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
                      ) -> tuple[Validated, object, int]:
         """See `Recorder`."""
-        indexes, count = [], validated.header.record_count
+        indexes: list[int] = []
+        count = validated.header.record_count
         while at < count:
             if topic_id != self._trail.topic_id and self._chooses(topic):
                 indexes.append(at)
             at += 1 + self._sampling.gap()
+        if validated.traced and topic_id != self._trail.topic_id:
+            now_ms = self._loop.now_ms()
+            indexes = sorted({*indexes, *[index for index in validated.traced if self._asked.spend(ASKED_ID, now_ms)]})
         if not indexes:
             return validated, None, at - count
         followed: list[FollowedRecord] = []
@@ -599,7 +616,8 @@ class Journeys:  # decision 198
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        return {"journey_events_total": self.events, "journey_events_left_out_total": self.left_out,
+        return {"journeys_asked_left_out_total": self._asked.left_out,
+                "journey_events_total": self.events, "journey_events_left_out_total": self.left_out,
                 "journeys_followed": len(self.following)}
 
 

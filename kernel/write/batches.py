@@ -110,7 +110,7 @@ class Batches:
             raise UnsupportedBatch("Kafka transactions are not built yet")
         wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
                   or self._listens(topic))
-        return Arrived(partition_id, batch, header, of, limit, wanted)
+        return Arrived(partition_id, batch, header, of, limit, wanted, self._speaker.origin.traces)
 
     def _of(self, partition_id: int) -> tuple[Topic, int]:
         of = self._topics.of_partition(partition_id)
@@ -195,7 +195,7 @@ class Batches:
         """A batch as it enters, and what whoever records journeys is to be told of it: where some of its records are
         followed, they have a trace context. It is asked before anybody looks into it."""
         self._unfollowed -= opened.header.record_count
-        if self._unfollowed >= 0:
+        if self._unfollowed >= 0 and not opened.traced:
             return opened, None
         recorder, topic = self._recorder, arrived.of[0]
         assert recorder is not None, "nobody counts down to what is not recorded"

@@ -16,8 +16,9 @@ from tests.kernel.hostile import BASE_MS, TEN, WAYS, Way
 from tests.kernel.packers import java_snappy
 
 every_way = pytest.mark.parametrize("way", [Way(*way) for way in WAYS.values()], ids=WAYS)
-MESSAGES = st.lists(st.tuples(st.none() | st.binary(max_size=5), st.none() | st.binary(max_size=200), st.lists(st.tuples(
-    st.binary(max_size=5), st.none() | st.binary(max_size=5)), max_size=3).map(tuple)), min_size=1, max_size=20)
+MAYBE = st.none() | st.binary(max_size=5)
+HEADERS = st.lists(st.tuples(st.binary(max_size=5), MAYBE), max_size=3).map(tuple)
+MESSAGES = st.lists(st.tuples(MAYBE, st.none() | st.binary(max_size=200), HEADERS), min_size=1, max_size=20)
 
 
 def read(batch: bytes, count: int) -> list[tuple[int, int, bytes | None, bytes | None, Headers]]:
@@ -43,7 +44,8 @@ def test_only_the_records_that_are_wanted_have_it(way: Way) -> None:
 
 
 @given(messages=MESSAGES, data=st.data())
-def test_whatever_is_in_it_stays(messages: list[tuple[bytes | None, bytes | None, Headers]], data: st.DataObject) -> None:
+def test_whatever_is_in_it_stays(messages: list[tuple[bytes | None, bytes | None, Headers]], data: st.DataObject
+                                 ) -> None:
     batch = batch_of(messages, producer_id=7, sequence=3)
     indexes = data.draw(st.sets(st.integers(0, len(messages) - 1)).map(sorted))
     made, header = with_headers(batch, check_batch(batch), indexes, len(batch), lambda _: encode_header(b"new", b"1"))
