@@ -164,6 +164,12 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
+    "gatehouse_overload_level": Declared(
+        GAUGE, "How much is left undone for overload: 0 nothing, 1 trace events, 2 bulk reads too, 3 QoS 0, 4 new "
+               "connections, 5 publishing waits."),
+    "gatehouse_shed": Declared(COUNTER, "What was left undone, or had to wait, for overload.", ("what",)),
+    "gatehouse_memory_budget_bytes": Declared(GAUGE, "Memory that the hub may use, `hub.memory_bytes`."),
+    "gatehouse_memory_held_bytes": Declared(GAUGE, "Memory that is held for clients, by who holds it.", ("holder",)),
     "gatehouse_unsent_bytes": Declared(
         GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 128 KiB "
                "and a message more for each of those clients."),
@@ -204,6 +210,12 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Offsets that retention had deleted before the other hub had them.", ("link",)),
     "gatehouse_relay_link_tampered": Declared(
         COUNTER, "Letters that were not what the other hub had sealed, or not the next ones.", ("link",)),
+    "gatehouse_relay_link_spooled_messages": Declared(
+        COUNTER, "Messages that went to the meeting point's spool while the other hub was away.", ("link",)),
+    "gatehouse_relay_link_spool_taken_letters": Declared(
+        COUNTER, "Letters that the meeting point had kept for this hub and that are dealt with.", ("link",)),
+    "gatehouse_relay_link_spool_passed_over": Declared(
+        COUNTER, "Those of them that were worth nothing, by why.", ("link", "reason")),
     "gatehouse_relay_link_refused": Declared(
         COUNTER, "Messages that were not taken here, by why; `relay_...`: letters that the meeting point bounced.",
         ("link", "reason")),
