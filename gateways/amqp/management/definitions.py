@@ -171,10 +171,10 @@ def _is_of_operators(row: Any) -> bool:
 
 def _note_unknown(report: Report, what: str, name: Any, row: Row) -> None:
     """Arguments that no table of this door knows are kept and mean nothing."""
-    known = {"queues": OF_QUEUES, "exchanges": OF_EXCHANGES}.get(what)
+    taken = {"queues": OF_QUEUES, "exchanges": OF_EXCHANGES}.get(what)
     given = row.get("arguments")
-    if known is not None and isinstance(given, dict):
-        unknown = sorted(key for key in given if key.startswith("x-") and key not in known)
+    if taken is not None and isinstance(given, dict):
+        unknown = sorted(key for key in given if key.startswith("x-") and key not in taken)
         if unknown:
             report.note_changed(what, name, f"without effect: {', '.join(unknown)}")
 
