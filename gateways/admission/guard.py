@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.charging import Charge
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
-    from gatehouse.gateways.gathering import Gatherer
+    from gatehouse.gateways.gathering import Gatherer, Gathering
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
@@ -248,6 +248,19 @@ class Guard:
         if self._version is not self._admission.version:
             self._renew()
         return self._places.by_raw
+
+    @property
+    def given_places(self) -> GivenPlaces:
+        """What `places` is of; good as long as `version` is the same."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._places
+
+    @property
+    def gathering(self) -> Gathering:
+        """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
+        `given_places`, while nothing that is sent is limited."""
+        return self._gathering
 
     def place(self, address: str) -> int:
         """The place of an address. Raises Denied and what `KernelPort.place` raises."""
@@ -574,6 +587,8 @@ class Guard:
     @property
     def limited(self) -> bool:
         """Whether anything that is sent by this guard may be limited."""
+        if not self._admission.limits.limits_in:
+            return False
         if self._version is not self._admission.version:
             self._renew()
         return self._charging.limited

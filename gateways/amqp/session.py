@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.config import AmqpConfig
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.gateways.contract import Link, Services
+    from gatehouse.gateways.gathering import Gatherer
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
 
@@ -211,6 +212,8 @@ class AmqpSession:
         if data[pos + size - 1] != codec.FRAME_END:
             raise ConnectionFault(501, f"a frame of {size} bytes that does not end with the octet 206")
         payload = data[pos + 7:pos + size - 1]
+        if kind == codec.METHOD and self._state is State.OPEN and payload[:4] != codec.PUBLISH:
+            self.guard.settle()                # whatever this is comes after what was gathered
         if kind == codec.HEARTBEAT:
             if number:
                 raise ConnectionFault(501, "a heartbeat on a channel")
@@ -329,6 +332,7 @@ class AmqpSession:
     def _renew(self, answer: Principal | NotAuthenticated) -> None:
         self.identity.renew(answer, self.vhost.name)
         self.rights.principal = self.identity.principal
+        self.guard.settle()
         self._send_as_now()
         self.on_rights_changed()
         self._write_method(0, encode_method("connection.update-secret-ok"))
@@ -368,6 +372,14 @@ class AmqpSession:
         size_bytes = sum([len(message[1] or b"") for message in messages])
         self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key,
                                          refuses=refuses))
+
+    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, *, refuses: bool) -> bool:
+        """Append a few messages with those of other connections; False: not these, `append` them."""
+        size_bytes = sum([len(message[1] or b"") for message in messages])
+        if not self.guard.gather(messages, gatherer, token, size_bytes, refuses=refuses):
+            return False
+        self.slow_down(self.guard.gathered_wait_ms)
+        return True
 
     def slow_down(self, wait_ms: int) -> None:
         """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
@@ -550,6 +562,7 @@ class AmqpSession:
     def _release(self) -> None:
         """End all channels and drop the connection's exclusive queues. Idempotent."""
         if self._slowing is not None:
+            self.guard.settle()
             self._slowing.on_closed()
         self.identity.leave()
         self.channels.end()

@@ -21,6 +21,7 @@ from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.checks import InvalidHalfName
 from gatehouse.gateways.mqtt import mapping, reasons
 from gatehouse.gateways.mqtt.codec import (
+    PACKET_IDS,
     PUBACK_SIZE,
     decode_publishes,
     encode_pubacks,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.incoming import Incoming, Publish
+    from gatehouse.gateways.mqtt.native_publishes import PublishReader
     from gatehouse.gateways.mqtt.own_messages import OwnMessages
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import Message
@@ -107,6 +109,7 @@ class Inbox:
         self._counts: deque[int] = deque()                     # acknowledgements of each submission, MQTT 5 alone
         self._unacknowledged = 0                               # their sum
 
+        self.reader: PublishReader | None = None               # takes what is plain before the session sees it
         self._link = link
         self.guard = guard
         self._now_ms = now_ms
@@ -116,9 +119,27 @@ class Inbox:
         self._submitted = 0              # appends that will be answered
         self._answered = 0
         self._alone = 0                  # the last submission that was not gathered
+        self._is_gathered = False        # something was
         self._is_refused = False         # the hub could not store something: the connection ends
         self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
+
+    def reader_room(self) -> int:
+        """How many publishes of QoS 1 a reader may have under way; 0 where it is to take nothing, as something waits
+        that is answered before, or has to be done with each."""
+        if self.own is not None or self.durable is not None or self._answered < self._alone or self._late_acks \
+                or self._last_reason or self._is_refused or not self._is_gathered:
+            return 0
+        incoming = self.incoming
+        if incoming is None:
+            return PACKET_IDS
+        return max(0, incoming.receive_maximum - self._unacknowledged - len(self.received))
+
+    def take_over(self, under_way: list[bytes]) -> None:
+        """Acknowledgements of what a reader has taken and is not durable yet: it is as if it had come here."""
+        for acks in under_way:
+            self._submitted += 1
+            self._expect(len(acks) // PUBACK_SIZE, acks)
 
     def place(self, data: bytes, pos: int) -> bool:
         """Find out where the topic of the whole PUBLISH at `pos` is stored; False if it may not go anywhere.
@@ -303,6 +324,7 @@ class Inbox:
         # What was submitted otherwise is answered in its turn, and what is gathered behind it must not be before.
         if not exact_ids and self._answered >= self._alone and self.own is None \
                 and self.guard.gather(messages, self, acks or None, size_bytes, refuses=self.incoming is not None):
+            self._is_gathered = True
             if acks:
                 self._submitted += 1
                 self._expect(len(packet_ids), acks)
@@ -418,17 +440,21 @@ class Inbox:
         except KernelError as error:
             self.refuse(error)
 
-    def on_gathered(self, token: object, error: Exception | None) -> None:
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
         """See `gathering.Gatherer`."""
         if error is not None or self._late_acks or self._last_reason:
             self.on_stored([Stored(token, error, 0, [])])
-            return
+            return False
         self._answered += 1
         self._under_way.popleft()
         if self._counts:
             self._unacknowledged -= self._counts.popleft()
         self.settled = self._answered == self._submitted
         self._link.write(cast(bytes, token))
+        return False
+
+    def on_all_gathered(self) -> None:
+        """See `gathering.Gatherer`: each part has its own acknowledgements."""
 
     def _note_own(self, acks: bytes, answer: Stored) -> bytes:
         if self.own is not None:
