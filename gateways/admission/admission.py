@@ -199,9 +199,9 @@ class Admission:
     def look_at_stored(self) -> None:
         """Find how much is stored of what limits bound: to be called now and then."""
         for meter, tenant, topic in self.limits.meters_of_stored() if self.limits.stored else ():
-            found = self._kernel.topic(topic, tenant) if topic else None
-            topics = ([found] if found is not None else []) if topic else self._kernel.topics(tenant)
-            look_at(meter, [partition_id for of in topics for partition_id in of.partition_ids()], self._kernel)
+            topics = [self._kernel.topic(topic, tenant)] if topic else self._kernel.topics(tenant)
+            look_at(meter, [partition_id for each in topics if each is not None for partition_id in each.partition_ids()],
+                    self._kernel)
 
     # --- may they ----------------------------------------------------------------------------------------------------
 
