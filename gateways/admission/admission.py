@@ -200,8 +200,8 @@ class Admission:
         """Find how much is stored of what limits bound: to be called now and then."""
         for meter, tenant, topic in self.limits.meters_of_stored() if self.limits.stored else ():
             topics = [self._kernel.topic(topic, tenant)] if topic else self._kernel.topics(tenant)
-            look_at(meter, [partition_id for each in topics if each is not None for partition_id in each.partition_ids()],
-                    self._kernel)
+            partition_ids = [id for each in topics if each is not None for id in each.partition_ids()]
+            look_at(meter, partition_ids, self._kernel)
 
     # --- may they ----------------------------------------------------------------------------------------------------
 
