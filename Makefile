@@ -97,7 +97,7 @@ soak: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	$(COMPILED) -m tests.simulation $(SEED) --rounds 2000
 	GATEHOUSE_EXAMPLES=random $(COMPILED) $(PYTEST) tests/properties tests/relay/test_simulation.py
-	GATEHOUSE_CUT_S=600 $(COMPILED) $(PYTEST) tests/relay/test_networks.py
+	GATEHOUSE_CUT_S=600 $(COMPILED) $(PYTEST) --timeout=2400 tests/relay/test_networks.py
 	$(COMPILED) -m tests.faults --rounds 1000 --seed $(SEED)
 	$(COMPILED) -m tests.faults.attack --kills 200 --seed $(SEED)
 	$(COMPILED) -m tests.faults.orders --kills 100 --seed $(SEED)
