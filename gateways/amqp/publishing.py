@@ -304,7 +304,7 @@ class Publishing:
             return
         self._append_what_fits(messages, list(range(first, self._tag + 1)))
 
-    def _append_what_fits(self, messages: list[Message], tags: list[int], *, was_gathered: bool = False) -> None:
+    def _append_what_fits(self, messages: list[Message], tags: list[int], was_gathered: bool = False) -> None:
         """Append; what a full queue does not take is refused. Raises AmqpError."""
         while messages:
             try:
@@ -321,7 +321,7 @@ class Publishing:
             kept = sorted({*range(len(messages))}.difference(without_room))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
 
-    def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None, *, was_gathered: bool = False
+    def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None, was_gathered: bool = False
                 ) -> None:
         """`tag`: of the last. Raises QueueFull, OverQuota where the publisher wants confirms, AmqpError."""
         try:

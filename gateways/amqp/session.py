@@ -309,6 +309,7 @@ class AmqpSession:
             sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
             self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
                                     self._take_sorted)
+            self._slowing.refuses = lambda: any(channel.publishing.confirms for channel in self.channels)
         self._slowing.guard = self.guard
 
     def _update_secret(self, secret: bytes) -> None:
@@ -444,8 +445,8 @@ class AmqpSession:
     def _tell_blocked(self, now_ms: int) -> None:
         self._blocked = True
         if login.WANTS_BLOCKED in self._capabilities:
-            self._write_method(0, encode_method("connection.blocked", reason=(
-                "the hub has more to do than it can" if self._is_held else "the disk is slower than its publishers")))
+            reason = "nothing may be published for now" if self._is_held else "the disk is slower than its publishers"
+            self._write_method(0, encode_method("connection.blocked", reason=reason))
 
     def hold(self) -> None:
         """Take nothing more of what has come until `go_on`, which is called as often."""
