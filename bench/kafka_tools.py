@@ -93,8 +93,8 @@ def measure(servers: list[Server], options: argparse.Namespace) -> list[Found]:
             create_topic(one.server, topic, options.partitions)
             one.produced.append(produce(one.server, topic, options.n, -1))
             one.consumed.append(consume(one.server, topic, options.n))
-            print(f"{one.server.name}: produced {one.produced[-1].per_s:,.0f}, consumed {one.consumed[-1]:,.0f} a second",
-                  file=sys.stderr, flush=True)
+            print(f"{one.server.name}: produced {one.produced[-1].per_s:,.0f}, "
+                  f"consumed {one.consumed[-1]:,.0f} a second", file=sys.stderr, flush=True)
         half = int(min(one.produced[-1].per_s for one in found[:2]) / 2)
         for one in found:
             one.at_half.append(produce(one.server, topic, half * LATENCY_S, half))
