@@ -37,7 +37,7 @@ METADATA: Final = b"\0\1\0\0\0\1\0\5plant" + b"\xff" * 4
 PART: Final = b"\0\1\0\0\0\1\0\5plant" + bytes(20)
 
 
-def data(value: bytes) -> bytes:
+def counted(value: bytes) -> bytes:
     return struct.pack(">i", len(value)) + value
 
 
@@ -67,7 +67,7 @@ class Member:
 
     def join(self) -> None:
         body = text(self.group) + struct.pack(">ii", SESSION_MS, SESSION_MS) + text(self.member_id) + text("consumer")
-        send(self.connection, JOIN_GROUP, 2, body + struct.pack(">i", 1) + text("range") + data(METADATA))
+        send(self.connection, JOIN_GROUP, 2, body + struct.pack(">i", 1) + text("range") + counted(METADATA))
 
     def on_joined(self) -> None:
         """Raises LoadFailed."""
@@ -87,7 +87,7 @@ class Member:
 
     def sync(self) -> None:
         body = text(self.group) + struct.pack(">i", self.generation) + text(self.member_id)
-        parts = b"".join([text(name) + data(PART) for name in self.members])
+        parts = b"".join([text(name) + counted(PART) for name in self.members])
         send(self.connection, SYNC_GROUP, 1, body + struct.pack(">i", len(self.members)) + parts)
 
     def on_part(self) -> None:
