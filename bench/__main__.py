@@ -52,6 +52,7 @@ ALL: Final = (
     "against_mosquitto --rounds 7",
     "against_kafka --rounds 5 --partitions 1 16 1000 10000 --flush-at 16 10000",
     "against_rabbitmq --rounds 7",
+    "rabbitmq_shapes",
     "kernel_append --partitions 16",
     "kernel_append --partitions 10000",
     "many_partitions",
