@@ -56,6 +56,7 @@ ALL: Final = (
     "kafka_tools --flush",
     "kafka_groups",
     "against_rabbitmq --rounds 7",
+    "rabbitmq_shapes",
     "kernel_append --partitions 16",
     "kernel_append --partitions 10000",
     "many_partitions",
