@@ -4,7 +4,7 @@
     load.py mqtt-many  --port 1883 [--connections 500] [--n 100000]
     load.py mqtt-rate  --port 1883 [--rate 20000] [--seconds 10]
     load.py mqtt-idle  --port 1883 [--connections 5000] [--seconds 5] [--pid SERVER]
-    load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--partition-type classic|quorum]
+    load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--queue-type classic|quorum]
     load.py http-many  --port 8080 [--connections 32] [--n 20000] [--size 100]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
                        [--no-session]
@@ -118,7 +118,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--window", type=int, help="messages (MQTT, AMQP) or requests (Kafka) without an answer")
     parser.add_argument("--connections", type=int, default=500)
     parser.add_argument("--topic", default="load", help="of AMQP the partition")
-    parser.add_argument("--partition-type", choices=("classic", "quorum"), default="classic")
+    parser.add_argument("--queue-type", choices=("classic", "quorum"), default="classic")
     parser.add_argument("--batch", type=int, default=1000, help="records of a Kafka batch")
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--no-session", action="store_true", help="Kafka: list all partitions in each fetch")
