@@ -143,7 +143,7 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),
     "gatehouse_session_drops": Declared(
         COUNTER, "Messages that such sessions were not given, by reason: limit (more waited than may), expired, "
-                 "denied, lost.", ("reason",)),
+                 "denied, lost, age (they waited longer than they may).", ("reason",)),
     "gatehouse_wills": Declared(GAUGE, "Wills of clients that are connected, or broke off and wait for their delay."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
