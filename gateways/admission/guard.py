@@ -595,10 +595,10 @@ class Guard:
             self._renew()
         return self._charging.limited
 
-    @property
-    def publishing_waits(self) -> bool:
-        """Whether nobody may publish for now: the hub has too much to do."""
-        return self._admission.limits.publishing_waits
+    def waits(self, refuses: bool) -> bool:
+        """Whether nothing may be published for now, and what has come is to wait: the hub has too much to do, or as
+        much is stored as may be and the door has no word to refuse it."""
+        return self._charging.waits(refuses)
 
     @property
     def limits_version(self) -> int:

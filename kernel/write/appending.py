@@ -152,6 +152,12 @@ class Appending:
         if check(messages, self._places.refresh):
             self._queue_limits.require_room(messages)
 
+    def refuse_full(self, messages: list[Message]) -> None:
+        """These enter now, and were checked. Raises KeptFull, QueueFull, with nothing done."""
+        if self._disk_guard.kept_full:
+            self.refuse_owed(messages)
+        self._queue_limits.refuse_full(messages)
+
     def check_entering(self, messages: list[Message]) -> None:
         """These are about to enter. Raises QueueFull, and what `check` raises."""
         if check(messages, self._places.refresh):
