@@ -268,8 +268,8 @@ class Metrics(Collector):
         for name, declared in METRICS.items():
             if samples[name]:
                 if declared.kind == HISTOGRAM:
-                    found = [exemplar for source in self._exemplars for exemplar in source() if exemplar[0] == name]
-                    yield _histogram(name, declared, samples[name], {bound: of for _, bound, of in found})
+                    exemplars = [exemplar for source in self._exemplars for exemplar in source() if exemplar[0] == name]
+                    yield _histogram(name, declared, samples[name], {bound: of for _, bound, of in exemplars})
                     continue
                 family: GaugeMetricFamily | CounterMetricFamily
                 if declared.kind == COUNTER:
