@@ -5,13 +5,15 @@ asked for; each gives (metric, label values, value) for metrics of the table. `d
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
@@ -223,6 +225,8 @@ METRICS: Final[dict[str, Declared]] = {
 
 Sample = tuple[str, tuple[str, ...], float]
 Source = Callable[[], Iterable[Sample]]
+Exemplars = Callable[[], Iterable[tuple[str, str, Exemplar]]]
+"""(histogram, upper bound of a bucket, a message that is counted there)"""
 
 
 class Metrics(Collector):
@@ -230,6 +234,7 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
+        self._exemplars: list[Exemplars] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -237,6 +242,15 @@ class Metrics(Collector):
     def add(self, source: Source) -> None:
         """Ask this source too, whenever the page is rendered."""
         self._sources.append(source)
+
+    def add_exemplars(self, source: Exemplars) -> None:
+        """This source knows messages that stand for buckets of histograms."""
+        self._exemplars.append(source)
+
+    def render_openmetrics(self) -> bytes:
+        """The page in the format of OpenMetrics, which has exemplars."""
+        page: bytes = generate_openmetrics(self._registry)  # type: ignore[no-untyped-call]
+        return page
 
     def render(self) -> bytes:
         """The page in Prometheus' text format."""
@@ -254,7 +268,8 @@ class Metrics(Collector):
         for name, declared in METRICS.items():
             if samples[name]:
                 if declared.kind == HISTOGRAM:
-                    yield _histogram(name, declared, samples[name])
+                    exemplars = [exemplar for source in self._exemplars for exemplar in source() if exemplar[0] == name]
+                    yield _histogram(name, declared, samples[name], {bound: of for _, bound, of in exemplars})
                     continue
                 family: GaugeMetricFamily | CounterMetricFamily
                 if declared.kind == COUNTER:
@@ -266,7 +281,8 @@ class Metrics(Collector):
                 yield family
 
 
-def _histogram(name: str, declared: Declared, samples: list[Sample]) -> HistogramMetricFamily:
+def _histogram(name: str, declared: Declared, samples: list[Sample], exemplars: Mapping[str, Exemplar]
+               ) -> HistogramMetricFamily:
     """One family of samples, whose last label is a bound or SUM."""
     family = HistogramMetricFamily(name, declared.help, labels=declared.labels)
     series: dict[tuple[str, ...], dict[str, float]] = {}
@@ -274,5 +290,7 @@ def _histogram(name: str, declared: Declared, samples: list[Sample]) -> Histogra
         series.setdefault(labels[:-1], {})[labels[-1]] = value
     for labels, values in series.items():
         total = values.pop(SUM, 0.0)
-        family.add_metric(labels, [(bound, count) for bound, count in values.items()], total)
+        family.add_metric(labels, [
+            (bound, count, exemplars[bound]) if bound in exemplars else (bound, count)
+            for bound, count in values.items()], total)
     return family

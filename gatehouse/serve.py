@@ -296,7 +296,8 @@ class Hub:
             connections=OpenConnections(kernel.epoch, kernel.shard),
             unsent=UnsentBudget(self.config.hub.unsent_bytes, giving_back.soon),
             holders=holders,
-            render_metrics=self.metrics.render, unready=self._unready, status=self._status,
+            render_metrics=self.metrics.render, render_openmetrics=self.metrics.render_openmetrics,
+            unready=self._unready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
@@ -320,6 +321,7 @@ class Hub:
                        partial(trace_samples, admission.trace), self._door_samples,
                        services.not_honoured.samples):
             self.metrics.add(source)
+        self.metrics.add_exemplars(storage.exemplars)
         for door in self.config.doors:
             self._listening[door.spec.name] = await self._open_door(door, services)
             for address in self._listening[door.spec.name]:

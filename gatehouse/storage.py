@@ -15,6 +15,8 @@ from secrets import token_bytes
 from typing import Final
 from uuid import uuid4
 
+from prometheus_client.samples import Exemplar
+
 from gatehouse import __version__, exits
 from gatehouse.backup.manifest import INCLUDED
 from gatehouse.clocks import HubLoop
@@ -36,6 +38,7 @@ from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
 from gatehouse.kernel.state.catalogue_copy import copy_truth
 from gatehouse.kernel.state.store import RocksStore, StoreDamaged, is_full
+from gatehouse.kernel.write.committer import DURABLE_MS
 from gatehouse.log_thread import begin_log_thread
 from gatehouse.metrics import SUM, Sample
 from gatehouse.otlp import Exporting, exporter_to
@@ -139,6 +142,14 @@ class Storage(Notices):
     def mended_headers(self) -> int:
         """Headers of the log's files that this start has written anew."""
         return self._log.aside.mended
+
+    def exemplars(self) -> Iterator[tuple[str, str, Exemplar]]:
+        """Of a histogram, the upper bound of one of its buckets, and a message that is counted in it."""
+        journeys = self.kernel.journeys
+        for at, example in journeys.examples.items() if journeys is not None else ():
+            bound = f"{DURABLE_MS[at] / 1000:g}" if at < len(DURABLE_MS) else "+Inf"
+            yield "gatehouse_durable_seconds", bound, Exemplar(
+                {"trace_id": example.trace_id.hex()}, example.took_ms / 1000, example.at_ms / 1000)
 
     def samples(self) -> Iterator[Sample]:
         """The kernel's counters for the metrics page."""

@@ -226,6 +226,7 @@ class Services:
     """How the name of a user is read from a client's certificate, see `certificates.py`."""
 
     render_metrics: Callable[[], bytes] = bytes
+    render_openmetrics: Callable[[], bytes] = bytes
     """The Prometheus page."""
 
     unready: Callable[[], str] = str

@@ -11,6 +11,7 @@ itself.
 """
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -32,7 +33,7 @@ from gatehouse.kernel.records.validation import Validated, with_contexts
 from gatehouse.kernel.shedding import Rung, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import DURABLE_MS, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.tracing.budget import Budget
@@ -78,6 +79,14 @@ class FollowedRecord(NamedTuple):
     at: int
     topic_id: int
     event: Event
+
+
+class Example(NamedTuple):
+    """A followed message, for whoever wonders what took so long."""
+
+    trace_id: bytes
+    took_ms: int                 # from its door to the disk
+    at_ms: int                   # by the wall clock
 
 
 class Entered:
@@ -147,6 +156,9 @@ class Journeys:  # decision 198
 
         self.on_event: Callable[[Event], None] | None = None
         """Is told of each event once it is durable; must return at once."""
+
+        self.examples: dict[int, Example] = {}
+        """By the number of its bound in DURABLE_MS, the newest followed message that took as long."""
 
         self._lost = 0
 
@@ -571,6 +583,8 @@ class Journeys:  # decision 198
         if mine is None:
             return
         following = self.following
+        if mine.entered:
+            self._note_example(mine.entered[-1].event.trace_id, max(0, self._loop.now_ms() - frame.now_ms))
         for entered in mine.entered:
             followed = following.add(entered.run.first_id + entered.at, entered.event.trace_id, True, entered.topic_id)
             following.place(followed, entered.run.partition_id, entered.run.first_offset + entered.at)
@@ -591,6 +605,11 @@ class Journeys:  # decision 198
         if self.on_event is not None:
             for event in mine.written:
                 self.on_event(event)
+
+    def _note_example(self, trace_id: bytes, took_ms: int) -> None:
+        if trace_id:
+            bound = bisect_left(DURABLE_MS, took_ms)
+            self.examples[bound] = Example(trace_id, took_ms, self._loop.wall_ms())
 
     def _tell_delivered(self, followed: Followed, entered: Entered, placement: Placement) -> None:
         """It goes to live subscribers now; how many of each door."""

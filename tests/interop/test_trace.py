@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from confluent_kafka import Producer
 from paho.mqtt import client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.interop.guarded_hub import PASSWORD, guarded_hub
 from tests.interop.test_http_groups import ask
@@ -261,3 +263,17 @@ def test_who_has_the_right_has_a_message_followed_on_every_door(tmp_path: Path) 
         for door in ("http", "mqtt", "amqp", "kafka"):
             wait_for(lambda door=door: found(f"open/{door}/root") == 1)
             assert found(f"open/{door}/ada") == 0, door
+
+
+def test_the_metrics_name_followed_messages_to_who_asks_for_openmetrics(tmp_path: Path) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    with sound_hub(tmp_path, config_of(("http",)) + "[tracing.topics.plant]\n") as hub:
+        assert ask(hub, "POST", "/v1/publish", {"messages": [{
+            "address": "plant/1", "value": 1, "traceparent": f"00-{trace}-b7ad6b7169203331-01"}]})[0] == 201
+        request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}/metrics", headers={
+            "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"})
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+            assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+            families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+        shown = [sample.exemplar for sample in families["gatehouse_durable_seconds"].samples if sample.exemplar]
+        assert [exemplar.labels for exemplar in shown] == [{"trace_id": trace}]

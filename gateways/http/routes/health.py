@@ -10,6 +10,8 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import TEXT, object_of, one_of
 
+OPENMETRICS: Final = "application/openmetrics-text"
+OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -42,8 +44,14 @@ async def readyz(door: Door, call: Call) -> Answered:
 
 @declare("hub", public=True, answers=(Answer(200, "Every metric, as text.", TEXT, "text/plain"),))
 async def metrics(door: Door, call: Call) -> Answered:
-    """The metrics, for Prometheus."""
+    """The metrics, for Prometheus.
+
+    Who asks for `application/openmetrics-text`, as Prometheus does, is told with the buckets of a histogram which
+    followed message was counted there last.
+    """
     call.query()
+    if OPENMETRICS in call.headers.get("accept", "").lower():
+        return Response(door.services.render_openmetrics(), content_type=OPENMETRICS_TYPE)
     return Response(door.services.render_metrics(), content_type=METRICS_TYPE)
 
 
