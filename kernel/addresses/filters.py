@@ -14,7 +14,8 @@ search. Nothing recurses.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeVar
 
 from gatehouse.kernel.addresses.address import check_size
 from gatehouse.kernel.errors import InvalidFilter as InvalidFilter  # doors find it here, beside `parse_filter`
@@ -24,7 +25,18 @@ MANY: Final = "#"
 
 T = TypeVar("T")
 
+FEW: Final = 4               # values of a node that are a tuple; more are a dictionary
+SHARED_LEVELS: Final = 4_096
+SHARED_CHARS: Final = 32     # longer levels are nobody's word
+NO_CHILDREN: Final[dict[str, Any]] = {}
+
 NOTHING_ELSE: Final[Mapping[str, tuple[str, ...]]] = {}
+
+
+@lru_cache(maxsize=SHARED_LEVELS)
+def _same(level: str) -> str:
+    """The same text, as one object: a fleet has a million filters and a handful of words in them."""
+    return level
 
 
 def parse_filter(text: str) -> tuple[str, ...]:
@@ -36,7 +48,7 @@ def parse_filter(text: str) -> tuple[str, ...]:
     if "\0" in text:
         raise InvalidFilter("a filter holds no NUL")
     check_size(text, "a filter", InvalidFilter)
-    levels = tuple(text.split("/"))
+    levels = tuple([_same(level) if len(level) <= SHARED_CHARS else level for level in text.split("/")])
     for level in levels:
         if len(level) > 1 and (ONE in level or MANY in level):
             raise InvalidFilter(f"'+' and '#' stand alone between slashes, not as in '{level[:40]}'")
@@ -67,16 +79,34 @@ def matches(pattern: tuple[str, ...], levels: tuple[str, ...]) -> bool:
 
 
 class Node(Generic[T]):
-    """One level of the filters that share their beginning."""
+    """One level of the filters that share their beginning. There may be millions, most with one child or one value."""
 
     __slots__ = ("children", "is_many", "many", "one", "values")
 
     def __init__(self, is_many: bool) -> None:
         self.is_many = is_many
-        self.children: dict[str, Node[T]] = {}
+        self.children: dict[str, Node[T]] = NO_CHILDREN          # until there is one
         self.one: Node[T] | None = None
         self.many: Node[T] | None = None
-        self.values: dict[T, None] = {}
+        self.values: tuple[T, ...] | dict[T, None] = ()
+
+    def give(self, value: T) -> None:
+        """One value more."""
+        if isinstance(self.values, dict):
+            self.values[value] = None
+        elif len(self.values) < FEW:
+            self.values += (value,)
+        else:
+            self.values = dict.fromkeys((*self.values, value))
+
+    def take(self, value: T) -> None:
+        """A value that is there goes."""
+        if isinstance(self.values, dict):
+            del self.values[value]
+            if not self.values:
+                self.values = ()
+        else:
+            self.values = tuple([other for other in self.values if other != value])
 
     def is_leaf(self) -> bool:
         return not self.children and self.one is None and self.many is None
@@ -94,6 +124,8 @@ class Node(Generic[T]):
             self.one = node
         elif level == MANY:
             self.many = node
+        elif self.children is NO_CHILDREN:
+            self.children = {level: node}
         else:
             self.children[level] = node
         return node
@@ -105,6 +137,8 @@ class Node(Generic[T]):
             self.many = None
         else:
             del self.children[level]
+            if not self.children:
+                self.children = NO_CHILDREN
 
 
 class FilterTrie(Generic[T]):
@@ -125,7 +159,7 @@ class FilterTrie(Generic[T]):
             node = node.child(level) or node.add_child(level)
         if value in node.values:
             return False
-        node.values[value] = None
+        node.give(value)
         self._size += 1
         return True
 
@@ -139,7 +173,7 @@ class FilterTrie(Generic[T]):
             path.append(node)
         if value not in path[-1].values:
             return False
-        del path[-1].values[value]
+        path[-1].take(value)
         self._size -= 1
         for depth in range(len(pattern), 0, -1):
             if path[depth].values or not path[depth].is_leaf():

@@ -123,3 +123,21 @@ def test_many_wildcards_do_not_make_a_search() -> None:
     trie.insert(parse_filter("#/" * 30 + "a"), 1)
     assert list(trie.overlapping(parse_filter("#/" * 60 + "b"))) == []
     assert 1 in trie.overlapping(parse_filter("#/" * 60 + "+/a"))
+
+
+def test_a_node_has_any_number_of_values_and_children() -> None:
+    trie: FilterTrie[int] = FilterTrie()
+    empty: FilterTrie[int] = FilterTrie()
+    for value in range(10):
+        assert trie.insert(("plant", str(value)), value)
+        assert trie.insert(("plant",), value) and not trie.insert(("plant",), value)
+    assert trie.match(("plant",)) == list(range(10)), "in the order in which they came"
+    assert empty.match(("plant",)) == [], "nodes without children share nothing that another fills"
+    for value in range(10):
+        assert trie.remove(("plant",), value) and not trie.remove(("plant",), value)
+        assert trie.match(("plant",)) == list(range(value + 1, 10))
+    for value in range(10):
+        assert trie.match(("plant", str(value))) == [value]
+        assert trie.remove(("plant", str(value)), value)
+    assert len(trie) == 0 and trie.match(("plant", "3")) == []
+    assert trie.insert(("plant",), 3) and trie.match(("plant",)) == [3]
