@@ -99,6 +99,7 @@ class Channel:
             if method is None:
                 raise ConnectionFault(COMMAND_INVALID, "unimplemented method")
             self.connection.channels.finish_turn()
+            self.connection.guard.settle()         # whatever this is comes after what was gathered
             method(arguments)
 
     def reply(self, payload: bytes) -> None:

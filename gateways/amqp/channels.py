@@ -82,6 +82,7 @@ class Channels:
         try:
             if name == "channel.close":
                 self.finish_turn()
+                self._connection.guard.settle()
                 channel.end()
                 self._drop(channel)
                 channel.reply(encode_method("channel.close-ok"))

@@ -212,8 +212,6 @@ class AmqpSession:
         if data[pos + size - 1] != codec.FRAME_END:
             raise ConnectionFault(501, f"a frame of {size} bytes that does not end with the octet 206")
         payload = data[pos + 7:pos + size - 1]
-        if kind == codec.METHOD and self._state is State.OPEN and payload[:4] != codec.PUBLISH:
-            self.guard.settle()                # whatever this is comes after what was gathered
         if kind == codec.HEARTBEAT:
             if number:
                 raise ConnectionFault(501, "a heartbeat on a channel")

@@ -5,8 +5,10 @@ import random
 
 import pytest
 
+from gatehouse.gateways.amqp import codec
+from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.kernel.log.log import LogFull
-from tests.gateways.amqp.fakes import Client, Hub
+from tests.gateways.amqp.fakes import Client, Hub, publish
 
 
 def confirming(hub: Hub, count: int) -> list[Client]:
@@ -38,16 +40,24 @@ def test_what_many_connections_publish_is_one_append() -> None:
     assert [tags(client) for client in clients] == [[(2, True, "basic.ack")]] * 20
 
 
-def test_what_follows_on_the_connection_sees_what_was_published_before() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_what_follows_on_the_connection_sees_what_was_published_before(together: bool) -> None:
+    """Whether it comes with the same read or with the next."""
     hub = Hub()
     client, = confirming(hub, 1)
     client.ask("queue.declare", queue="q")
-    client.publish("", "q", b"1")
-    purged = client.ask("queue.purge", queue="q")
+    client.publish("", "q", b"first")
+    hub.kernel.flush()
+    asked = codec.frame(codec.METHOD, 1, encode_method("queue.purge", queue="q"))
+    client.got()
+    for data in [publish("", "q", b"1") + asked] if together else [publish("", "q", b"1"), asked]:
+        client.send(data)
+    hub.kernel.flush()
+    purged = client.got()
     client.publish("", "q", b"2")
     hub.kernel.flush()
     got = [(name, arguments.get("message_count")) for _, name, arguments in purged if name != "basic.ack"]
-    assert got == [("queue.purge-ok", 1)]
+    assert got == [("queue.purge-ok", 2)]
     assert hub.ready("q") == [b"2"]
 
 
