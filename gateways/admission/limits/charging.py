@@ -95,6 +95,10 @@ class Charging:
         if self._version != self._book.version:
             self._resolve()
         now_ms = self._now_ms()
+        if self._taken is not None:
+            left = self._taken[0].left(now_ms)
+            if left[0]:
+                return left
         messages = size_bytes = NO_BOUND
         if self._book.places_in and not self._of_place and not self._of_topic:
             messages = 1                     # nothing is known yet of where messages go
@@ -119,12 +123,9 @@ class Charging:
             values_bytes = 0 if value is None else len(value)
         else:
             place = messages[0][0]
-            values_bytes = 0
-            for each, value, _, _, _ in messages:
-                if each != place:
-                    return False
-                if value is not None:
-                    values_bytes += len(value)
+            if book.places_in and len({message[0] for message in messages}) > 1:
+                return False
+            values_bytes = sum([len(message[1]) for message in messages if message[1]])
         purse = self._purses.get(place if book.places_in else 0)
         if purse is None:
             return False

@@ -50,6 +50,10 @@ class Purse:
         self._at_ms = now_ms
         return True
 
+    def left(self, now_ms: int) -> tuple[int, int]:
+        """Messages and bytes that may be taken out of it now."""
+        return (self._messages_left, self._bytes_left) if now_ms < self._until_ms and self._operations_left else (0, 0)
+
     def give_back(self, messages: int, size_bytes: int, values_bytes: int) -> None:
         """What was taken last was not stored: it is an operation alone."""
         self._messages -= messages

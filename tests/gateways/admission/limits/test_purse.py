@@ -20,8 +20,8 @@ def meter(**amounts: object) -> Meter:
 def test_a_part_of_the_least_that_is_left_is_set_aside_for_a_moment() -> None:
     first, second = meter(messages_per_s=8_000), meter(bytes_per_s=80_000)
     purse = Purse([first], [second])
-    assert not purse.take(1, 1, 1, 0), "nothing is set aside yet"
-    assert purse.set_aside(0)
+    assert not purse.take(1, 1, 1, 0) and purse.left(0) == (0, 0), "nothing is set aside yet"
+    assert purse.set_aside(0) and purse.left(0) == (8_000 // PART, 80_000 // PART)
     assert purse.take(8_000 // PART - 1, 10, 5, 0)
     assert not purse.take(2, 1, 1, 0) and purse.take(1, 1, 1, SET_ASIDE_MS - 1)
     assert not purse.take(0, 0, 0, SET_ASIDE_MS)
