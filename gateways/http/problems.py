@@ -67,6 +67,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "no_answer": Problem(504, "No answer", "The request is stored, and nothing answered it in time."),
     "no_links": Problem(409, "No links", "The hub's configuration has no `[relay]`."),
     "unknown_link": Problem(404, "Unknown link", "There is no link of that name, or none with another hub yet."),
+    "key_not_pinned": Problem(409, "Key not pinned",
+                              "There is no next key, or the other hub of a link has not pinned it yet."),
     "bad_invitation": Problem(400, "Bad invitation", "It does not read, is over, was used, or is for another hub."),
     "unknown_session": Problem(404, "Unknown session", "No client of this id has a session that outlives its "
                                                        "connection."),
