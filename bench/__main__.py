@@ -41,6 +41,7 @@ QUICK: Final = (
     "tls --rounds 1",
     "guard --rounds 1",
     "limits --rounds 1",
+    "limits_hold",
     "http_streams --seconds 4",
     "decisions",
     "http_posts",
