@@ -43,6 +43,7 @@ QUICK: Final = (
     "tls --rounds 1",
     "guard --rounds 1",
     "limits --rounds 1",
+    "limits_hold",
     "tracing_doors --rounds 1 --n 20000",
     "http_streams --seconds 4",
     "decisions",

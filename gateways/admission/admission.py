@@ -198,6 +198,7 @@ class Admission:
 
     def look_at_stored(self) -> None:
         """Find how much is stored of what limits bound: to be called now and then."""
+        self.limits.settle()
         for meter, tenant, topic in self.limits.meters_of_stored() if self.limits.stored else ():
             topics = [self._kernel.topic(topic, tenant)] if topic else self._kernel.topics(tenant)
             partition_ids = [id for each in topics if each is not None for id in each.partition_ids()]

@@ -657,8 +657,12 @@ class Guard:
         if self._version is not self._admission.version:
             self._renew()
         key = None if idempotency_key is None else self._scoped(idempotency_key)
-        charges = self._weigh(messages, size_bytes, refuses, key) \
-            if self._admission.limits.limits_in and not was_gathered else None
+        charges: list[Charge] | None = None
+        is_taken = False
+        if self._admission.limits.limits_in and not was_gathered:
+            is_taken = key is None and self._charging.take(messages, size_bytes)
+            if not is_taken:
+                charges = self._weigh(messages, size_bytes, refuses, key)
         if self._gathering.waits:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
@@ -668,10 +672,17 @@ class Guard:
             self._port.append(self._places.guard, messages, number, positions, key)
         except Exception as refusal:
             self._switchboard.take_back(number)
+            if is_taken:
+                self._charging.give_back()
             self._tell_refused(messages, refusal)
             raise
         self._admission.count_in(self._door, len(messages), size_bytes)
-        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
+        if charges is None:
+            return 0
+        wait_ms = self._charging.charge(charges, messages if refuses else ())
+        if not wait_ms and messages:
+            self._charging.set_aside(messages[0][0])
+        return wait_ms
 
     def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
         """What these will be charged to; None: nothing, as they are a repetition. Raises OverQuota."""
@@ -700,6 +711,12 @@ class Guard:
         if not admission.limits.limits_in or not self._charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
+        if self._charging.take(messages, size_bytes):
+            if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
+                self._charging.give_back()
+                return False
+            self.gathered_wait_ms = 0
+            return True
         if refuses:                          # each may be answered otherwise than the others
             return False
         try:
@@ -709,6 +726,8 @@ class Guard:
         if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
             return False
         self.gathered_wait_ms = self._charging.charge(charges)
+        if not self.gathered_wait_ms:
+            self._charging.set_aside(messages[0][0])
         return True
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:

@@ -26,6 +26,7 @@ from gatehouse.gateways.admission.limits.limit import (
     Limit,
 )
 from gatehouse.gateways.admission.limits.meter import Meter
+from gatehouse.gateways.admission.limits.purse import Purse
 from gatehouse.gateways.admission.patterns import overlaps
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.kernel.addresses.address import levels_of
@@ -33,6 +34,9 @@ from gatehouse.kernel.addresses.filters import MANY, FilterTrie, parse_filter
 
 METERS_MAX: Final = 65_536
 """Names that are remembered with what they have left; the one that was looked up longest ago goes first."""
+
+PURSES_MAX: Final = 16_384
+"""Purses that are kept; all are settled and forgotten beyond that."""
 
 MATCHES_MAX: Final = 64
 """Filters that may be charged for one address; further ones that match it are not looked at."""
@@ -59,6 +63,8 @@ class LimitBook:
         self._named: dict[tuple[str, str, str, str], list[Limit]] = {}       # by direction, tenant, kind and name
         self._filters: dict[tuple[str, str], FilterTrie[str]] = {}           # ids, by direction and tenant
         self._meters: dict[tuple[str, str, str], Meter] = {}                 # by id, tenant and name
+        self._purses: dict[tuple[tuple[Meter, ...], tuple[Meter, ...]], Purse] = {}
+        self._open_purses: dict[Purse, None] = {}        # of which something may have been taken
 
     # ---- which there are
 
@@ -74,6 +80,7 @@ class LimitBook:
 
     def put(self, limit: Limit, now_ms: int) -> None:
         """A limit that is new, or reads otherwise from now on."""
+        self._forget_purses()
         before = self._limits.get(limit.id)
         if before is not None and _reach(before) == _reach(limit) and before.has_meters and limit.has_meters \
                 and before.bounds_stored == limit.bounds_stored:
@@ -99,6 +106,7 @@ class LimitBook:
 
     def remove(self, id: str) -> None:
         """Nothing is limited by it any more, where it is there."""
+        self._forget_purses()
         limit = self._limits.pop(id, None)
         if limit is None:
             return
@@ -221,6 +229,30 @@ class LimitBook:
         return [(limit, limit.kind, names[limit.kind]) for limit in self._limits.values()
                 if limit.connections is not None and (limit.kind == HUB or limit.name in (EACH, names[limit.kind]))]
 
+    # ---- what is charged a little later
+
+    def purse(self, common: tuple[Meter, ...], own: tuple[Meter, ...], now_ms: int) -> Purse | None:
+        """What is set aside for small bursts that are charged to these meters; None: nothing, they have little left."""
+        purse = self._purses.get((common, own))
+        if purse is None:
+            if len(self._purses) >= PURSES_MAX:
+                self._forget_purses()
+            purse = self._purses[common, own] = Purse(common, own)
+        if not purse.set_aside(now_ms):
+            return None
+        self._open_purses[purse] = None
+        return purse
+
+    def settle(self) -> None:
+        """Charge what was taken out of purses."""
+        for purse in self._open_purses:
+            purse.settle()
+        self._open_purses.clear()
+
+    def _forget_purses(self) -> None:
+        self.settle()
+        self._purses.clear()
+
     # ---- for people
 
     def _meters_of(self, id: str) -> list[Meter]:
@@ -228,6 +260,7 @@ class LimitBook:
 
     def most_used(self, id: str, count: int) -> list[Meter]:
         """Those who have taken most under a limit."""
+        self.settle()
         return sorted(self._meters_of(id), key=lambda meter: -meter.messages_taken)[:count]
 
 

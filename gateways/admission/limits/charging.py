@@ -15,6 +15,7 @@ from gatehouse.gateways.admission.errors import NoRoomLeft, OverQuota
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import IN
 from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
+from gatehouse.gateways.admission.limits.purse import Purse
 from gatehouse.kernel.shedding import WAIT_MS
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ MET_MAX: Final = 64
 
 WHOLE: Final = -1
 """What stands for a producer's batch, which has a topic and no place."""
+
 
 
 class Charge(NamedTuple):
@@ -55,12 +57,14 @@ class Charging:
         self._of_place: dict[int, tuple[Meter, ...]] = {}
         self._of_topic: dict[str, tuple[Meter, ...]] = {}
         self._met: dict[Meter, None] = {}
+        self._purses: dict[int, Purse] = {}              # by place, 0 where places do not matter
+        self._taken: tuple[Purse, int, int, int] | None = None
         self._is_closed = False
 
     def renew(self, user: str, groups: Iterable[str], tenant: str, client_id: str) -> None:
         """Who sends; places that were given before are unknown."""
         self._user, self._groups, self._tenant, self._client_id = user, groups, tenant, client_id
-        self._version = -1
+        self._version = -1                   # which a purse of before does not survive
 
     @property
     def limited(self) -> bool:
@@ -91,6 +95,10 @@ class Charging:
         if self._version != self._book.version:
             self._resolve()
         now_ms = self._now_ms()
+        if self._taken is not None:
+            left = self._taken[0].left(now_ms)
+            if left[0]:
+                return left
         messages = size_bytes = NO_BOUND
         if self._book.places_in and not self._of_place and not self._of_topic:
             messages = 1                     # nothing is known yet of where messages go
@@ -98,6 +106,42 @@ class Charging:
             room = meter.room(now_ms)
             messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
         return messages, size_bytes
+
+    # ---- small bursts, far from every limit
+
+    def take(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int) -> bool:
+        """Whether a burst to one place could be taken out of what was set aside: then it is charged. Else it is to be
+        weighed."""
+        book = self._book
+        if self._version != book.version:
+            return False
+        count = len(messages)
+        if not count:
+            return False
+        if count == 1:
+            place, value, _, _, _ = messages[0]
+            values_bytes = 0 if value is None else len(value)
+        else:
+            place = messages[0][0]
+            if book.places_in and len({message[0] for message in messages}) > 1:
+                return False
+            values_bytes = sum([len(message[1]) for message in messages if message[1]])
+        purse = self._purses.get(place if book.places_in else 0)
+        if purse is None:
+            return False
+        if values_bytes > size_bytes:
+            size_bytes = values_bytes
+        if not purse.take(count, size_bytes, values_bytes, self._now_ms()):
+            return False
+        self._taken = purse, count, size_bytes, values_bytes
+        return True
+
+    def give_back(self) -> None:
+        """What `take` took last was not stored."""
+        if self._taken is not None:
+            purse, *amounts = self._taken
+            purse.give_back(*amounts)
+            self._taken = None
 
     # ---- weighing: before anything is stored
 
@@ -199,6 +243,19 @@ class Charging:
             wait_ms = 0
         return max(wait_ms, WAIT_MS) if self._book.publishing_waits else wait_ms
 
+    def set_aside(self, place: int) -> None:
+        """A small burst to one place was charged: the next may be taken out of a purse."""
+        if self._version != self._book.version:
+            return
+        places = self._book.places_in
+        purse = self._book.purse(self._meters, self._meters_of_place(place) if places else (), self._now_ms())
+        if purse is None:
+            self._purses.pop(place if places else 0, None)
+            return
+        if len(self._purses) >= PLACES_MAX:
+            self._purses.clear()
+        self._purses[place if places else 0] = purse
+
     # ---- which apply
 
     def _resolve(self) -> None:
@@ -209,6 +266,8 @@ class Charging:
         self._of_place.clear()
         self._of_topic.clear()
         self._met.clear()
+        self._purses.clear()
+        self._taken = None
         self._is_closed = any(meter.is_closed for meter in self._meters)
 
     def _meters_of_place(self, number: int) -> tuple[Meter, ...]:

@@ -124,6 +124,16 @@ class Meter:
             messages, size_bytes = min(messages, max(1, left[0])), min(size_bytes, max(1, left[1]))
         return messages, size_bytes
 
+    def spare(self, now_ms: int) -> tuple[int, int, int]:
+        """Messages, bytes and operations that are there, also of a limit that only observes; 0 where some are owed."""
+        messages = NO_BOUND if self._messages is None else max(0, self._messages.level(now_ms))
+        size_bytes = NO_BOUND if self._bytes is None else max(0, self._bytes.level(now_ms))
+        operations = NO_BOUND if self._operations is None else max(0, self._operations.level(now_ms))
+        if self.stored is not None:
+            left = self.stored.room()
+            messages, size_bytes = min(messages, left[0]), min(size_bytes, left[1])
+        return messages, size_bytes, operations
+
     def levels(self, now_ms: int) -> dict[str, int]:
         """What is left of each, for people; below 0: what is owed."""
         named = (("messages", self._messages), ("bytes", self._bytes), ("operations", self._operations))
