@@ -393,6 +393,8 @@ class Hub:
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000
         yield "gatehouse_loop_stall_worst_seconds", (), self._stall.worst_ms / 1000
         yield "gatehouse_loop_longest_turn_seconds", (), self._loop.turns.recent_s
+        yield "gatehouse_loop_long_turns", ("kernel",), self._loop.turns.long
+        yield "gatehouse_loop_long_turns", ("loop",), self._stall.long
         yield "gatehouse_descriptors_limit", (), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield "gatehouse_resident_bytes", (), resident_bytes()
 

@@ -153,6 +153,12 @@ class Storage(Notices):
             yield "gatehouse_durable_seconds", (f"{bound_ms / 1000:g}",), below
         yield "gatehouse_durable_seconds", ("+Inf",), count
         yield "gatehouse_durable_seconds", (SUM,), total_ms / 1000
+        background = self.kernel.background
+        for user, jobs in background.jobs.items():
+            yield "gatehouse_background_jobs", (user,), jobs
+        yield "gatehouse_background_waiting", (), background.waiting
+        yield "gatehouse_background_rested_seconds", (), background.rested_ms / 1000
+        yield "gatehouse_background_share", (), background.share if background.yields() else 1
         yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
         age_ms = self.kernel.checkpoint_age_ms()
         if age_ms is not None:
