@@ -50,6 +50,10 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Turns of more than 10 ms. `kernel`: a flush with its answers, a slice of deliveries, an answer from "
                  "the disk. `loop`: whatever kept the event loop so long, where a look that is taken every 50 ms fell "
                  "into it.", ("of",)),
+    "gatehouse_circuits": Declared(
+        GAUGE, "Circuits by what they lead to and by their state: `closed`, `open` or `half-open`.", ("kind", "state")),
+    "gatehouse_circuits_opened": Declared(
+        COUNTER, "Times that such circuits have opened, of those that are there.", ("kind",)),
     "gatehouse_background_jobs": Declared(
         COUNTER, "Jobs of work that yields to live messages: `replay` (reads from the disk), `bulk` (Spark), `upkeep` "
                  "(checkpoints, retention, compaction, backups).", ("user",)),

@@ -36,6 +36,7 @@ from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.rule_set import RuleSet
+from gatehouse.gateways.circuits import CATALOGUE, ISSUER, RELAY
 from gatehouse.gateways.connections.capacity import descriptor_capacity
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
@@ -53,7 +54,7 @@ from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.relaying import Relaying
 from gatehouse.relisten import relisten
 from gatehouse.runtime import Stall, broken_promise
-from gatehouse.samples import admission_samples, door_samples, trace_samples
+from gatehouse.samples import admission_samples, circuit_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 
@@ -217,6 +218,15 @@ class Hub:
         anonymous = self.config.auth.allow_anonymous and new.auth.allow_anonymous
         auth = dataclasses.replace(new.auth, allow_anonymous=anonymous)
         self.config = dataclasses.replace(self.config, kernel=new.kernel, auth=auth, rights=new.rights)
+        self._keep_issuer_circuit()
+
+    def _keep_issuer_circuit(self) -> None:
+        """It is there as long as tokens are taken."""
+        if self._shared is not None and self.config.rights.jwt is not None:
+            admission = self._shared.admission
+            self._shared.circuits.keep(ISSUER, admission.issuer_circuit, admission.on_issuer_circuit)
+        elif self._shared is not None:
+            self._shared.circuits.forget(ISSUER)
 
     @property
     def _relistened(self) -> set[str]:
@@ -293,12 +303,17 @@ class Hub:
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
+        services.circuits.keep(CATALOGUE, storage.catalogue_circuit, turned_by_itself)
+        self._keep_issuer_circuit()
+        self.metrics.add(partial(circuit_samples, services.circuits))
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
         if self.config.relay.wanted:
             services.links = self._relaying = Relaying(self.config.relay, kernel, admission, hub_loop,
                                                        self.config.hub.name)
             self.metrics.add(self._relaying.samples)
+            if self.config.relay.section.url:
+                services.circuits.keep(RELAY, self._relaying.circuit, self._relaying.on_circuit)
         for source in (self._hub_samples, storage.samples, partial(consumer_samples, kernel.lags, hub_loop.wall_ms,
                                                                     self.config.hub.metrics_names),
                        partial(trace_samples, admission.trace), self._door_samples,
@@ -407,6 +422,10 @@ class Hub:
 async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir, asked_early: Sequence[int]) -> int:
     """A hub from start to stop on the running loop. Returns the exit code; raises Refused where it cannot start."""
     return await Hub(config, specs, data_dir, asked_early=asked_early).run()
+
+
+def turned_by_itself() -> None:
+    """Who writes the catalogue asks its circuit at the next checkpoint."""
 
 
 def tell_fault(reloading: asyncio.Future[None]) -> None:

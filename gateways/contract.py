@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cas
 
 from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.admission.guard import Guard
+from gatehouse.gateways.circuits import Circuits
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
@@ -238,6 +239,9 @@ class Services:
     console: Mapping[str, PageFile] = field(default_factory=dict)
     """The files of the console, by their names below `/ui/`; "" is the page itself."""
 
+    circuits: Circuits = field(init=False)
+    """Circuits of whatever the hub depends on."""
+
     not_honoured: NotHonoured = field(init=False)
     """What clients asked for without effect."""
 
@@ -262,6 +266,7 @@ class Services:
     def __post_init__(self) -> None:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
+        self.circuits = Circuits(self.wall_of)
         self.not_honoured = NotHonoured(self.now_ms)
         self.door_numbers = DoorNumbers(self.kernel, self.specs)
 

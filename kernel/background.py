@@ -57,36 +57,107 @@ class _Job(NamedTuple):
 class _Lane:
     """One worker, and who wants it."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.waiting: dict[str, deque[_Job]] = {}          # by user; whose turn is next stands first
-        self.passed = 0                                    # jobs that were handed on while nobody published
-        self.works = False
-        self.rests = False
-        self.owed_ms = 0.0                                 # of rest
+    def __init__(self, background: Background, loop: Loop, worker: Worker) -> None:
+        self._background = background
+        self._loop = loop
+        self._worker = worker
+        self._waiting: dict[str, deque[_Job]] = {}         # by user; whose turn is next stands first
+        self._passed = 0                                   # jobs that were handed on while nobody published
+        self._works = False
+        self._rests = False
+        self._owed_ms = 0.0                                # of rest
 
-    def next(self) -> _Job | None:
+    @property
+    def works(self) -> bool:
+        """Whether a job is under way."""
+        return self._works or self._passed > 0
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that wait for their turn."""
+        return sum(map(len, self._waiting.values()))
+
+    def submit(self, job: _Job) -> None:
+        """Hand a job on now, or when it is its user's turn."""
+        if not self._waiting and not self._works and not self._rests and not self._background.yields():
+            self._passed += 1
+            self._background.note_job(job.user)
+            self._worker.submit(job.job, partial(self._has_passed, job.done))
+            return
+        self._waiting.setdefault(job.user, deque()).append(job)
+        self.go_on()
+
+    def _has_passed(self, done: Done, result: Any, error: BaseException | None) -> None:
+        self._passed -= 1
+        done(result, error)
+
+    def go_on(self) -> None:
+        """Begin what may begin."""
+        while not self._works and not self._rests or self._background.stopped:
+            job = self._next()
+            if job is None:
+                return
+            self._works = True
+            self._background.note_job(job.user)
+            self._worker.submit(job.job, partial(self._ended, job.done, self._loop.now_ms()))
+
+    def _next(self) -> _Job | None:
         """The next job: of each user one, in turn."""
-        user = next(iter(self.waiting), None)
+        user = next(iter(self._waiting), None)
         if user is None:
             return None
-        jobs = self.waiting.pop(user)
+        jobs = self._waiting.pop(user)
         job = jobs.popleft()
         if jobs:
-            self.waiting[user] = jobs
+            self._waiting[user] = jobs
         return job
+
+    def _ended(self, done: Done, began_ms: int, result: Any, error: BaseException | None) -> None:
+        """A job has come back; what is done with its result belongs to it."""
+        try:
+            done(result, error)
+        finally:
+            self._works = False
+            now_ms = self._loop.now_ms()
+            self._rest_for(now_ms - began_ms, now_ms)
+            self.go_on()
+
+    def _rest_for(self, took_ms: int, now_ms: int) -> None:
+        """What the lane owes for a job that took so long."""
+        if not self._background.yields():
+            self._owed_ms = 0.0
+            return
+        self._owed_ms += max(0, took_ms) * (1 / self._background.share - 1)
+        rest_ms = min(int(self._owed_ms), LONGEST_REST_MS)
+        if rest_ms > 0 and self._background.listens(now_ms):
+            return
+        if rest_ms > 0:
+            self._owed_ms = 0.0 if rest_ms == LONGEST_REST_MS else max(0.0, self._owed_ms - rest_ms)
+            self.rest(now_ms, rest_ms)
+
+    def rest(self, now_ms: int, rest_ms: int) -> None:
+        """Begin no job for so long."""
+        if not self._rests:
+            self._rests = True
+            self._loop.call_at(now_ms + rest_ms, partial(self._rested, now_ms, now_ms + rest_ms))
+
+    def _rested(self, began_ms: int, due_ms: int) -> None:
+        now_ms = self._loop.now_ms()
+        self._background.note_rest(now_ms - began_ms, now_ms - due_ms)
+        self._rests = False
+        self._owed_ms = max(0.0, self._owed_ms - (now_ms - due_ms))
+        self.go_on()
 
 
 class YieldingWorker:
     """A `Worker` whose jobs yield to live messages. Jobs of one user keep their order."""
 
-    def __init__(self, background: Background, lane: _Lane, user: str) -> None:
-        self._background = background
+    def __init__(self, lane: _Lane, user: str) -> None:
         self._lane = lane
         self._user = user
 
     def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        self._background.submit(self._lane, _Job(self._user, job, done))
+        self._lane.submit(_Job(self._user, job, done))
 
 
 class Background:  # decision 300
@@ -100,6 +171,9 @@ class Background:  # decision 300
         """Jobs so far, by user."""
 
         self.rested_ms = 0
+        self.stopped = False
+        """Nothing rests any more."""
+
         self._loop = loop
         self._live: Callable[[], LiveWork] | None = None
         self._hurried: Callable[[], bool] = bool
@@ -111,7 +185,6 @@ class Background:  # decision 300
         self._listened_ms = 0                  # when that was learnt
         self._worked = True                    # something ran since the last look
         self._came_late = False                # the kernel's thread did, since then
-        self._stopped = False
 
     def begin(self, live: Callable[[], LiveWork], hurried: Callable[[], bool]) -> None:
         """`live` counts live messages. While `hurried` says so nothing rests: somebody needs what is done here."""
@@ -122,15 +195,15 @@ class Background:  # decision 300
 
     def stop(self) -> None:
         """Nothing waits from here on: the kernel ends."""
-        self._stopped = True
+        self.stopped = True
         for lane in self._lanes.values():
-            self._pump(lane)
+            lane.go_on()
 
     def worker(self, worker: Worker, user: str) -> YieldingWorker:
         """`worker` for one user. Users of one worker share a lane."""
         self.jobs.setdefault(user, 0)
-        lane = self._lanes.setdefault(id(worker), _Lane(worker))
-        return YieldingWorker(self, lane, user)
+        lane = self._lanes.setdefault(id(worker), _Lane(self, self._loop, worker))
+        return YieldingWorker(lane, user)
 
     def slice_bytes(self, most: int) -> int:
         """How much a background read takes at once, `most` where nobody publishes."""
@@ -138,7 +211,7 @@ class Background:  # decision 300
 
     def yields(self) -> bool:
         """Whether somebody publishes, so that background work has to wait."""
-        if self._live is None or self._stopped:
+        if self._live is None or self.stopped:
             return False
         now_ms = self._loop.now_ms()
         if now_ms - self._looked_ms >= LOOK_MS:
@@ -148,14 +221,14 @@ class Background:  # decision 300
     @property
     def waiting(self) -> int:
         """Jobs that wait for their turn."""
-        return sum(len(jobs) for lane in self._lanes.values() for jobs in lane.waiting.values())
+        return sum(lane.waiting for lane in self._lanes.values())
 
     # ---- how live messages do
 
     def _look(self, now_ms: int, live: LiveWork) -> None:
         before, self._known, self._looked_ms = self._known, live, now_ms
         worked, late = self._worked, self._came_late
-        self._worked, self._came_late = any(lane.works or lane.passed for lane in self._lanes.values()), False
+        self._worked, self._came_late = any(lane.works for lane in self._lanes.values()), False
         messages = live.messages - before.messages
         if not messages:
             return
@@ -169,71 +242,24 @@ class Background:  # decision 300
         elif self._calm_ms:
             self.share = min(1.0, self.share * GROWTH)
 
-    # ---- jobs
+    # ---- what lanes say
 
-    def submit(self, lane: _Lane, job: _Job) -> None:
-        """Hand a job on now, or when it is its user's turn."""
-        if not lane.waiting and not lane.works and not lane.rests and not self.yields():
-            self._worked = True
-            self.jobs[job.user] += 1
-            lane.passed += 1
-            lane.worker.submit(job.job, partial(self._passed, lane, job.done))
-            return
-        lane.waiting.setdefault(job.user, deque()).append(job)
-        self._pump(lane)
+    def listens(self, now_ms: int) -> bool:
+        """Whether everything pauses, since nothing has been heard of live messages alone for long: it does from here
+        on. What is on its way comes to its end meanwhile."""
+        if now_ms - self._listened_ms < LISTEN_MS:
+            return False
+        self._listened_ms = now_ms               # whether or not anything is heard
+        for lane in self._lanes.values():
+            lane.rest(now_ms, PAUSE_MS)
+        return True
 
-    @staticmethod
-    def _passed(lane: _Lane, done: Done, result: Any, error: BaseException | None) -> None:
-        lane.passed -= 1
-        done(result, error)
+    def note_job(self, user: str) -> None:
+        """A job of this user begins."""
+        self._worked = True
+        self.jobs[user] += 1
 
-    def _pump(self, lane: _Lane) -> None:
-        """Begin what may begin."""
-        while not lane.works and (self._stopped or not lane.rests):
-            job = lane.next()
-            if job is None:
-                return
-            self.jobs[job.user] += 1
-            lane.works = self._worked = True
-            lane.worker.submit(job.job, partial(self._ended, lane, job.done, self._loop.now_ms()))
-
-    def _ended(self, lane: _Lane, done: Done, began_ms: int, result: Any, error: BaseException | None) -> None:
-        """A job has come back; what is done with its result belongs to it."""
-        try:
-            done(result, error)
-        finally:
-            self._worked = True
-            lane.works = False
-            self._rest(lane, began_ms)
-            self._pump(lane)
-
-    def _rest(self, lane: _Lane, began_ms: int) -> None:
-        """What a lane owes for the job that it has done."""
-        if not self.yields():
-            lane.owed_ms = 0.0
-            return
-        now_ms = self._loop.now_ms()
-        lane.owed_ms += max(0, now_ms - began_ms) * (1 / self.share - 1)
-        rest_ms = min(int(lane.owed_ms), LONGEST_REST_MS)
-        if rest_ms > 0 and now_ms - self._listened_ms >= LISTEN_MS:
-            self._listened_ms = now_ms           # whether or not anything is heard
-            for other in self._lanes.values():
-                if other is not lane:
-                    self._let_rest(other, now_ms, PAUSE_MS)
-            rest_ms = PAUSE_MS
-        if rest_ms > 0:
-            lane.owed_ms = 0.0 if rest_ms == LONGEST_REST_MS else max(0.0, lane.owed_ms - rest_ms)
-            self._let_rest(lane, now_ms, rest_ms)
-
-    def _let_rest(self, lane: _Lane, now_ms: int, rest_ms: int) -> None:
-        if not lane.rests:
-            lane.rests = True
-            self._loop.call_at(now_ms + rest_ms, partial(self._rested, lane, now_ms, now_ms + rest_ms))
-
-    def _rested(self, lane: _Lane, began_ms: int, due_ms: int) -> None:
-        now_ms = self._loop.now_ms()
-        self._came_late |= now_ms - due_ms >= LATE_MS
-        self.rested_ms += now_ms - began_ms
-        lane.rests = False
-        lane.owed_ms = max(0.0, lane.owed_ms - (now_ms - due_ms))
-        self._pump(lane)
+    def note_rest(self, rested_ms: int, late_ms: int) -> None:
+        """A lane has rested, and its timer came so late."""
+        self.rested_ms += rested_ms
+        self._came_late |= late_ms >= LATE_MS
