@@ -14,6 +14,8 @@ from typing import Final
 
 # decision 58: plain Python, compiled as it is
 HOT_MODULES: Final = (
+    "gatehouse.clocks",
+    "gatehouse.log_thread",
     "gatehouse.gateways.amqp.codec",
     "gatehouse.gateways.amqp.unacked",
     "gatehouse.gateways.connections.connection",
@@ -56,6 +58,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.groups.group",
     "gatehouse.kernel.groups.cursor",
     "gatehouse.kernel.groups.prefetcher",
+    "gatehouse.kernel.log.frame_writer",
     "gatehouse.kernel.message",
     "gatehouse.kernel.port",
     "gatehouse.kernel.addresses.murmur2",
@@ -91,6 +94,7 @@ HOT_MODULES: Final = (
 # decision 219: native where Python has no words for it, with plain Python beside it that does the same
 NATIVE_MODULES: Final = (
     "gatehouse.gateways.connections.native_sockets",
+    "gatehouse.gateways.mqtt.native_publishes",
     "gatehouse.kernel.log.native_writer",
 )
 """Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
@@ -146,6 +150,13 @@ def digest_of(files: Iterable[Path], root: Path) -> str:
 
 
 def hot_digest(root: Path) -> str:
-    """Of the hot modules, all that they import, the native ones, and these lists, whatever they are compiled for."""
+    """Of the hot modules, all that they import, and these lists, whatever they are compiled for."""
+    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root)], root)
+
+
+def native_digest(root: Path) -> str:
+    """Of the native modules, what they declare to each other, and these lists: seconds to compile, where the hot ones
+    take minutes."""
     native = [file for module in NATIVE_MODULES if (file := native_source_of(module, root)) is not None]
-    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root), *native], root)
+    shared = [file for source in native if (file := source.with_suffix(".pxd")).is_file()]
+    return digest_of([root / "gatehouse" / "hot.py", *sorted((*native, *shared))], root)

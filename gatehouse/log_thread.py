@@ -19,10 +19,13 @@ from gatehouse.runtime import Completions, T, ThreadWorker
 if TYPE_CHECKING:
     from gatehouse.kernel.log.native_writer import Jobs
 
+NativeJobs: type[Jobs] | None = None
+"""None: the plain files."""
 try:
-    from gatehouse.kernel.log.native_writer import Jobs as NativeJobs
-except ImportError:                              # the plain files
-    NativeJobs = None  # type: ignore[assignment, misc]
+    from gatehouse.kernel.log import native_writer
+    NativeJobs = native_writer.Jobs
+except ImportError:
+    pass
 
 NAME: Final = "log"
 
@@ -34,9 +37,9 @@ class LogThread:
         self._loop = loop
         self._jobs = jobs
         # A daemon: a job stuck on a dead disk cannot keep a failing hub alive. `close` waits for the normal end.
-        self._thread = threading.Thread(target=self._run, name=f"gatehouse-{NAME}", daemon=True)
+        self._writing = threading.Thread(target=self._run, name=f"gatehouse-{NAME}", daemon=True)
         loop.aio.add_reader(jobs.fileno(), self._ended)
-        self._thread.start()
+        self._writing.start()
 
     def submit(self, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         self._jobs.submit(job, done)
@@ -46,7 +49,7 @@ class LogThread:
         if abandon:
             self._jobs.abandon()
         self._jobs.close()
-        self._thread.join()
+        self._writing.join()
         if not self._loop.aio.is_closed():
             self._loop.aio.remove_reader(self._jobs.fileno())
             self._loop.aio.call_soon(self._ended)

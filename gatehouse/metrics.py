@@ -177,6 +177,12 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_jwks_failures": Declared(COUNTER, "Times that the key set of the tokens' issuer could not be read."),
     "gatehouse_events": Declared(
         COUNTER, "What happened to peers at a door, by the door's short name for it.", ("door", "event")),
+    "gatehouse_overload_level": Declared(
+        GAUGE, "How much is left undone for overload: 0 nothing, 1 trace events, 2 bulk reads too, 3 QoS 0, 4 new "
+               "connections, 5 publishing waits."),
+    "gatehouse_shed": Declared(COUNTER, "What was left undone, or had to wait, for overload.", ("what",)),
+    "gatehouse_memory_budget_bytes": Declared(GAUGE, "Memory that the hub may use, `hub.memory_bytes`."),
+    "gatehouse_memory_held_bytes": Declared(GAUGE, "Memory that is held for clients, by who holds it.", ("holder",)),
     "gatehouse_unsent_bytes": Declared(
         GAUGE, "Bytes held in memory for clients that do not take them; at most `hub.unsent_bytes`, and 128 KiB "
                "and a message more for each of those clients."),

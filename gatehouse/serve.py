@@ -49,8 +49,10 @@ from gatehouse.gateways.tls.tls import TlsFault
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.state.catalogue import default_url
 from gatehouse.memory import GivingBack, resident_bytes
+from gatehouse.memory_budget import MemoryBudget
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
+from gatehouse.overload import Overload
 from gatehouse.relaying import Relaying
 from gatehouse.relisten import relisten
 from gatehouse.runtime import Stall, broken_promise
@@ -113,6 +115,7 @@ class Hub:
         self._watchdog = Watchdog(asyncio.get_running_loop(), watchdog_s())
         self._status: HubStatus | None = None
         self._relaying: Relaying | None = None
+        self._overload: Overload | None = None
         self._listening: dict[str, list[str]] = {}
 
     async def run(self) -> int:
@@ -127,6 +130,8 @@ class Hub:
             gc.collect()
             gc.freeze()    # what exists now stays; later collections need not look at it
             self._stall.start()
+            if self._overload is not None:
+                self._overload.start()
             self._ready, self._ready_s = True, time.time()
             print("gatehouse ready", flush=True)
             notify("READY=1")
@@ -290,6 +295,8 @@ class Hub:
         admission = self._open_accounts(kernel, hub_loop)
         self._status = HubStatus(self.config.hub.name, storage, admission.trace, self._stall, self._describe_doors,
                                  lambda: not self._unready())
+        giving_back = GivingBack(asyncio.get_running_loop())
+        holders = kernel.held_bytes()
         services = Services(
             hub_name=self.config.hub.name, kernel=kernel, admission=admission, now_ms=hub_loop.now_ms,
             wall_ms=hub_loop.wall_ms,
@@ -297,7 +304,8 @@ class Hub:
             settings={door.spec.name: door.settings for door in self.config.doors},
             transactions=storage.transactions,
             connections=OpenConnections(kernel.epoch, kernel.shard),
-            unsent=UnsentBudget(self.config.hub.unsent_bytes, GivingBack(asyncio.get_running_loop()).soon),
+            unsent=UnsentBudget(self.config.hub.unsent_bytes, giving_back.soon),
+            holders=holders,
             render_metrics=self.metrics.render, unready=self._unready, status=self._status,
             console=read_console(), backups=storage.backups,
             certificate_user=self.config.auth.certificate_user,
@@ -306,6 +314,14 @@ class Hub:
         services.circuits.keep(CATALOGUE, storage.catalogue_circuit, turned_by_itself)
         self._keep_issuer_circuit()
         self.metrics.add(partial(circuit_samples, services.circuits))
+        holders["unsent"] = lambda: services.unsent.used_bytes
+        hub = self.config.hub
+        self._overload = Overload(
+            asyncio.get_running_loop(), kernel.shedding, admission,
+            MemoryBudget(hub.memory_bytes, giving_back.soon, holders), kernel.unflushed_ms, hub.overload_late_s,
+            2 * hub.ready_flush_s)
+        self._status.overload = self._overload.describe
+        self.metrics.add(self._overload.samples)
         if self._accounts is not None:
             self._accounts.audit_notes(admission)
         if self.config.relay.wanted:
@@ -367,6 +383,8 @@ class Hub:
     async def _stop(self) -> None:
         """Doors first, since they still need the kernel to answer; then the kernel, then its threads."""
         self._ready = False
+        if self._overload is not None:
+            self._overload.stop()
         if self._relaying is not None:
             await self._relaying.stop()
         stopping = [listener.stop(listener.settings.drain_s) for _, listener in self._listeners]

@@ -12,6 +12,8 @@
      "pending": {"bytes", "congested"},                             taken from publishers, not in the log yet
      "checkpoint": {"age_ms", "taken", "postponed", "unindexed_bytes"},
      "loop": {"stall_recent_ms", "stall_worst_ms"},
+     "overload": {"level", "left_undone": [...],                    see docs/limits.md
+                  "memory_budget_bytes", "memory_share", "held_bytes": {...}, "shed": {...}},
      "memory_bytes", "topics", "topics_left",                       that users may still make, all together
      "subscriptions", "scheduled",
      "groups": {"active", "ready", "leased", "waiting"},            leased groups and queues that are in use
@@ -57,6 +59,9 @@ class HubStatus:
         self._stall = stall
         self._doors = doors
         self._ready = ready
+        self.overload: Callable[[], dict[str, Any]] = dict
+        """What is left undone, and why."""
+
         self._started_ms = 0
         self._groups: dict[str, int] = {}
         self._groups_until_s = 0.0
@@ -92,6 +97,7 @@ class HubStatus:
                            "unindexed_bytes": statistics["unindexed_bytes"]},
             "loop": {"stall_recent_ms": round(self._stall.recent_ms, 1),
                      "stall_worst_ms": round(self._stall.worst_ms, 1)},
+            "overload": self.overload(),
             "memory_bytes": resident_bytes(),
             "topics": statistics["topics"],
             "topics_left": max(0, statistics["max_auto_topics"] - statistics["topics"]),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession
     from gatehouse.gateways.connections.listener import Listener
+    from gatehouse.gateways.connections.native_sockets import Reader
     from gatehouse.gateways.tls.tls import TlsSettings
     from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.backup.backups import Backups
@@ -117,6 +118,10 @@ class Link(Protocol):
 
     def wake_at(self, when_ms: int) -> None:
         """Call the session's `handle_timer` once at that time; replaces an earlier wish, 0 cancels it."""
+
+    def read_through(self, reader: Reader | None) -> bool:
+        """Offer what the peer sends to a native reader first; what that does not take comes to `handle_data` as ever.
+        None: no longer. False: this link has no native sockets under it, and everything comes to `handle_data`."""
 
     def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:
         """Let another session have this connection from now on, one of the open door of that name: what `framing`
@@ -247,6 +252,9 @@ class Services:
 
     door_numbers: DoorNumbers = field(init=False)
     """Which number stands for which door in records."""
+
+    holders: dict[str, Callable[[], int]] = field(default_factory=dict)
+    """Who holds memory for clients, by name, and how many bytes: what of `hub.memory_bytes` is in use."""
 
     shared: dict[str, Any] = field(default_factory=dict)
     """What the sessions of one door share (MQTT's client ids), by a name of the door's own; see `share`."""

@@ -38,8 +38,12 @@ STEP_PARTS: Final = 64                 # answered before the clock is read: 0.2 
 class Gatherer(Protocol):
     """A session whose messages may be gathered."""
 
-    def on_gathered(self, token: object, error: Exception | None) -> None:
-        """A part of this session is durable, or why not. Must not block or raise."""
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
+        """A part of this session is durable, or why not. True: `on_all_gathered` is to be called once all are told that
+        are told now. Must not block or raise."""
+
+    def on_all_gathered(self) -> None:
+        """See `on_gathered`: parts of this session that are answered together may have one answer."""
 
     def on_stored(self, stored: list[Stored]) -> None:
         """The same, of a part whose positions were wanted."""
@@ -68,8 +72,8 @@ class OneRead:
         """Nothing of it was taken, by a mistake of the hub."""
         if self.positions:
             self.gatherer.on_stored([Stored(self.token, fault, 0, [])])
-        elif self.token is not None:
-            self.gatherer.on_gathered(self.token, fault)
+        elif self.token is not None and self.gatherer.on_gathered(self.token, fault):
+            self.gatherer.on_all_gathered()
 
 
 class Gathered:
@@ -92,6 +96,7 @@ class Gathered:
         """Tell each session of its part, in order."""
         error = stored.error
         count = start = 0
+        finishing: list[Gatherer] = []
         for part in self.parts:
             begin, start = start, part.stop
             if part.token is None:
@@ -104,8 +109,16 @@ class Gathered:
                     part.gatherer.on_stored([Stored(part.token, error, stored.append_ms,
                                                     stored.positions[begin:part.stop])])
                     continue
-                part.gatherer.on_gathered(part.token, error)
+                if part.gatherer.on_gathered(part.token, error):
+                    finishing.append(part.gatherer)
             except Exception as fault:         # one session's bug must not cost the others their answers
+                if switchboard is None:
+                    raise
+                switchboard.port.note_fault(fault)
+        for gatherer in finishing:
+            try:
+                gatherer.on_all_gathered()
+            except Exception as fault:
                 if switchboard is None:
                     raise
                 switchboard.port.note_fault(fault)

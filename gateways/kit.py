@@ -14,7 +14,7 @@ millisecond.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
@@ -34,6 +34,9 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.world import InlineWorker, World
 from gatehouse.transactions.coordinator import Transactions
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.connections.native_sockets import Reader
 
 LISTEN: Final = Listen("127.0.0.1", 0)
 START_MS: Final = 1_700_000_000_000      # where the clock stands at first
@@ -58,6 +61,8 @@ class FakeLink:
         self.wake_ms = 0
         self.writes = 0
         self.gone = False
+        self.offers = False
+        self.reader: Reader | None = None
         self._unsent = 0
 
     @property
@@ -89,6 +94,11 @@ class FakeLink:
 
     def wake_at(self, when_ms: int) -> None:
         self.wake_ms = when_ms
+
+    def read_through(self, reader: Reader | None) -> bool:
+        """There are no sockets, unless a test reads through `reader` itself."""
+        self.reader = reader
+        return self.offers
 
     def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:
         """That door is not open."""

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
+from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -39,6 +40,9 @@ HELD_MS: Final = 20
 
 PIECES_PER_TURN: Final = 64
 """Pieces that one turn takes: what is refused is refused soon, and others have their turn."""
+
+HELD_BYTES: Final = 16 << 10
+"""The same while publishing waits because the hub has too much to do: less, as everybody has it."""
 
 SPARE_PART: Final = 8
 SPARE_MS: Final = 20
@@ -85,6 +89,8 @@ class Slowing:
         self._version = -1
         self._is_full = False
         self._is_last = False                    # the peer has said goodbye
+        self.is_held = False
+        """Whether what waits does because the hub has too much to do."""
 
     @property
     def is_full(self) -> bool:
@@ -158,9 +164,17 @@ class Slowing:
         self._waiting_bytes = self._until_ms = 0
 
     def _room(self) -> tuple[int, int]:
-        if self._until_ms or self._waiting or self._pacer.is_held:
+        if self._until_ms or self._waiting or self._pacer.is_held or not self._may_publish():
             return 0, 0
         return self.guard.room()
+
+    def _may_publish(self) -> bool:
+        """Whether the hub has anybody publish; else it is asked again in a while."""
+        self.is_held = self.guard.publishing_waits
+        if self.is_held:
+            self.guard.shedding.counts[Rung.PUBLISHERS] += 1
+            self.wait(WAIT_MS)
+        return not self.is_held
 
     def _keep(self, unit: Unit) -> None:
         self._waiting.append(unit)
@@ -190,7 +204,7 @@ class Slowing:
             self._timer.at(now_ms + (HELD_MS if self._pacer.is_held else 1))
 
     def _check_full(self) -> None:
-        if self._waiting and (self._is_last or self._waiting_bytes > WAITING_BYTES):
+        if self._waiting and (self._is_last or self._waiting_bytes > (HELD_BYTES if self.is_held else WAITING_BYTES)):
             self._is_full = True
             self._link.pause()
         elif self._is_full:
@@ -202,7 +216,7 @@ class Slowing:
         if self._version != self.guard.limits_version or now_ms >= self._until_ms:
             self._until_ms = 0
         for _ in range(PIECES_PER_TURN):
-            if not self._waiting or self._until_ms or self._pacer.is_held:
+            if not self._waiting or self._until_ms or self._pacer.is_held or not self._may_publish():
                 break
             self._put_back(self._take(self._piece()))
         self._arm()

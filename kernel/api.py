@@ -39,6 +39,7 @@ from gatehouse.kernel.message import (
 from gatehouse.kernel.message import Message as PlacedMessage
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
@@ -802,6 +803,10 @@ class ReasonsPort(Protocol):
 
 class HubPort(HubFacts, Ports, Protocol):
     """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
+
+    @property
+    def shedding(self) -> Shedding:
+        """What is left undone under overload."""
 
     @property
     def groups(self) -> GroupsPort:

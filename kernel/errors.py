@@ -20,6 +20,11 @@ class TooManyTopics(KernelError):
 
     code = "too_many_topics"
 
+    def __init__(self, text: str, wait_ms: int = 0) -> None:
+        super().__init__(text)
+        self.wait_ms = wait_ms
+        """When the next may be made; 0: that is not known, somebody has to delete one."""
+
 
 class TopicExists(KernelError):
     """A topic of that name exists already."""

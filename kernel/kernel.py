@@ -73,6 +73,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
+from gatehouse.kernel.postponing import PostponingWorker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.message_expiry import expires_at
@@ -89,6 +90,7 @@ from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.sessions.sessions import Sessions
 from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.projection import Projection
@@ -128,10 +130,14 @@ class Kernel:  # decision 138
         self.recovered_frames = 0
         self.settings = settings
         self._loop = loop
+        self.shedding = shedding = Shedding()
+        """What is left undone under overload; whoever measures that sets its level."""
+
+        self._bulk_reads = bulk_reads = PostponingWorker(reader_worker, shedding, loop)
         self.background = background = Background(loop)
         # One user: what is done for the index, for retention and for backups keeps its order.
         self._checkpoint_worker = checkpoint_worker = background.worker(checkpoint_worker, "upkeep")
-        self._bulk_worker = background.worker(reader_worker, "bulk")
+        self._bulk_worker = background.worker(bulk_reads, "bulk")
         self._log = log
         self._on_error = on_error
         self._identity = identity = Identity(new_hub, new_secret, new_shard)
@@ -150,7 +156,7 @@ class Kernel:  # decision 138
         self._watermarks = watermarks = Watermarks()
         self._views = views = Views(topics, watermarks)
         index = Index(store)
-        memtables = Memtables(settings.recent_bytes)
+        self._memtables = memtables = Memtables(settings.recent_bytes)
         self._recovery = Recovery(
             log=log, index=index, memtables=memtables, watermarks=watermarks, state=state, views=views, clock=clock,
             checkpoint_bytes=settings.checkpoint_bytes, on_damage=on_damage)
@@ -165,7 +171,7 @@ class Kernel:  # decision 138
         self._unreadable = unreadable = Unreadable(notices.on_unreadable)
         self._reader = reader = Reader(
             watermarks=watermarks, memtables=memtables, index=index, state=state, topics=topics, log=log,
-            worker=reader_worker, replay_worker=background.worker(reader_worker, "replay"),
+            worker=reader_worker, replay_worker=background.worker(bulk_reads, "replay"),
             bulk_worker=self._bulk_worker, slice_bytes=background.slice_bytes, unreadable=unreadable,
             on_damage=on_damage, limit_of=places.max_record_bytes)
 
@@ -190,7 +196,8 @@ class Kernel:  # decision 138
         self.journeys = recorder = None if journeys is None or not journeys.enabled else Journeys(
             settings=journeys, loop=loop, committer=committer, topics=topics, topic_changes=self._topic_changes,
             places=places, watermarks=watermarks, trail=trail, speaker=self.speaker, disk_guard=disk_guard,
-            id_of=reader.id_of, ids=new_trace or partial(bytes, 24), door_names=door_names, on_error=on_error)
+            id_of=reader.id_of, ids=new_trace or partial(bytes, 24), door_names=door_names, shedding=shedding,
+            on_error=on_error)
 
         # What goes, and what is kept.
         scanner = SegmentScanner(log=log, index=index, watermarks=watermarks, topics=topics,
@@ -347,6 +354,7 @@ class Kernel:  # decision 138
         if self.journeys is not None:
             self.journeys.stop()
         self._validating.stop()
+        self._bulk_reads.stop()
         self.background.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
@@ -780,6 +788,11 @@ class Kernel:  # decision 138
             below += count
             bounds.append((bound_ms, below))
         return bounds, below + committer.durable[-1], committer.durable_ms
+
+    def held_bytes(self) -> dict[str, Callable[[], int]]:
+        """Who holds memory for clients here, and how many bytes, about."""
+        return {"pending": lambda: self._committer.pending_bytes + self._validating.size_bytes,
+                "unindexed": self._checkpoints.unwritten_bytes, "recent": lambda: self._memtables.recent.size_bytes}
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""

@@ -45,6 +45,7 @@ def describe_status(document: dict[str, Any]) -> str:
                            else f"{_duration(checkpoint['age_ms'] // 1000)} ago",
         "longest stall": f"{loop['stall_recent_ms']} ms lately, {loop['stall_worst_ms']} ms since the start",
         "memory": _mib(document["memory_bytes"]),
+        "left undone": ", ".join(document.get("overload", {}).get("left_undone", ())) or "nothing",
         "topics": document["topics"],
         "groups in use": f"{groups['active']}: {groups['ready']} messages ready, {groups['leased']} leased, "
                          f"{groups['waiting']} waiting",

@@ -88,10 +88,18 @@ class HubSettings:
         "help": "Bytes that all connections of all doors together hold in memory for clients that do not take them. "
                 "The less is left, the less each may hold: the largest go on from the log first. Beside it each "
                 "slow connection may hold 128 KiB and a message."})
+    memory_bytes: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 50,
+        "help": "Memory that the hub may use, in bytes; 0: three quarters of what the machine or the container has. "
+                "From four fifths of it on the hub leaves undone what it can, and where it is used up publishing "
+                "waits; see docs/limits.md."})
+    overload_late_s: float = field(default=2.0, metadata={
+        "min": 0.05, "max": 3600.0,
+        "help": "How late the hub's loop may run before that counts as overload, in seconds."})
     ready_flush_s: float = field(default=5.0, metadata={
         "min": 0.1, "max": 3600.0,
         "help": "Seconds for which messages may wait for the disk before `/readyz` says that the hub takes no new "
-                "work. Nothing that waits is lost or refused."})
+                "work; after twice that it begins to leave undone what it can. Nothing that waits is lost or refused."})
 
 
 @dataclass(frozen=True, slots=True)

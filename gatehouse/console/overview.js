@@ -99,7 +99,8 @@ function tiles(status) {
       checkpoint.postponed > 0),
     tile("Longest stall", `${rate(loop.stall_recent_ms)} ms`, `lately; ${rate(loop.stall_worst_ms)} ms since the start`,
       loop.stall_recent_ms > STALL_MS),
-    tile("Memory", bytes(status.memory_bytes), `start number ${number(status.epoch)}`),
+    tile("Memory", bytes(status.memory_bytes), status.overload && status.overload.level
+      ? `overload: left undone are ${status.overload.left_undone.join(", ")}` : `start number ${number(status.epoch)}`),
     status.transactions ? tile("Transactions", number(status.transactions.open), `undecided, ${bytes(status.transactions.open_bytes)}`) : null,
   ];
 }

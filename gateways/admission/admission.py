@@ -20,7 +20,7 @@ from gatehouse.gateways.admission.decision import Decide, Operation
 from gatehouse.gateways.admission.errors import Denied as Denied
 from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
 from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
-from gatehouse.gateways.admission.errors import TooManyConnections
+from gatehouse.gateways.admission.errors import Overloaded, TooManyConnections
 from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
@@ -47,10 +47,12 @@ from gatehouse.gateways.circuit_breaker import CircuitBreaker
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.message import Allowed, Judge
+from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import HubPort, KernelPort
     from gatehouse.kernel.message import Owner, Place, Placement
+    from gatehouse.kernel.shedding import Shedding
 
 log = logging.getLogger("gatehouse.admission")
 
@@ -112,6 +114,11 @@ class Admission:
             if not allowed:
                 self._registry.end(ANONYMOUS, "", "anonymous access has ended")
 
+    @property
+    def shedding(self) -> Shedding:
+        """What is left undone under overload; `look_at_overload` once it is more or less."""
+        return self._kernel.shedding
+
     # --- who ---------------------------------------------------------------------------------------------------------
 
     def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,  # decision 91
@@ -152,8 +159,12 @@ class Admission:
 
     def connect(self, principal: Principal, door: str, session: RegisteredSession,
                 look_again: Callable[[], None] | None = None, replaces: bool = False) -> Registration:
-        """`register` for a connection that lasts. `replaces`: another one goes for it. Raises TooManyConnections."""
+        """`register` for a connection that lasts. `replaces`: another one goes for it. Raises TooManyConnections,
+        Overloaded."""
         if not replaces:
+            if self.shedding.leaves(Rung.NEW_CONNECTIONS):
+                self.trace.on_event(door, Overloaded.code)
+                raise Overloaded
             counts = self._registry.connections
             for limit, kind, name in self.limits.of_connections(door, principal.name, principal.tenant):
                 if not limit.observe and counts[kind, name] >= (limit.connections or 0):
@@ -184,6 +195,10 @@ class Admission:
         if tenant not in principal.tenants:
             raise Denied(f"{principal.name} is not of the tenant {tenant!r}")
         return self._login.in_tenant(principal, tenant)
+
+    def look_at_overload(self) -> None:
+        """The level of `shedding` is another."""
+        self.limits.hold_publishing(self.shedding.level >= Rung.PUBLISHERS)
 
     # --- may they ----------------------------------------------------------------------------------------------------
 

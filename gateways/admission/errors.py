@@ -33,6 +33,15 @@ class TooManyConnections(LoginsFull):
         NotAuthenticated.__init__(self, text)
 
 
+class Overloaded(TooManyConnections):
+    """The hub has more to do than it can, and lets nobody new in for a while. Come again."""
+
+    code = "overloaded"
+
+    def __init__(self) -> None:
+        super().__init__("the hub has more to do than it can: nobody new is let in for a while; come again")
+
+
 class Denied(Exception):
     """The principal may not do that there."""
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.charging import Charge
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
-    from gatehouse.gateways.gathering import Gatherer
+    from gatehouse.gateways.gathering import Gatherer, Gathering
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
@@ -105,6 +105,7 @@ class Guard:
         """The principal as it logged in, whatever its client id."""
 
         self._admission = admission
+        self.shedding: Final = admission.shedding
         self._switchboard = switchboard
         self._port = switchboard.port
         self._door = door
@@ -247,6 +248,19 @@ class Guard:
         if self._version is not self._admission.version:
             self._renew()
         return self._places.by_raw
+
+    @property
+    def given_places(self) -> GivenPlaces:
+        """What `places` is of; good as long as `version` is the same."""
+        if self._version is not self._admission.version:
+            self._renew()
+        return self._places
+
+    @property
+    def gathering(self) -> Gathering:
+        """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
+        `given_places`, while nothing that is sent is limited."""
+        return self._gathering
 
     def place(self, address: str) -> int:
         """The place of an address. Raises Denied and what `KernelPort.place` raises."""
@@ -573,9 +587,16 @@ class Guard:
     @property
     def limited(self) -> bool:
         """Whether anything that is sent by this guard may be limited."""
+        if not self._admission.limits.limits_in:
+            return False
         if self._version is not self._admission.version:
             self._renew()
         return self._charging.limited
+
+    @property
+    def publishing_waits(self) -> bool:
+        """Whether nobody may publish for now: the hub has too much to do."""
+        return self._admission.limits.publishing_waits
 
     @property
     def limits_version(self) -> int:
@@ -584,7 +605,7 @@ class Guard:
 
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
-        peer wait less for more exact limits. At least one; more is taken too."""
+        peer wait less for more exact limits. At least one, and more is taken too; (0, 0) while publishing waits."""
         return self._charging.room()
 
     @property
@@ -623,16 +644,19 @@ class Guard:
         return topic is not None and topic.settings.at_limit == FAIL
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, size_bytes: int, *,
-               positions: bool = False, idempotency_key: str | None = None, refuses: bool = False) -> int:
+               positions: bool = False, idempotency_key: str | None = None, refuses: bool = False,
+               was_gathered: bool = False) -> int:
         """Store messages, in order, in one frame; `owner.on_stored` is told, and where wanted of their `positions`.
         `size_bytes` is what they took on the wire; under a limit no less than they are counts. A repeated
         `idempotency_key` of this principal gets the first answer, stores nothing and costs nothing. `refuses`: the door
-        has a word for what is too much, and its peers repeat it then. Returns for how many ms the sender is to be
-        slowed down. Raises OverQuota, with nothing stored, and as `KernelPort.append`."""
+        has a word for what is too much, and its peers repeat it then. What `was_gathered` was charged then. Returns
+        for how many ms the sender is to be slowed down. Raises OverQuota, with nothing stored, and as
+        `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
         key = None if idempotency_key is None else self._scoped(idempotency_key)
-        charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
+        charges = self._weigh(messages, size_bytes, refuses, key) \
+            if self._admission.limits.limits_in and not was_gathered else None
         if self._gathering.waits:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0

@@ -135,6 +135,15 @@ class Channel:
         except AmqpError as fault:                         # what it had published before could not be taken
             self.connection.fail(fault)
 
+    def fail_publish(self, error: AmqpError) -> None:
+        """What was published some time ago cannot be taken."""
+        try:
+            if not isinstance(error, ChannelFault):
+                raise error
+            self.connection.channels.refuse(self, error)
+        except AmqpError as fault:
+            self.connection.fail(fault)
+
     # ---- settling deliveries
 
     def ack_many(self, tags: list[int]) -> None:

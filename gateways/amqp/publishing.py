@@ -1,7 +1,8 @@
 """What one channel publishes: contents put together from frames, confirms in order, returns.
 
-A burst is one append. With confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a
-channel that one flush made durable. What goes nowhere is acknowledged at once, by itself, after its basic.return.
+A burst is one append, and a small one enters with those of other connections (`gathering`). With confirms (RabbitMQ's
+extension) one acknowledgement with `multiple` answers everything of a channel that one flush made durable. What goes
+nowhere is acknowledged at once, by itself, after its basic.return.
 """
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ from gatehouse.kernel.errors import (
 from gatehouse.kernel.message import Stored, When
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.mapping import HalfHeaders
     from gatehouse.kernel.api import Message
@@ -76,6 +78,9 @@ class Publishing:
         self._channel = channel
         self._tag = 0                          # of the last publish that is not in `pending`
         self._submitted = 0                    # of the last publish that will be answered
+        self._answered = 0                     # of the last that was
+        self._alone = 0                        # of the last that will be and was not gathered
+        self._gathered: list[Stored] = []      # answers of now
 
     # ---- frame by frame
 
@@ -214,8 +219,7 @@ class Publishing:
         if not held:
             self._refuse([self._tag])
             return
-        self._submitted = self._tag
-        self.settled = False
+        self._expect(self._tag)
 
     def _append_apart(self, messages: list[Message], repeat_key: str | None) -> None:
         """One publish that is several messages, as streams are among its queues, or that may be repeated: all of it or
@@ -256,8 +260,12 @@ class Publishing:
         except KernelError as error:
             raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
         if self.confirms:
-            self._submitted = tag
-            self.settled = False
+            self._expect(tag)
+
+    def _expect(self, tag: int) -> None:
+        """This publish will be answered, and what is gathered must not be before it."""
+        self._submitted = self._alone = tag
+        self.settled = False
 
     def confirm(self, tag: int, *, nack: bool = False) -> None:
         """Acknowledge (or refuse, `nack`) one publish alone, if the publisher wants confirms."""
@@ -282,7 +290,17 @@ class Publishing:
         self.pending = []
         first = self._tag + 1
         self._tag += len(messages)
-        tags = list(range(first, self._tag + 1))
+        # What was appended otherwise is answered in its turn, and what is gathered behind it must not be before.
+        if (self._answered >= self._alone or not self.confirms) and self._channel.connection.gather(
+                messages, self, self._tag if self.confirms else None, refuses=self.confirms):  # decision 311
+            if self.confirms:
+                self._submitted = self._tag
+                self.settled = False
+            return
+        self._append_what_fits(messages, list(range(first, self._tag + 1)))
+
+    def _append_what_fits(self, messages: list[Message], tags: list[int]) -> None:
+        """Append; what a full queue does not take is refused. Raises AmqpError."""
         while messages:
             try:
                 self._append(messages, tags[-1])
@@ -320,8 +338,26 @@ class Publishing:
         except KernelError as error:
             raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
         if self.confirms:
-            self._submitted = tag
-            self.settled = False
+            self._expect(tag)
+
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
+        """See `gathering.Gatherer`."""
+        last = token if isinstance(token, int) else len(messages)
+        try:
+            self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)))
+        except AmqpError as error:
+            self._channel.fail_publish(error)
+        return False
+
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
+        """See `gathering.Gatherer`: what is answered together has one acknowledgement."""
+        self._gathered.append(Stored(token, error, 0, []))
+        return len(self._gathered) == 1
+
+    def on_all_gathered(self) -> None:
+        """See `gathering.Gatherer`."""
+        gathered, self._gathered = self._gathered, []
+        self.on_stored(gathered)
 
     def _refuse(self, tags: list[int]) -> None:
         """Refuse publishes with basic.nack, if the publisher wants confirms."""
@@ -345,6 +381,7 @@ class Publishing:
                 if good:
                     out.append(codec.encode_confirm(self._channel.raw, good, True))
                 good, bad = 0, tag
+            self._answered = tag
             self.settled = tag == self._submitted
         if good:
             out.append(codec.encode_confirm(self._channel.raw, good, True))

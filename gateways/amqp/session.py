@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.config import AmqpConfig
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.gateways.contract import Link, Services
+    from gatehouse.gateways.gathering import Gatherer
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
 
@@ -94,6 +95,7 @@ class AmqpSession:
         self._heard_ms = services.now_ms()
         self._congested = False                            # publishes are not read
         self._blocked = False                              # and the client knows
+        self._is_held = False                              # publishes wait, as the hub has too much to do
         self._stopping = False
         self._closing: Closing | None = None               # once connection.close was sent
         self._reason = ""                                  # of the end, then
@@ -114,6 +116,9 @@ class AmqpSession:
                 and slowing.is_needed(len(data)):
             rest, needed = slowing.feed(data)
             self._received.keep(rest, 0, needed)
+            if slowing.is_held and not self._congested:
+                self._congested = self._is_held = True
+                self._blocking.at(self._heard_ms + self._config.blocked_after_ms)
             return
         try:
             self._take_frames(data)
@@ -124,6 +129,9 @@ class AmqpSession:
     def _take_sorted(self, data: bytes) -> bytes:
         """Take whole frames, one by one: a publish may be in part here, and the rest on its way. Returns those that
         have to wait for something else than a limit."""
+        if self._is_held and self._slowing is not None and not self._slowing.is_held:
+            self._is_held = False
+            self._on_relief()
         pos = steps = 0
         while pos < len(data) and self._state is State.OPEN and not self._pacer.is_held and steps < SLOW_STEPS_PER_TURN:
             size = len(data) - pos
@@ -204,6 +212,8 @@ class AmqpSession:
         if data[pos + size - 1] != codec.FRAME_END:
             raise ConnectionFault(501, f"a frame of {size} bytes that does not end with the octet 206")
         payload = data[pos + 7:pos + size - 1]
+        if kind == codec.METHOD and self._state is State.OPEN and payload[:4] != codec.PUBLISH:
+            self.guard.settle()                # whatever this is comes after what was gathered
         if kind == codec.HEARTBEAT:
             if number:
                 raise ConnectionFault(501, "a heartbeat on a channel")
@@ -321,6 +331,7 @@ class AmqpSession:
     def _renew(self, answer: Principal | NotAuthenticated) -> None:
         self.identity.renew(answer, self.vhost.name)
         self.rights.principal = self.identity.principal
+        self.guard.settle()
         self._send_as_now()
         self.on_rights_changed()
         self._write_method(0, encode_method("connection.update-secret-ok"))
@@ -360,6 +371,14 @@ class AmqpSession:
         size_bytes = sum([len(message[1] or b"") for message in messages])
         self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key,
                                          refuses=refuses))
+
+    def gather(self, messages: list[Message], gatherer: Gatherer, token: object, *, refuses: bool) -> bool:
+        """Append a few messages with those of other connections; False: not these, `append` them."""
+        size_bytes = sum([len(message[1] or b"") for message in messages])
+        if not self.guard.gather(messages, gatherer, token, size_bytes, refuses=refuses):
+            return False
+        self.slow_down(self.guard.gathered_wait_ms)
+        return True
 
     def slow_down(self, wait_ms: int) -> None:
         """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
@@ -425,7 +444,8 @@ class AmqpSession:
     def _tell_blocked(self, now_ms: int) -> None:
         self._blocked = True
         if login.WANTS_BLOCKED in self._capabilities:
-            self._write_method(0, encode_method("connection.blocked", reason="the disk is slower than its publishers"))
+            self._write_method(0, encode_method("connection.blocked", reason=(
+                "the hub has more to do than it can" if self._is_held else "the disk is slower than its publishers")))
 
     def hold(self) -> None:
         """Take nothing more of what has come until `go_on`, which is called as often."""
@@ -541,6 +561,7 @@ class AmqpSession:
     def _release(self) -> None:
         """End all channels and drop the connection's exclusive queues. Idempotent."""
         if self._slowing is not None:
+            self.guard.settle()
             self._slowing.on_closed()
         self.identity.leave()
         self.channels.end()

@@ -28,8 +28,17 @@ from gatehouse.gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.listener import Listener
+    from gatehouse.gateways.connections.native_sockets import Reader
     from gatehouse.gateways.connections.settings import Framing
     from gatehouse.gateways.contract import Listen, Session
+
+NATIVE_TRANSPORT: type[object] | None = None
+"""The transport that can offer reads to a native reader; None where it is not built, see `accepting`."""
+try:
+    from gatehouse.gateways.connections import native_sockets
+    NATIVE_TRANSPORT = native_sockets.Transport
+except ImportError:
+    pass
 
 log = logging.getLogger("gatehouse.gateways")
 
@@ -157,6 +166,14 @@ class Connection(asyncio.Protocol):
         self._session_due_ms = when_ms
         self._arm()
 
+    def read_through(self, reader: Reader | None) -> bool:  # decision 310
+        """See `contract.Link`."""
+        transport = self._transport
+        if transport is None or self._idle & ENDING or type(transport) is not NATIVE_TRANSPORT:
+            return False
+        cast(Any, transport).set_reader(reader)
+        return True
+
     def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:  # decision 98
         """See `contract.Link`."""
         transport, before = self._transport, self._listener
@@ -171,6 +188,7 @@ class Connection(asyncio.Protocol):
                 before.wakeups.discard(self._armed_tick, self)
                 self._armed_ms = 0
             transport.set_write_buffer_limits(listener.settings.high_water_bytes, listener.settings.low_water_bytes)
+        self.read_through(None)
         self._session_due_ms = 0
         self._session = None
         self.write(greeting)
@@ -219,6 +237,10 @@ class Connection(asyncio.Protocol):
             session.handle_data(data)
         except Exception:
             self._fault("handling its data")
+        self.data_taken()
+
+    def data_taken(self) -> None:
+        """A read was taken, by the session or by its reader."""
         listener = self._listener
         if not listener.reads_when_congested and listener.kernel.congested:
             listener.hold_until_relief(self)
@@ -409,6 +431,7 @@ class Connection(asyncio.Protocol):
         self._armed_tick = self._listener.wakeups.add(due_ms, self)
 
     def _end(self, reason: str) -> None:
+        self.read_through(None)
         self.write = _discard
         self.write_many = _discard_many
         self._idle |= ENDING

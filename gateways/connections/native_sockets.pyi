@@ -3,7 +3,11 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-class Transport(asyncio.Transport): ...
+class Reader:
+    """Takes reads that are plain, natively, before the protocol sees them."""
+
+class Transport(asyncio.Transport):
+    def set_reader(self, reader: Reader | None) -> None: ...
 
 class Sockets:
     def __init__(self, loop: asyncio.AbstractEventLoop, on_idle: Callable[[], None]) -> None: ...

@@ -96,12 +96,21 @@ cdef epoll_event events[EVENTS]
 cdef iovec vector[PARTS]
 
 
+cdef class Reader:
+    """Takes reads that are plain, natively, before the protocol sees them."""
+
+    cdef int take(self, const unsigned char *data, Py_ssize_t size) except -1:
+        """Whether a read is taken, whole: else nothing has happened, and the protocol is given it."""
+        return 0
+
+
 cdef class Transport:
     """One socket: an `asyncio.Transport`. Made by `Sockets` as a connection is accepted."""
 
     cdef int fd
     cdef Sockets sockets
     cdef object protocol, received, peer, wire, failure
+    cdef Reader reader                 # what is offered each read first; None: nobody
     cdef bytes first                   # what is sent next, from `offset` on
     cdef list more                     # and behind it, from `next` on; None: nothing
     cdef Py_ssize_t offset, next, unsent, high, low
@@ -137,6 +146,10 @@ cdef class Transport:
     def set_protocol(self, protocol):
         self.protocol = protocol
         self.received = protocol.data_received
+
+    def set_reader(self, Reader reader):
+        """Offer each read to it first; None: to nobody. What it takes the protocol is told of by `data_taken`."""
+        self.reader = reader
 
     def set_write_buffer_limits(self, high=None, low=None):
         if high is None:
@@ -345,9 +358,13 @@ cdef class Transport:
         return 0
 
     cdef int on_readable(self) except -1:
+        cdef Reader reader = self.reader
         cdef ssize_t got = recv(self.fd, buffer, BUFFER_BYTES, MSG_DONTWAIT)
         if got > 0:
-            self.received(PyBytes_FromStringAndSize(buffer, got))
+            if reader is not None and reader.take(<const unsigned char *>buffer, got):
+                self.protocol.data_taken()
+            else:
+                self.received(PyBytes_FromStringAndSize(buffer, got))
         elif got == 0:
             self.on_end()
         elif errno != EAGAIN and errno != EINTR:
@@ -553,6 +570,7 @@ cdef class Sockets:
         transport.reading = transport.stuck = False
         transport.watch()
         transport.gone = True
+        transport.reader = None
         transport.first = None
         transport.more = None
         transport.unsent = 0

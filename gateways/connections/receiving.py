@@ -208,11 +208,16 @@ class Silence:
         self._limit_ms = 0
         self._on_silence = on_silence
         self._is_excused = is_excused
+        self._idle_ms: Callable[[], int] | None = None
         self._timer = timers.add(self._on_due)
 
     def hear(self, now_ms: int) -> None:
         """Something came."""
         self.heard_ms = now_ms
+
+    def asks(self, idle_ms: Callable[[], int]) -> None:
+        """Something else hears the peer too, and says for how long it has heard nothing."""
+        self._idle_ms = idle_ms
 
     def expect(self, now_ms: int, limit_ms: int) -> None:
         """From now on the peer says something every `limit_ms`; 0: it need not."""
@@ -221,6 +226,8 @@ class Silence:
         self._timer.at(now_ms + limit_ms if limit_ms else 0)
 
     def _on_due(self, now_ms: int) -> None:
+        if self._idle_ms is not None:
+            self.heard_ms = max(self.heard_ms, now_ms - self._idle_ms())
         if now_ms - self.heard_ms >= self._limit_ms:
             if not self._is_excused():
                 self._on_silence()

@@ -14,7 +14,8 @@ from gatehouse.gateways.http.declaring import Need
 from gatehouse.gateways.http.preconditions import check_conditions
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.schemas import TEXT, Named, Schema, list_of, object_of, one_of
+from gatehouse.gateways.http.schemas import TEXT, Named, list_of, object_of, one_of
+from gatehouse.gateways.http.shapes import Schema
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door

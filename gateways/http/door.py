@@ -32,6 +32,7 @@ from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.tickets import Tickets
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks
+from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -90,11 +91,13 @@ class Door:
         self.config = config
         self.loop = loop
         self.admission = services.admission
+        self._limits = services.admission.limits
         self.switchboard = services.door(NAME)
         self.port = self.switchboard.port
         """For what is nobody's own: what it says is given to nobody before admission was asked."""
         self.receipts = Receipts(loop, config.request_deadline_s)
         self.bodies = Bodies(config)
+        services.holders["http_bodies"] = lambda: self.bodies.buffered_bytes
         self.cors = Cors(config)
         self.hosts = Hosts(config.allowed_hosts, own_names())
         self.feeds = Feeds(self)
@@ -210,16 +213,17 @@ class Door:
     @property
     def must_wait(self) -> bool:
         """Whether `ready_to_append` has something to look at."""
-        return bool(self._slow_until_ms) or self.port.congested
+        return bool(self._slow_until_ms) or self.port.congested or self._limits.publishing_waits
 
     async def ready_to_append(self, guard: Guard) -> None:
-        """Returns when a publish may be taken: waits while the kernel is congested. Refuses `over_quota`, `busy`.
+        """Returns when a publish may be taken: waits while the kernel is congested, or publishing waits. Refuses
+        `over_quota`, `busy`.
 
         Called before the body is read, so that what waits here holds no memory.
         """
         if self._slow_until_ms:
             self._refuse_over_quota(guard.logged_in.name)
-        if self.port.congested:
+        if self.port.congested or self._limits.publishing_waits:
             await self._wait_for_relief()
 
     def append(self, guard: Guard, messages: list[Message], idempotency_key: str | None,
@@ -299,13 +303,19 @@ class Door:
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self.config.request_deadline_s):
-                while self.port.congested:
+                while self.port.congested or self._limits.publishing_waits:
+                    if self._limits.publishing_waits:
+                        self.admission.shedding.counts[Rung.PUBLISHERS] += 1
+                        await asyncio.sleep(WAIT_MS / 1000)
+                        continue
                     if self._relief is None:
                         self._relief = self.loop.create_future()
                         self.port.on_relief(self._relieved)
                     await asyncio.shield(self._relief)
         except TimeoutError:
-            raise Refusal("busy", "more is waiting for the disk than it takes; nothing was stored",
+            raise Refusal("busy", "the hub has more to do than it can; nothing was stored" if
+                          self._limits.publishing_waits else
+                          "more is waiting for the disk than it takes; nothing was stored",
                           headers={"Retry-After": "1"}) from None
 
     def _relieved(self) -> None:

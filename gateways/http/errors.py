@@ -9,7 +9,7 @@ from gatehouse.gateways.admission.errors import AccountError, Denied, LoginsFull
 from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.problems import PROBLEMS, Refusal, document_of
 from gatehouse.gateways.http.response import Response, problem_answer
-from gatehouse.kernel.errors import AlreadyDecided, KernelError
+from gatehouse.kernel.errors import AlreadyDecided, KernelError, TooManyTopics
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -26,7 +26,7 @@ def answer_to(error: Exception, asked: str, authorization: str | None, hub_name:
         if error.code not in PROBLEMS:
             log.error("%s: unexpected refusal %s: %s", asked, error.code, error)
         headers = {"Retry-After": "1"} if error.code == "stopping" else None
-        if isinstance(error, OverQuota):
+        if isinstance(error, (OverQuota, TooManyTopics)) and error.wait_ms:
             headers = {"Retry-After": str(ceil(error.wait_ms / 1000))}
         return problem_answer(error.code, str(error), headers, _members(error))
     if isinstance(error, LoginsFull):

@@ -23,12 +23,12 @@ from gatehouse.gateways.http.schemas import (
     TIME_MS,
     WHOLE,
     Named,
-    Schema,
     list_of,
     nullable,
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.shapes import Schema
 from gatehouse.kernel.errors import InvalidCheckBack
 from gatehouse.transactions.coordinator import CheckSettings, State, Transaction
 from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS

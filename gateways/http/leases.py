@@ -1,9 +1,10 @@
 """Leased groups as HTTP says them: messages with receipt handles, settings as JSON, one result per handle. Pure."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any, Final
+from dataclasses import asdict
+from typing import Annotated, Any, Final
+
+from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal, document_of
@@ -11,13 +12,13 @@ from gatehouse.gateways.http.schemas import (
     TEXT,
     WHOLE,
     Named,
-    Schema,
     Setting,
     list_of,
     object_of,
     one_of,
     properties_of,
 )
+from gatehouse.gateways.http.shapes import Document, document_like, shown
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group import Counts
 from gatehouse.kernel.groups.settings import (
@@ -33,11 +34,6 @@ from gatehouse.kernel.groups.settings import (
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
 from gatehouse.kernel.state.topics import Topic
 
-SETTINGS: Final = {field.name: field.type for field in fields(GroupSettings) if field.name != "retry"}
-RETRY: Final = {field.name: field.type for field in fields(Retry)}
-TYPES: Final[dict[str, tuple[tuple[type, ...], str]]] = {
-    "int": ((int,), "a whole number"), "float": ((int, float), "a number"), "str": ((str,), "a text"),
-    "bool": ((bool,), "true or false")}
 MAX_HANDLE_CHARACTERS: Final = 256        # of one handle; what is longer was not made here
 
 _DELAY_MS: Final = {"type": "integer", "minimum": 0, "maximum": MAX_DELAY_MS}
@@ -50,46 +46,33 @@ _SETTINGS: Final = properties_of(
     invisible_ms={"type": "integer", "minimum": 1, "maximum": MAX_INVISIBLE_MS},
     max_attempts={"type": "integer", "minimum": 0, "maximum": 65_535},
     selector={"type": "string", "format": "selector", "maxLength": MAX_TEXT_CHARS})
-GROUP_SETTINGS: Final = Named("GroupSettings", object_of({}, {
-    **_SETTINGS, "retry": {"anyOf": [object_of({}, _RETRY, closed=True), _DELAYS, {"type": "null"}]}}, closed=True),
-    {"invisible_ms": 60_000, "max_attempts": 5, "retry": [1_000, 10_000]})
+RetryInput: Final = document_like(
+    "RetryInput", Retry, {"delays_ms": Annotated[list[int], shown(**_DELAYS)],
+                          **{name: Annotated[hint, shown(**_RETRY[name])] for name, hint in (
+                              ("first_ms", int), ("longest_ms", int), ("factor", float), ("jitter", float))}})
+GroupInput: Final = document_like(
+    "GroupInput", GroupSettings, {"retry": RetryInput | Annotated[list[int], shown(**_DELAYS)] | None,
+                                  **{name: Annotated[hint, shown(**_SETTINGS[name])] for name, hint in (
+                                      ("kind", str), ("start", str), ("invisible_ms", int), ("max_attempts", int),
+                                      ("selector", str))}},
+    example={"invisible_ms": 60_000, "max_attempts": 5, "retry": [1_000, 10_000]})
+"""`retry` is a list of delays in ms, or an object of the fields of `kernel.groups.settings.Retry`."""
 GROUP: Final = {"name": TEXT, **_SETTINGS}
 COUNTS: Final = dict.fromkeys(Counts._fields, WHOLE)
 """What `LeasedGroup.counts` gives."""
 
 
-def read_settings(document: Mapping[str, Any]) -> GroupSettings:
-    """The settings of a group's document; what it leaves out is as by default. Refuses `invalid_body`.
-
-    `retry` is a list of delays in ms, or an object of the fields of `kernel.groups.settings.Retry`.
-    """
-    given = {name: value for name, value in document.items() if name != "retry"}
-    _check_fields(given, SETTINGS, "a group")
-    return GroupSettings(**given, retry=_read_retry(document.get("retry")))
-
-
-def _read_retry(given: object) -> Retry:
-    if given is None:
-        return Retry()
-    if isinstance(given, list):
-        given = {"delays_ms": given}
-    if not isinstance(given, dict):
-        raise Refusal("invalid_body", "'retry' is a list of delays in ms, or an object")
-    delays = given.get("delays_ms", [])
-    if not isinstance(delays, list) or any(type(delay) is not int for delay in delays):
-        raise Refusal("invalid_body", "'delays_ms' is a list of whole numbers")
-    others = {name: value for name, value in given.items() if name != "delays_ms"}
-    _check_fields(others, RETRY, "a retry")
-    return Retry(tuple(delays), **others)
-
-
-def _check_fields(given: Mapping[str, Any], settings: Mapping[str, Any], what: str) -> None:
-    for name, value in given.items():
-        if name not in settings:
-            raise Refusal("invalid_body", f"{what} has no setting {name!r}; there are: {', '.join(settings)}")
-        types, said = TYPES[str(settings[name])]
-        if type(value) not in types:
-            raise Refusal("invalid_body", f"{name!r} is {said}")
+def read_settings(document: Document, kind: str = LEASED) -> GroupSettings:
+    """The settings of a group's document; what it leaves out is as by default, and `kind` as said here."""
+    given = {"kind": kind, **document.given()}
+    retry = given.pop("retry", None)
+    if isinstance(retry, list):
+        retry = {"delays_ms": retry}
+    elif isinstance(retry, Document):
+        retry = retry.given()
+    if retry:
+        retry["delays_ms"] = tuple(retry.get("delays_ms", ()))
+    return GroupSettings(**given, retry=Retry(**(retry or {})))
 
 
 def describe_settings(settings: GroupSettings) -> dict[str, Any]:
@@ -97,53 +80,47 @@ def describe_settings(settings: GroupSettings) -> dict[str, Any]:
     return asdict(settings)
 
 
-def read_handles(document: Mapping[str, Any], max_handles: int, *more: str) -> list[str]:
+class Handles(Document):
+    """Leased messages, by the handles that came with them."""
+
+    EXAMPLE = {"receipt_handles": ["q1.17.3"]}
+    receipt_handles: Annotated[list[str], Meta(min_length=1), shown(maxItems=Setting("max_request_messages"))]
+
+
+class Extension(Handles):
+    """Keep them for so many seconds from now on; unless given, for as long as the group says."""
+
+    invisible: Annotated[float, Meta(ge=0.001, le=MAX_INVISIBLE_MS / 1000)] | UnsetType | None = UNSET
+
+
+class Release(Handles):
+    """Give them back, to come again after so many seconds, or never; unless given, as the group's retry says."""
+
+    RULES = {"not": {"required": ["delay", "dead_letter"],
+                     "properties": {"delay": {"type": "number"}, "dead_letter": {"const": True}}}}
+    delay: Annotated[float, Meta(ge=0, le=MAX_DELAY_MS / 1000)] | UnsetType | None = UNSET
+    dead_letter: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dead_letter and ms_of(self.delay) is not None:
+            raise ValueError("what is dead has no 'delay'")
+
+
+def ms_of(seconds: float | UnsetType | None) -> int | None:
+    """The time in ms; None where none is given."""
+    return None if seconds is None or seconds is UNSET else round(seconds * 1000)
+
+
+def handles_in(document: Handles, max_handles: int) -> list[str]:
     """The receipt handles of a request. Refuses `invalid_body`; a handle that was not made here is no error yet."""
-    for name in document:
-        if name != "receipt_handles" and name not in more:
-            raise Refusal("invalid_body", f"there is no {name!r} here; there are: receipt_handles, {', '.join(more)}")
-    handles = document.get("receipt_handles")
-    if not isinstance(handles, list) or not all(isinstance(handle, str) for handle in handles):
-        raise Refusal("invalid_body", "'receipt_handles' is a list of texts")
-    if not 0 < len(handles) <= max_handles:
-        raise Refusal("invalid_body", f"a request has 1 to {max_handles} receipt handles, this one {len(handles)}")
-    return [handle[:MAX_HANDLE_CHARACTERS] for handle in handles]
+    if len(document.receipt_handles) > max_handles:
+        raise Refusal("invalid_body", f"a request has 1 to {max_handles} receipt handles, "
+                                      f"this one {len(document.receipt_handles)}")
+    return [handle[:MAX_HANDLE_CHARACTERS] for handle in document.receipt_handles]
 
 
-def _read_ms(document: Mapping[str, Any], name: str, lowest_ms: int, highest_ms: int) -> int | None:
-    """A number of seconds of the document in ms, None where it is not given. Refuses `invalid_body`."""
-    given = document.get(name)
-    if given is None:
-        return None
-    if type(given) not in (int, float) or not lowest_ms <= given * 1000 <= highest_ms:
-        raise Refusal("invalid_body", f"{name!r} is a number of seconds from {lowest_ms / 1000:g} to "
-                                      f"{highest_ms / 1000:g}")
-    return int(round(given * 1000))
-
-
-def read_invisible_ms(document: Mapping[str, Any]) -> int | None:
-    """For how long messages stay with their taker; None: as the group says."""
-    return _read_ms(document, "invisible", 1, MAX_INVISIBLE_MS)
-
-
-def read_delay_ms(document: Mapping[str, Any]) -> int | None:
-    """After how long released messages come again; None: as the group's retry says."""
-    return _read_ms(document, "delay", 0, MAX_DELAY_MS)
-
-
-HANDLES: Final[dict[str, Any]] = {
-    "receipt_handles": list_of(TEXT, minItems=1, maxItems=Setting("max_request_messages"))}
 RESULTS: Final = Named("LeaseResults", object_of({"results": list_of({"anyOf": [
     object_of({"receipt_handle": TEXT, "status": one_of(200)}), PROBLEM]})}))
-
-
-def seconds_of(lowest_ms: int, highest_ms: int) -> Schema:
-    """What `_read_ms` takes, for the document."""
-    return {"type": ["number", "null"], "minimum": lowest_ms / 1000, "maximum": highest_ms / 1000}
-
-
-INVISIBLE: Final = seconds_of(1, MAX_INVISIBLE_MS)
-DELAY: Final = seconds_of(0, MAX_DELAY_MS)
 
 
 def result_of(handle: str, error: KernelError | None) -> dict[str, Any]:

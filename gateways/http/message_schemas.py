@@ -17,12 +17,12 @@ from gatehouse.gateways.http.schemas import (
     TOPIC_NAME,
     WHOLE,
     Named,
-    Schema,
     list_of,
     nullable,
     object_of,
 )
 from gatehouse.gateways.http.schemas import REPEAT as REPEAT_TEXT
+from gatehouse.gateways.http.shapes import Schema
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.schemas import CURSOR_IN, TEXT, Bound, Schema, Setting, value_of
+from gatehouse.gateways.http.schemas import CURSOR_IN, TEXT, Bound, Setting, value_of
+from gatehouse.gateways.http.shapes import Schema
 from gatehouse.gateways.http.target import decode_number, decode_seconds
 
 

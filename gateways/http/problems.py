@@ -144,6 +144,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "origin_not_allowed": Problem(403, "Origin not allowed", "A web page of an origin not in `cors_origins` asked."),
     # --- how fast
     "body_too_slow": Problem(408, "Body too slow", "The body did not arrive in `body_timeout_s`; nothing was stored."),
+    "overloaded": Problem(503, "Overloaded", "The hub has more to do than it can and lets nobody new in for a while. "
+                                             "Come again."),
     "too_many_connections": Problem(429, "Too many connections", "A limit of connections is reached."),
     "over_quota": Problem(429, "Over quota", "The user's quota, or another limit, is used up; `Retry-After` says for "
                                                 "how long."),

@@ -163,14 +163,18 @@ class Receipts:
             else:
                 receipt.set_exception(answer.error)
 
-    def on_gathered(self, token: object, error: Exception | None) -> None:
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
         """See `gathering.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
         self.on_stored([Stored(token, error, 0, [])])
+        return False
+
+    def on_all_gathered(self) -> None:
+        """See `gathering.Gatherer`: each call is answered by itself."""
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
         """See `gathering.Gatherer`."""
         try:
-            guard.append(messages, self, token, size_bytes, positions=True)
+            guard.append(messages, self, token, size_bytes, positions=True, was_gathered=True)
         except KernelError as error:
             self.on_stored([Stored(token, error, 0, [])])
         return False

@@ -1,8 +1,9 @@
 """JSON Schema (2020-12, as OpenAPI 3.1 takes it) for what the calls take and answer: the pieces that the declarations
 beside the handlers are made of. Pure.
 
-A piece is a schema in which two things may stand that are looked up when the document is written: a `Named` schema,
-which becomes a reference and an entry under `components`, and a `Setting`, which becomes its value.
+A piece is a schema in which three things may stand that are looked up when the document is written: a `Named` schema
+and the type of a `Document`, which become a reference and an entry under `components`, and a `Setting`, which becomes
+its value.
 """
 from __future__ import annotations
 
@@ -10,9 +11,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.shapes import REFERENCE, Document, Schema, schemas_of
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
-
-Schema = dict[str, Any]
 
 
 class Named(NamedTuple):
@@ -177,6 +177,8 @@ class Components:
         """The piece as plain JSON types. ValueError where two schemas have one name."""
         if isinstance(piece, Named):
             return self._refer(piece)
+        if isinstance(piece, type):
+            return self._refer_shape(piece)
         if isinstance(piece, Setting):
             return piece.of(self._config)
         if isinstance(piece, dict):
@@ -188,7 +190,7 @@ class Components:
 
     def _refer(self, named: Named) -> Schema:
         existing = self._named.setdefault(named.name, named)
-        if existing is not named:
+        if existing != named:
             raise ValueError(f"two schemas are named {named.name}")
         if named.name not in self.schemas:
             self.schemas[named.name] = {}                # a schema may mention itself
@@ -196,4 +198,10 @@ class Components:
             if named.example is not None:
                 schema["examples"] = [named.example]
             self.schemas[named.name] = schema
-        return {"$ref": f"#/components/schemas/{named.name}"}
+        return {"$ref": REFERENCE.format(name=named.name)}
+
+    def _refer_shape(self, shape: type[Document]) -> Schema:
+        """What is declared as a type, with the types that it is made of."""
+        for name, schema in schemas_of(shape).items():
+            self._refer(Named(name, schema, shape.EXAMPLE if name == shape.__name__ else None))
+        return {"$ref": REFERENCE.format(name=shape.__name__)}

@@ -21,6 +21,7 @@ from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.checks import InvalidHalfName
 from gatehouse.gateways.mqtt import mapping, reasons
 from gatehouse.gateways.mqtt.codec import (
+    PACKET_IDS,
     PUBACK_SIZE,
     decode_publishes,
     encode_pubacks,
@@ -49,7 +50,8 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import Stored, When
+from gatehouse.kernel.message import TRANSIENT, Stored, When
+from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.incoming import Incoming, Publish
+    from gatehouse.gateways.mqtt.native_publishes import PublishReader
     from gatehouse.gateways.mqtt.own_messages import OwnMessages
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import Message
@@ -106,6 +109,7 @@ class Inbox:
         self._counts: deque[int] = deque()                     # acknowledgements of each submission, MQTT 5 alone
         self._unacknowledged = 0                               # their sum
 
+        self.reader: PublishReader | None = None               # takes what is plain before the session sees it
         self._link = link
         self.guard = guard
         self._now_ms = now_ms
@@ -115,9 +119,27 @@ class Inbox:
         self._submitted = 0              # appends that will be answered
         self._answered = 0
         self._alone = 0                  # the last submission that was not gathered
+        self._is_gathered = False        # something was
         self._is_refused = False         # the hub could not store something: the connection ends
         self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
+
+    def reader_room(self) -> int:
+        """How many publishes of QoS 1 a reader may have under way; 0 where it is to take nothing, as something waits
+        that is answered before, or has to be done with each."""
+        if self.own is not None or self.durable is not None or self._answered < self._alone or self._late_acks \
+                or self._last_reason or self._is_refused or not self._is_gathered:
+            return 0
+        incoming = self.incoming
+        if incoming is None:
+            return PACKET_IDS
+        return max(0, incoming.receive_maximum - self._unacknowledged - len(self.received))
+
+    def take_over(self, under_way: list[bytes]) -> None:
+        """Acknowledgements of what a reader has taken and is not durable yet: it is as if it had come here."""
+        for acks in under_way:
+            self._submitted += 1
+            self._expect(len(acks) // PUBACK_SIZE, acks)
 
     def place(self, data: bytes, pos: int) -> bool:
         """Find out where the topic of the whole PUBLISH at `pos` is stored; False if it may not go anywhere.
@@ -283,6 +305,10 @@ class Inbox:
     def submit(self, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes], size_bytes: int) -> int:
         """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down. Raises
         ProtocolError for more than the client may have under way."""
+        if self.guard.shedding.level >= Rung.QOS_0:
+            messages = self._without_qos_0(messages)
+            if not messages and not packet_ids and not exact_ids:
+                return 0
         acks = encode_pubacks(packet_ids) if packet_ids else b""
         if exact_ids:
             acks += encode_pubrecs(exact_ids)
@@ -298,6 +324,7 @@ class Inbox:
         # What was submitted otherwise is answered in its turn, and what is gathered behind it must not be before.
         if not exact_ids and self._answered >= self._alone and self.own is None \
                 and self.guard.gather(messages, self, acks or None, size_bytes, refuses=self.incoming is not None):
+            self._is_gathered = True
             if acks:
                 self._submitted += 1
                 self._expect(len(packet_ids), acks)
@@ -331,6 +358,16 @@ class Inbox:
             return 0
         return self.submit([messages[at] for at in kept], [packet_ids[at] for at in kept] if packet_ids else [],
                            [exact_ids[at] for at in kept] if exact_ids else [], size_bytes * len(kept) // len(messages))
+
+    def _without_qos_0(self, messages: list[Message]) -> list[Message]:
+        """What is to be acknowledged: the rest may be lost, and is, as the hub has too much to do."""
+        kept = [message for message in messages if not message[3] & TRANSIENT]
+        dropped = len(messages) - len(kept)
+        if dropped:
+            self.guard.shedding.counts[Rung.QOS_0] += dropped
+            self._count("publish_overloaded", dropped)
+            self.guard.note_untold("publish_overloaded", "publishes of QoS 0 are dropped: the hub has too much to do")
+        return kept
 
     def check_under_way(self, more: int) -> None:
         """Raises ProtocolError where an MQTT 5 client has more under way than it may, with so many of QoS 1 that are
@@ -377,10 +414,10 @@ class Inbox:
             return False
         owner = None if token is None else self
         try:
-            guard.append(messages, owner, token, size_bytes)
+            guard.append(messages, owner, token, size_bytes, was_gathered=True)
             return False
         except MessageTooLarge as error:
-            self._append_before_large(messages, size_bytes)
+            self._append_before_large(messages, size_bytes, was_gathered=True)
             self.refuse(error)
             return False
         except NO_TOPIC as refusal:
@@ -399,21 +436,25 @@ class Inbox:
     def _append_kept(self, messages: list[Message], owner: Inbox | None, token: object, size_bytes: int) -> None:
         try:
             if messages or owner is not None:
-                self.guard.append(messages, owner, token, size_bytes)
+                self.guard.append(messages, owner, token, size_bytes, was_gathered=True)
         except KernelError as error:
             self.refuse(error)
 
-    def on_gathered(self, token: object, error: Exception | None) -> None:
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
         """See `gathering.Gatherer`."""
         if error is not None or self._late_acks or self._last_reason:
             self.on_stored([Stored(token, error, 0, [])])
-            return
+            return False
         self._answered += 1
         self._under_way.popleft()
         if self._counts:
             self._unacknowledged -= self._counts.popleft()
         self.settled = self._answered == self._submitted
         self._link.write(cast(bytes, token))
+        return False
+
+    def on_all_gathered(self) -> None:
+        """See `gathering.Gatherer`: each part has its own acknowledgements."""
 
     def _note_own(self, acks: bytes, answer: Stored) -> bytes:
         if self.own is not None:
@@ -573,14 +614,14 @@ class Inbox:
         """Nothing more is submitted: end the connection when the last acknowledgement has left."""
         self._last_reason = reason
 
-    def _append_before_large(self, messages: list[Message], size_bytes: int) -> None:
+    def _append_before_large(self, messages: list[Message], size_bytes: int, was_gathered: bool = False) -> None:
         """Nothing of the burst was taken; what stands before its first message that is too large is."""
         if self.durable is not None and self._taking:          # all of it comes again, with the same packet ids
             return
         for at, (place, value, _, _, _) in enumerate(messages):
             if value is not None and len(value) > self.guard.max_bytes(place):
                 if at:
-                    self.guard.append(messages[:at], None, None, size_bytes)
+                    self.guard.append(messages[:at], None, None, size_bytes, was_gathered=was_gathered)
                 return
 
     def acknowledge_in_turn(self, acks: bytes) -> None:

@@ -38,6 +38,7 @@ from gatehouse.gateways.mqtt.window import Window
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.values import IDS_MAX
+from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -334,6 +335,11 @@ class Outbox:
         while start < end:
             stop = min(end, run_of(messages, start)) if granted else end
             qos = 0 if messages[start][3] & TRANSIENT else granted
+            if not qos and self.guard.shedding.level >= Rung.QOS_0:
+                self.guard.shedding.counts[Rung.QOS_0] += stop - start
+                self.trace.on_event("mqtt", "dropped_overload", stop - start)
+                start = stop
+                continue
             if qos and self.durable is not None:
                 start = stop
                 continue

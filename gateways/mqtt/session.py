@@ -52,8 +52,17 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Link, Services
     from gatehouse.gateways.mqtt.config import MqttConfig
+    from gatehouse.gateways.mqtt.native_publishes import PublishReader
     from gatehouse.gateways.mqtt.packets import Connect, Will
     from gatehouse.kernel.api import Message
+
+new_reader: Callable[..., PublishReader] | None = None
+"""Makes a native reader; None where it is not built, and the session takes everything."""
+try:
+    from gatehouse.gateways.mqtt import native_publishes
+    new_reader = native_publishes.PublishReader
+except ImportError:
+    pass
 
 PUBLISH_OVERHEAD_BYTES: Final = 5 + 2 + 65535 + 2      # fixed header, topic, packet id: a packet beyond its message
 STOPPING: Final = "stopping"           # why a connection ends with the hub
@@ -97,6 +106,7 @@ class MqttSession:
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
         self._slowing: Slowing | None = None               # once it is known who publishes
+        self._may_read = new_reader is not None            # a native reader, once something was published
         self._ended = False
         self._stopping = False
         self._received = ReceiveBuffer()
@@ -111,6 +121,8 @@ class MqttSession:
         inbox, outbox = self._inbox, self._outbox
         if inbox is not None:                                  # a CONNECT that trickles in does not gain time
             self._silence.hear(self._now_ms())
+            if inbox.reader is not None:
+                inbox.reader.close()
         if self._pacer.is_held:
             self._received.add(data)
             return
@@ -123,10 +135,40 @@ class MqttSession:
                     self._received.keep(rest, 0, needed)
                     return
                 self._handle_packets(data, 0, inbox, outbox)
+                if self._may_read:
+                    self._open_reader(inbox, outbox)
             elif data:
                 self._handle_first(data)
         except ProtocolError as error:
             self._end(f"{error.code}: {error}", error.reason_code)
+
+    def _open_reader(self, inbox: Inbox, outbox: Outbox) -> None:
+        """Have what is plain taken before it comes here, where nothing waits that it would overtake."""
+        if self._ended or self._received.held_bytes or outbox.transacting is not None or self._pacer.waits \
+                or self._slowing is not None and self._slowing.waits:
+            return
+        room = inbox.reader_room()
+        if not room:
+            return
+        reader = inbox.reader
+        if reader is None:
+            assert new_reader is not None
+            incoming = inbox.incoming
+            reader = new_reader(inbox, self._link, inbox.guard.gathering, self._services.admission,
+                                None if incoming is None else incoming.meanings, self._packet_bytes_max,
+                                self._refused_bits)
+            if not self._link.read_through(reader):
+                self._may_read = False
+                return
+            inbox.reader = reader
+            self._silence.asks(reader.idle_ms)
+        reader.open(room)
+
+    def _close_reader(self) -> None:
+        """What is under way is the inbox's."""
+        inbox = self._inbox
+        if inbox is not None and inbox.reader is not None:
+            inbox.reader.close()
 
     def _take_sorted(self, data: bytes) -> bytes:
         """Handle whole packets; returns what of them has to wait for something else than a limit."""
@@ -715,6 +757,7 @@ class MqttSession:
     def handle_stopping(self) -> None:
         """What was published is acknowledged, then the connection is closed; only MQTT 5 has a goodbye."""
         self._will = None                                      # the client is well, it is we who go
+        self._close_reader()
         if self._inbox is None or self._inbox.settled:
             self._end(STOPPING)
             return
@@ -740,6 +783,7 @@ class MqttSession:
 
     def _finish(self) -> None:
         """Take nothing more and owe nothing more; idempotent."""
+        self._close_reader()
         if self._guard is not None:
             self._guard.settle()                               # before the will, and what else follows
         if not self._ended:

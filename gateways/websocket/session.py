@@ -26,6 +26,7 @@ from gatehouse.gateways.websocket.codec import (
 )
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.connections.native_sockets import Reader
     from gatehouse.gateways.connections.settings import Framing
     from gatehouse.gateways.contract import Link, Listen, Session
 
@@ -117,6 +118,10 @@ class _FramedLink:
 
     def write_many(self, parts: list[bytes]) -> None:
         self._link.write_many([encode_head(BINARY, sum([len(part) for part in parts])), *parts])
+
+    def read_through(self, reader: Reader | None) -> bool:
+        """What comes here has frames round it."""
+        return False
 
     def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:
         """Nobody goes on from a WebSocket to something else."""

@@ -7,6 +7,7 @@ goes to `unrouted` instead where there are as many as may be.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from typing import Final
 
 from gatehouse.kernel.errors import TooManyTopics
@@ -53,5 +54,6 @@ class Makers:  # decision 120
             del self._paces[next(iter(self._paces))]
         self._paces[maker] = (left - 1 if left >= 1 else left), now_ms
         if left < 1:
+            wait_ms = ceil((1 - left) * MINUTE_MS / per_minute) if per_minute else MINUTE_MS
             raise TooManyTopics(f"{maker} makes topics faster than one user may "
-                                f"(kernel.auto_topics_per_minute, {per_minute}); try again in a while")
+                                f"(kernel.auto_topics_per_minute, {per_minute}); try again in {wait_ms} ms", wait_ms)

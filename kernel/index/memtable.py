@@ -99,6 +99,11 @@ class Recent:
             self._size_bytes -= len(self._bodies.popitem(last=False)[1])
         assert self._size_bytes > 0 or not self._bodies, "bytes are those of the bodies"
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all bodies."""
+        return self._size_bytes
+
     def get(self, position: int) -> bytes | None:
         return self._bodies.get(position)
 

@@ -24,6 +24,7 @@ from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placeme
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.recorder import Hearing, Speaker
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
+from gatehouse.kernel.shedding import Rung, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
@@ -89,7 +90,7 @@ class Journeys:  # decision 198
     def __init__(self, *, settings: JourneySettings, loop: Loop, committer: Committer, topics: Topics,
                  topic_changes: TopicChanges, places: Places, watermarks: Watermarks, trail: Trail, speaker: Speaker,
                  disk_guard: DiskGuard, id_of: Callable[[int, int], int], ids: Callable[[], bytes],
-                 door_names: Callable[[int], str], on_error: Callable[[Exception], None]) -> None:
+                 door_names: Callable[[int], str], shedding: Shedding, on_error: Callable[[Exception], None]) -> None:
         """`id_of` says which message lies at an offset of a partition, -1 where that is not known; `ids` gives 24
         bytes that nobody had before; `door_names` what the number of a door in an attribute byte means."""
         self._settings = settings
@@ -105,6 +106,7 @@ class Journeys:  # decision 198
         self._id_of = id_of
         self._ids = ids
         self._door_names = door_names
+        self._shedding = shedding
         self._on_error = on_error
         self._sampling = Sampling(settings.rate, settings.topics)
         self._budget = Budget(settings.errors_per_minute)
@@ -132,7 +134,8 @@ class Journeys:  # decision 198
 
     @property
     def left_out(self) -> int:
-        """Events that were not recorded since the start: beyond a topic's budget, or lost with a refused frame."""
+        """Events that were not recorded since the start: beyond a topic's budget, under overload, or lost with a
+        refused frame."""
         return self._budget.left_out + self._lost
 
     def stop(self) -> None:
@@ -171,7 +174,7 @@ class Journeys:  # decision 198
 
     def _chooses(self, topic: str) -> bool:
         """Whether a message of this topic that is looked at is followed."""
-        if not self._sampling.follows(topic):
+        if not self._sampling.follows(topic) or self._shedding.leaves(Rung.TRACE_EVENTS):
             return False
         if topic in self._settings.topics:
             return True
@@ -365,7 +368,7 @@ class Journeys:  # decision 198
 
     def _add(self, event: Event) -> bool:
         """Whether there was room for it."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= MAX_WAITING or self._shedding.leaves(Rung.TRACE_EVENTS):
             self._lost += 1
             return False
         try:

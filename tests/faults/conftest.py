@@ -21,15 +21,16 @@ def nursery() -> Nursery:
 @pytest.fixture
 def start(nursery: Nursery, tmp_path: Path) -> Iterator[Start]:
     """Start a hub on the test's folder and wait until it is ready; `orders` as in `sabotage`, `last_door` are
-    settings of the last of its doors."""
+    settings of the last of its doors, `hub` some of the hub itself."""
     started: list[ForkedHub] = []
 
     def start(kernel: str = "", orders: dict[str, Any] | None = None, doors: tuple[str, ...] = DOORS,
-              last_door: str = "") -> ForkedHub:
-        hub = nursery.start(tmp_path, config_of(doors, kernel) + last_door, orders)
-        started.append(hub)
-        assert hub.wait_ready(), hub.log
-        return hub
+              last_door: str = "", hub: str = "") -> ForkedHub:
+        config = (f"[hub]\n{hub}" if hub else "") + config_of(doors, kernel) + last_door
+        forked = nursery.start(tmp_path, config, orders)
+        started.append(forked)
+        assert forked.wait_ready(), forked.log
+        return forked
 
     yield start
     for hub in started:

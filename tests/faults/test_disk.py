@@ -14,6 +14,7 @@ from gatehouse import exits
 from tests.faults.clients import ping, post, produce, publish, request
 from tests.faults.conftest import Start
 from tests.faults.mqtt_peer import MqttPeer
+from tests.faults.nursery import DEADLINE_S
 from tests.faults.readers import read_over_http, read_over_kafka
 
 KIB = 1024
@@ -114,6 +115,36 @@ def test_an_fdatasync_that_does_not_return_holds_up_nobody_else(start: Start, tm
     thread.join()
     assert answers == [201]
     assert values_of(http) == [*stored, b"slow"]
+    peer.close()
+
+
+def test_a_disk_that_blocks_makes_the_hub_unready_and_then_it_leaves_undone_what_it_can(
+        start: Start, tmp_path: Path) -> None:
+    sign = tmp_path / "hold"
+    hub = start(orders={"hold_sync": str(sign)}, doors=("mqtt", "http"), hub="ready_flush_s = 0.2\n",
+                last_door="request_deadline_s = 600\n")
+    http = hub.port("http")
+    peer = MqttPeer(hub.port("mqtt"), "pinger")
+    assert post(http, b"before")[0] == 201 and request(http, "GET", "/readyz")[0] == 200
+    sign.touch()
+    answers: list[int] = []
+    thread = threading.Thread(target=lambda: answers.append(post(http, b"slow")[0]))
+    thread.start()
+    hub.wait_log("new_connections")
+    assert request(http, "GET", "/readyz")[0] == 503
+    assert sample(http, "gatehouse_overload_level") >= 4
+    with pytest.raises(ConnectionError, match="not let in"):
+        MqttPeer(hub.port("mqtt"), "new")
+    ping(peer)
+    assert not answers
+    sign.unlink()
+    thread.join()
+    assert answers == [201] and values_of(http) == [b"before", b"slow"]
+    assert request(http, "GET", "/readyz")[0] == 200
+    end_s = time.monotonic() + DEADLINE_S
+    while sample(http, "gatehouse_overload_level") >= 4 and time.monotonic() < end_s:
+        ping(peer)
+    MqttPeer(hub.port("mqtt"), "new").close()
     peer.close()
 
 

@@ -13,7 +13,7 @@ VALUES = {
     "addresses.address", "addresses.audience", "addresses.filters", "addresses.murmur2", "addresses.routes",
     "addresses.stated", "addresses.templates", "assigned.values", "errors", "groups.settings", "ids", "message",
     "ports", "records.batch", "records.compression", "records.private", "records.record", "records.validation",
-    "sessions.values", "settings", "state.topics",
+    "sessions.values", "settings", "shedding", "state.topics",
 }
 """Modules of values, and of pure functions of them."""
 

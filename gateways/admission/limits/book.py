@@ -49,6 +49,9 @@ class LimitBook:
         self.limits_out = 0
         self.places_in = 0                   # of those, which speak of addresses and topics
         self.places_out = 0
+        self.publishing_waits = False
+        """Nobody may publish for now, whatever his limits: the hub has too much to do."""
+
         self._limits: dict[str, Limit] = {}
         self._named: dict[tuple[str, str, str, str], list[Limit]] = {}       # by direction, tenant, kind and name
         self._filters: dict[tuple[str, str], FilterTrie[str]] = {}           # ids, by direction and tenant
@@ -137,6 +140,13 @@ class LimitBook:
         else:
             self.limits_out += by
             self.places_out += by if of_a_place else 0
+
+    def hold_publishing(self, waits: bool) -> None:
+        """Whether publishing waits: as by one more limit of everybody, that has nothing left."""
+        if waits != self.publishing_waits:
+            self.publishing_waits = waits
+            self.limits_in += 1 if waits else -1
+            self.version += 1
 
     # ---- which of them apply
 

@@ -15,6 +15,7 @@ from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import IN
 from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
+from gatehouse.kernel.shedding import WAIT_MS
 
 if TYPE_CHECKING:
     from gatehouse.kernel.message import Place
@@ -69,11 +70,14 @@ class Charging:
             return False
         if self._version != book.version:
             self._resolve()
-        return bool(self._meters) or book.places_in > 0
+        return bool(self._meters) or book.places_in > 0 or book.publishing_waits
 
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be taken at once, as far as is known before they are read; at least
-        one. What is taken beyond that is taken too, and has a longer wait behind it."""
+        one. What is taken beyond that is taken too, and has a longer wait behind it. (0, 0): publishing waits, and what
+        has come is to wait too, where the door can keep it."""
+        if self._book.publishing_waits:
+            return 0, 0
         if self._version != self._book.version:
             self._resolve()
         now_ms = self._now_ms()
@@ -169,8 +173,8 @@ class Charging:
             wait_ms = max(wait_ms, charge_all(meters, messages, size_bytes, 1, now_ms))
         if wait_ms and refusable and all(self._fails(self._topic(place)) for place in {
                 message[0] for message in refusable}):
-            return 0
-        return wait_ms
+            wait_ms = 0
+        return max(wait_ms, WAIT_MS) if self._book.publishing_waits else wait_ms
 
     # ---- which apply
 

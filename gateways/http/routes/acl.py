@@ -6,10 +6,11 @@
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.rights import Verdict
 from gatehouse.gateways.admission.rights import ask_rights as ask
 from gatehouse.gateways.admission.rules import ADDRESS, HUB, KINDS, Rule
 from gatehouse.gateways.http.accounts import (
@@ -20,18 +21,17 @@ from gatehouse.gateways.http.accounts import (
     administrator,
     changed,
     changed_if,
-    refuse_unknown,
     rule_schema,
 )
 from gatehouse.gateways.http.cursor import page_by_place
 from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read, read_object
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
+from gatehouse.gateways.http.shapes import Document, choice, shown
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration
@@ -46,16 +46,29 @@ RULE: Final = Named("Rule", object_of({
     "from_file": FLAG}))
 NEW_RULE: Final = Named("RuleInput", rule_schema({"who": _WHO}, _MORE),
                         {"who": "group:operators", "operations": ["publish", "consume"], "pattern": "plant/#"})
-_ASKED: Final = {"user": {**TEXT, "minLength": 1}, "operation": OPERATIONS}
-_ABOUT: Final = {"client_id": TEXT, "tenant": TEXT, "groups": list_of(TEXT, maxItems=1000)}
-QUESTION: Final = Named("RightsQuestion", {"anyOf": [
-    object_of({**_ASKED, "on": {**TEXT, "minLength": 1, "description": "Address, filter, topic, group or client id."}},
-              {"kind": one_of(*[kind for kind in KINDS if kind != HUB]), **_ABOUT}, closed=True),
-    object_of({**_ASKED, "kind": one_of(HUB)}, {"on": TEXT, **_ABOUT}, closed=True)]},
-    {"user": "ann", "operation": "publish", "on": "plant/line1/temp"})
 VERDICT: Final = object_of({"allowed": FLAG, "why": TEXT, "rule": nullable(RULE), "creates": {
     **nullable(object_of({"allowed": FLAG, "why": TEXT})),
     "description": "Of publishing at an address: whether its topic is made where it is missing."}})
+
+
+
+class RightsQuestion(Document):
+    """Would a user be allowed to do this there?"""
+
+    EXAMPLE = {"user": "ann", "operation": "publish", "on": "plant/line1/temp"}
+    RULES = {"anyOf": [{"properties": {"on": {"minLength": 1}}, "required": ["on"]},
+                       {"properties": {"kind": one_of(HUB)}, "required": ["kind"]}]}
+    user: Annotated[str, Meta(min_length=1)]
+    operation: Operation
+    on: Annotated[str, Meta(description="Address, filter, topic, group or client id.")] = ""
+    kind: choice(tuple(KINDS)) = ADDRESS  # type: ignore[valid-type]
+    client_id: str | None = None
+    tenant: str | None = None
+    groups: Annotated[list[str], shown(maxItems=1000)] = []
+
+    def __post_init__(self) -> None:
+        if self.kind != HUB and not self.on:
+            raise ValueError("a question says what it is 'on', unless its 'kind' is hub")
 
 
 @declare("acl", query=(MAX_LISTED, AFTER), needs=ADMINISTERING, problems=("invalid_cursor", "accounts_unavailable"),
@@ -76,7 +89,7 @@ async def add_rule(door: Door, call: Call) -> Answered:
     """Add a rule. It holds at once, for those who are connected too."""
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call, "a rule")
+    document = await read_object(door, call)
     rule: Rule = await changed(door, lambda on_done: accounts.add_rule(by, document, on_done))
     return json_answer(rule.as_dict(), 201)
 
@@ -100,7 +113,7 @@ async def put_rule(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call, "a rule")
+    document = await read_object(door, call)
     rule: Rule = await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
                                   lambda on_done: accounts.replace_rule(by, call.topic_name(), document, on_done))
     return json_answer(rule.as_dict())
@@ -118,41 +131,22 @@ async def delete_rule(door: Door, call: Call) -> Answered:
     return Response(status=204)
 
 
-@declare("acl", bodies=(Body(QUESTION),), needs=ADMINISTERING, problems=("accounts_unavailable",),
+@declare("acl", bodies=(Body(RightsQuestion),), needs=ADMINISTERING, problems=("accounts_unavailable",),
          answers=(Answer(200, "What would be decided.", VERDICT),))
 async def ask_rights(door: Door, call: Call) -> Answered:
     """Ask whether a user may do something, and which rule decides it."""
     await administrator(door, call)
     call.query()
-    question = await read_object(door, call, "a question about rights")
-    verdict = _answered(door, question)
+    question = await read(door, call, RightsQuestion)
+    verdict = door.admission.explain(
+        question.user, lambda rights: ask(rights, question.kind, question.operation, question.on),
+        groups=question.groups, tenant=question.tenant, client_id=question.client_id)
     return json_answer({**verdict.as_dict(), "rule": None if verdict.rule is None else verdict.rule.as_dict()})
 
 
 def _found(accounts: Administration, id: str) -> dict[str, Any] | None:
     """What a request may ask about."""
     return next((rule.as_dict() for rule in accounts.accounts.every_rule() if rule.id == id), None)
-
-
-def _answered(door: Door, question: dict[str, Any]) -> Verdict:
-    refuse_unknown(question, ("user", "operation", "kind", "on", "client_id", "tenant", "groups"))
-    texts = {name: _text(question, name) for name in ("user", "operation", "kind", "on", "client_id", "tenant")}
-    operation = next((candidate for candidate in Operation if candidate.value == texts["operation"]), None)
-    kind, on = texts["kind"] or ADDRESS, texts["on"] or ""
-    groups = question.get("groups", [])
-    if operation is None or not texts["user"] or kind not in KINDS or (kind != HUB and not on):
-        raise Refusal("invalid_body", f"a question has user and operation, kind ({', '.join(KINDS)}) and on")
-    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
-        raise Refusal("invalid_body", "groups is a list of texts")
-    return door.admission.explain(texts["user"], lambda rights: ask(rights, kind, operation, on), groups=groups,
-                                  tenant=texts["tenant"], client_id=texts["client_id"])
-
-
-def _text(question: dict[str, Any], name: str) -> str | None:
-    value = question.get(name)
-    if name in question and not isinstance(value, str):
-        raise Refusal("invalid_body", f"{name} is a text")
-    return value
 
 
 ROUTES: Routes = (

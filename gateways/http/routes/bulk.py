@@ -36,21 +36,22 @@ codes.
 from __future__ import annotations
 
 import struct
-import uuid
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from uuid import UUID
 
 import orjson
+from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
-from gatehouse.gateways.http.schemas import BINARY, TEXT, UUID, WHOLE, Named, list_of, map_of, nullable, object_of
+from gatehouse.gateways.http.schemas import BINARY, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
+from gatehouse.gateways.http.shapes import Document
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.records.pieces import encode_pieces
 
@@ -75,27 +76,51 @@ in vain."""
 _HEAD_BYTES = struct.Struct("<I")
 
 
-_OFFSET: Final = {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}
 _OFFSETS: Final = list_of(WHOLE)
 _ROUTE: Final = object_of(dict.fromkeys(("filter", "topic"), TEXT),
                           dict.fromkeys(("key", "partition_key"), nullable(TEXT)))
-ASKED_POSITIONS: Final = Named("AskedPositions", object_of({"topics": list_of(TEXT, maxItems=MAX_TOPICS)}, {
-    "times": {**map_of({**map_of(_OFFSET), "propertyNames": {"pattern": "^[0-9]{1,9}$"}}),
-              "description": "Milliseconds since 1970 by topic and partition."}}, closed=True),
-    {"topics": ["plant"], "times": {"plant": {"0": 1_700_000_000_000}}})
+_Offset: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_OFFSET)]
+
+
+class AskedPositions(Document):
+    """Topics, and times in them."""
+
+    EXAMPLE = {"topics": ["plant"], "times": {"plant": {"0": 1_700_000_000_000}}}
+    topics: Annotated[list[str], Meta(max_length=MAX_TOPICS)]
+    times: Annotated[dict[str, dict[Annotated[str, Meta(pattern="^[0-9]{1,9}$")], _Offset]],
+                     Meta(description="Milliseconds since 1970 by topic and partition.")] = {}
+
+    def __post_init__(self) -> None:
+        if sum(len(of_topic) for of_topic in self.times.values()) > MAX_TIMES:
+            raise ValueError(f"at most {MAX_TIMES} times are looked up at once")
+
+
+class AskedRange(Document):
+    """What is asked for of one partition."""
+
+    topic: str
+    partition: _Offset
+    offset: _Offset
+    end: _Offset
+    uuid: UUID | None = None
+
+
+class AskedRanges(Document):
+    """What is asked for, in this order."""
+
+    EXAMPLE = {"ranges": [{"topic": "plant", "partition": 0, "offset": 0, "end": 100}]}
+    ranges: Annotated[list[AskedRange], Meta(min_length=1, max_length=MAX_RANGES)]
+    max_bytes: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
+
+
 POSITIONS: Final = Named("Positions", object_of({
     "topics": list_of(object_of(
         {"name": TEXT, "uuid": TEXT, "partitions": WHOLE, "log_start_offsets": _OFFSETS, "high_watermarks": _OFFSETS},
         {"offsets_for_times": map_of({"type": ["integer", "null"]})})),
     "missing": list_of(TEXT), "routes": list_of(_ROUTE), "doors": map_of(TEXT)}))
-ASKED_RANGES: Final = Named("AskedRanges", object_of({"ranges": list_of(object_of(
-    {"topic": TEXT, "partition": _OFFSET, "offset": _OFFSET, "end": _OFFSET},
-    {"uuid": nullable(UUID)}), minItems=1, maxItems=MAX_RANGES)},
-    {"max_bytes": {"type": "integer", "minimum": 1, "maximum": MAX_OFFSET}}, closed=True),
-    {"ranges": [{"topic": "plant", "partition": 0, "offset": 0, "end": 100}]})
 
 
-@declare("bulk", bodies=(Body(ASKED_POSITIONS),), answers=(Answer(200, "What there is of them.", POSITIONS),),
+@declare("bulk", bodies=(Body(AskedPositions),), answers=(Answer(200, "What there is of them.", POSITIONS),),
          needs=(Need(Operation.CONSUME, "topic"),), problems=("unknown_partition", "storage_failed"))
 async def post_positions(door: Door, call: Call) -> Answered:
     """Show where topics begin and end, and where in them a time is.
@@ -104,18 +129,14 @@ async def post_positions(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     call.query()
-    document = await _document(door, call, {"topics", "times"})
-    names = document.get("topics")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) > MAX_TOPICS:
-        raise Refusal("invalid_body", f"'topics' is a list of at most {MAX_TOPICS} names")
-    times = _times(document.get("times", {}))
+    asked = await read(door, call, AskedPositions)
     topics, missing = [], []
-    for name in names:
+    for name in asked.topics:
         topic = _visible_topic(guard, name)
         if topic is None:
             missing.append(name)
         else:
-            topics.append(await _positions(guard, topic, times.get(name)))
+            topics.append(await _positions(guard, topic, asked.times.get(name)))
     routes = [{"filter": entry.filter, "topic": entry.topic, "key": entry.key, "partition_key": entry.partition_key}
               for entry in door.port.route_entries]
     return json_answer({"topics": topics, "missing": missing, "routes": routes,
@@ -131,44 +152,20 @@ def _visible_topic(guard: Guard, name: str) -> Topic | None:
         return None
 
 
-async def _positions(guard: Guard, topic: Topic, times: dict[int, int] | None) -> dict[str, Any]:
+async def _positions(guard: Guard, topic: Topic, times: dict[str, int] | None) -> dict[str, Any]:
     bounds = guard.bounds_of(topic)
-    answer = {"name": topic.name, "uuid": str(uuid.UUID(bytes=topic.uuid)), "partitions": topic.partitions,
+    answer = {"name": topic.name, "uuid": str(UUID(bytes=topic.uuid)), "partitions": topic.partitions,
               "log_start_offsets": bounds[0::2].tolist(), "high_watermarks": bounds[1::2].tolist()}
     if times is not None:
-        asked = {partition: offset_at(guard, topic.partition_id(partition), time_ms) for partition,
+        asked = {partition: offset_at(guard, topic.partition_id(int(partition)), time_ms) for partition,
                  time_ms in times.items()}
-        answer["offsets_for_times"] = {str(partition): await reply for partition, reply in asked.items()}
+        answer["offsets_for_times"] = {partition: await reply for partition, reply in asked.items()}
     return answer
-
-
-def _times(given: Any) -> dict[str, dict[int, int]]:
-    """Milliseconds by topic and partition. Refuses what is no such thing."""
-    try:
-        times = {name: {int(partition): time for partition, time in of_topic.items()} for name,
-                 of_topic in given.items()}
-        valid = all(type(time) is int and 0 <= time <= MAX_OFFSET for of_topic in times.values()
-                    for time in of_topic.values())
-    except (AttributeError, ValueError):
-        valid = False
-    if not valid or sum(len(of_topic) for of_topic in times.values()) > MAX_TIMES:
-        raise Refusal("invalid_body", f"'times' has milliseconds by topic and partition, at most {MAX_TIMES} of them")
-    return times
 
 
 # --- fetch --------------------------------------------------------------------------------------------------
 
-class _Range(NamedTuple):
-    """What is asked for of one partition."""
-
-    topic: str
-    uuid: bytes | None
-    partition: int
-    offset: int
-    end: int
-
-
-@declare("bulk", bodies=(Body(ASKED_RANGES),), needs=(Need(Operation.CONSUME, "topic"),),
+@declare("bulk", bodies=(Body(AskedRanges),), needs=(Need(Operation.CONSUME, "topic"),),
          answers=(Answer(200, "The length of the head as u32, the head as JSON, the pieces.", BINARY,
                          "application/octet-stream"),), problems=("storage_failed", "over_quota"))
 async def post_fetch(door: Door, call: Call) -> Answered:
@@ -179,16 +176,14 @@ async def post_fetch(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     call.query()
-    document = await _document(door, call, {"ranges", "max_bytes"})
-    ranges = _ranges(document.get("ranges"))
-    max_bytes = document.get("max_bytes", door.config.max_bulk_bytes)
-    if type(max_bytes) is not int or not 1 <= max_bytes <= MAX_OFFSET:
-        raise Refusal("invalid_body", "'max_bytes' is a whole number from 1")
-    max_bytes = min(max_bytes, door.config.max_bulk_bytes)
+    asked = await read(door, call, AskedRanges)
+    ranges, max_bytes = asked.ranges, door.config.max_bulk_bytes
+    if asked.max_bytes is not UNSET:
+        max_bytes = min(asked.max_bytes, max_bytes)
     heads: list[dict[str, Any]] = []
     compacted: list[bool] = []
     wants: list[tuple[int, int]] = []
-    topics: dict[tuple[str, bytes | None], Topic | dict[str, Any]] = {}
+    topics: dict[tuple[str, UUID | None], Topic | dict[str, Any]] = {}
     for asked_range in ranges:
         name = (asked_range.topic, asked_range.uuid)
         topic = topics[name] if name in topics else topics.setdefault(name, _topic(guard, asked_range))
@@ -215,18 +210,18 @@ async def post_fetch(door: Door, call: Call) -> Answered:
                            Response(body, content_type="application/octet-stream"))
 
 
-def _topic(guard: Guard, asked_range: _Range) -> Topic | dict[str, Any]:
+def _topic(guard: Guard, asked_range: AskedRange) -> Topic | dict[str, Any]:
     """The topic of a range, or what its head says instead."""
     try:
         topic = guard.topic(asked_range.topic, Operation.CONSUME)
     except (KernelError, Denied) as error:
         return _refused(error.code, str(error))
-    if asked_range.uuid is not None and topic.uuid != asked_range.uuid:
+    if asked_range.uuid is not None and topic.uuid != asked_range.uuid.bytes:
         return _refused("topic_replaced", f"{asked_range.topic!r} was deleted and made again")
     return topic
 
 
-def _serve(fetched: Fetched, compacted: bool, asked_range: _Range, pieces: list[Piece]) -> dict[str, Any]:
+def _serve(fetched: Fetched, compacted: bool, asked_range: AskedRange, pieces: list[Piece]) -> dict[str, Any]:
     """The head of one range; its pieces are added to `pieces`."""
     if fetched.error is not None:
         code = getattr(fetched.error, "code", "internal_error")
@@ -245,32 +240,6 @@ def _serve(fetched: Fetched, compacted: bool, asked_range: _Range, pieces: list[
 
 def _refused(code: str, detail: str) -> dict[str, Any]:
     return {"pieces": 0, "code": code, "detail": detail}
-
-
-def _ranges(given: Any) -> list[_Range]:
-    if not isinstance(given, list) or not 0 < len(given) <= MAX_RANGES:
-        raise Refusal("invalid_body", f"'ranges' is a list of 1 to {MAX_RANGES} ranges")
-    try:
-        return [_range(entry) for entry in given]
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise Refusal("invalid_body", 'a range is {"topic", "uuid", "partition", "offset", "end"}, '
-                      '"uuid" may be missing') from None
-
-
-def _range(entry: dict[str, Any]) -> _Range:
-    asked = None if entry.get("uuid") is None else uuid.UUID(entry["uuid"]).bytes
-    asked_range = _Range(entry["topic"], asked, entry["partition"], entry["offset"], entry["end"])
-    if not isinstance(asked_range.topic, str) or not all(type(number) is int and 0 <= number <= MAX_OFFSET
-                                                         for number in asked_range[2:]):
-        raise ValueError(entry)
-    return asked_range
-
-
-async def _document(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
-    document = await read_object(door, call, "what is asked for")
-    if not document.keys() <= fields:
-        raise Refusal("invalid_body", f"the body is an object with {' and '.join(sorted(fields))}")
-    return document
 
 
 ROUTES: Routes = (

@@ -8,13 +8,13 @@ Webhooks are shown to the tenant that has them, the others to the hub's own.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.circuit_breaker import CircuitState
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal
@@ -32,6 +32,7 @@ from gatehouse.gateways.http.schemas import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.shapes import Document
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -45,8 +46,13 @@ CIRCUIT: Final = Named("Circuit", object_of({
     "opened": {**WHOLE, "description": "How often it opened, since the hub's start."},
     "until": {**nullable(TIME_MS), "description": "Of an open one: when it is tried."},
     "reason": {**TEXT, "description": "Why the newest try failed; empty where it did not."}}))
-TURN: Final = Named("CircuitInput", object_of({"circuit": one_of("open", "closed")}, closed=True),
-                    {"circuit": "closed"})
+
+
+class CircuitInput(Document):
+    """Whether nothing is asked."""
+
+    EXAMPLE = {"circuit": "closed"}
+    circuit: Literal["open", "closed"]
 
 
 @declare("circuits", query=(MAX, AFTER), needs=ADMINISTERING, problems=("invalid_cursor",),
@@ -71,7 +77,7 @@ async def get_circuit(door: Door, call: Call) -> Answered:
     return json_answer(_found(door, principal, call))
 
 
-@declare("circuits", path=(ID,), bodies=(Body(TURN),), needs=ADMINISTERING, audited="circuit.turned",
+@declare("circuits", path=(ID,), bodies=(Body(CircuitInput),), needs=ADMINISTERING, audited="circuit.turned",
          problems=("unknown_circuit",), answers=(Answer(200, "It is so.", CIRCUIT),))
 async def put_circuit(door: Door, call: Call) -> Answered:
     """Open a circuit, so that nothing is asked over it, or close it, so that the next try is made at once.
@@ -80,10 +86,8 @@ async def put_circuit(door: Door, call: Call) -> Answered:
     """
     principal = await _administering(door, call)
     call.query()
-    document = await read_object(door, call, "a circuit's document")
-    if list(document) != ["circuit"] or document["circuit"] not in ("open", "closed"):
-        raise Refusal("invalid_body", "a circuit's document is {\"circuit\": \"open\"} or {\"circuit\": \"closed\"}")
-    door.services.circuits.turn(principal.tenant, call.topic_name(), document["circuit"] == "open")
+    document = await read(door, call, CircuitInput)
+    door.services.circuits.turn(principal.tenant, call.topic_name(), document.circuit == "open")
     return json_answer(_found(door, principal, call))
 
 

@@ -12,11 +12,13 @@ again.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import UNSET, UnsetType
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
@@ -38,6 +40,7 @@ from gatehouse.gateways.http.schemas import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.shapes import Document, shown
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError
 from gatehouse.kernel.groups.dead_lettering import HEADER, SEAL, read_deaths
@@ -106,15 +109,34 @@ async def get_dead_letters(door: Door, call: Call) -> Answered:
     return json_answer({"messages": messages, "cursor": None})
 
 
-REDRIVE: Final = Named("Redrive", {**object_of({"group": TEXT}, {
-    "ids": list_of(TEXT, maxItems=Setting("max_request_messages")), "all": FLAG}, closed=True),
-    "oneOf": [{"required": ["ids"]}, {"required": ["all"]}]}, {"group": "workers", "all": True})
 REDRIVEN: Final = object_of({
     "redriven": WHOLE, "left": {**list_of(PROBLEM), "description": "Those that did not go, each with its `id`."},
     "more": {**FLAG, "description": "There are more: ask again."}})
 
 
-@declare("groups", bodies=(Body(REDRIVE),), needs=(Need(Operation.ALTER, "group"),),
+class Redrive(Document):
+    """Which dead letters of a group go back: some, or all."""
+
+    EXAMPLE = {"group": "workers", "all": True}
+    RULES = {"oneOf": [{"required": ["ids"]}, {"required": ["all"]}]}
+    group: str
+    ids: Annotated[list[str], shown(maxItems=Setting("max_request_messages"))] | UnsetType = UNSET
+    all: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.ids is UNSET) == (self.all is UNSET):
+            raise ValueError("a redrive names 'ids', or says 'all': true")
+
+    def wanted(self, max_ids: int) -> set[str] | None:
+        """Their ids; None for all. Refuses `invalid_body`."""
+        if self.ids is UNSET:
+            return None if self.all else set()
+        if len(self.ids) > max_ids:
+            raise Refusal("invalid_body", f"'ids' is a list of at most {max_ids} texts")
+        return set(self.ids)
+
+
+@declare("groups", bodies=(Body(Redrive),), needs=(Need(Operation.ALTER, "group"),),
          writes=True, audited="dead_letters.redriven",
          answers=(Answer(200, "All of them went back.", REDRIVEN), Answer(207, "Some are left.", REDRIVEN)),
          problems=("unknown_group", "storage_failed", "kept_full"))
@@ -125,9 +147,9 @@ async def redrive(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     call.query()
-    group, ids = _read_redrive(await read_object(door, call, "a redrive"), door.config.max_request_messages)
+    document = await read(door, call, Redrive)
+    group, wanted = document.group, document.wanted(door.config.max_request_messages)
     queue = guard.groups.dead_letters(group, Operation.ALTER)
-    wanted = None if ids is None else set(ids)
     redriven, left, more = 0, [], False
     if queue is not None:
         gaps: list[tuple[int, int]] = []
@@ -163,20 +185,6 @@ async def _send_back(door: Door, guard: Guard, group: str, queue: Queue, letters
 
 def _left(message_id: str, error: KernelError) -> dict[str, Any]:
     return document_of(error.code, str(error), {"id": message_id})
-
-
-def _read_redrive(document: dict[str, Any], max_ids: int) -> tuple[str, list[str] | None]:
-    """(group, ids), ids None for all. Refuses `invalid_body`."""
-    group, ids = document.get("group"), document.get("ids")
-    if not isinstance(group, str) or document.keys() - {"group", "ids", "all"}:
-        raise Refusal("invalid_body", "a redrive has a 'group', and 'ids' or 'all'")
-    if ("all" in document) == ("ids" in document) or not isinstance(document.get("all", True), bool):
-        raise Refusal("invalid_body", "a redrive names 'ids', or says 'all': true")
-    if "all" in document:
-        return group, None if document["all"] else []
-    if not isinstance(ids, list) or not all(isinstance(text, str) for text in ids) or len(ids) > max_ids:
-        raise Refusal("invalid_body", f"'ids' is a list of at most {max_ids} texts")
-    return group, ids
 
 
 def _may_see(guard: Guard, record: Record) -> bool:

@@ -18,22 +18,24 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.leases import COUNTS, GROUP, GROUP_SETTINGS, describe_settings, read_settings
+from gatehouse.gateways.http.leases import COUNTS, GROUP, GroupInput, describe_settings, read_settings
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
 from gatehouse.gateways.http.preconditions import check_conditions
-from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import matching
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
+from gatehouse.gateways.http.shapes import Document
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownPartition
 from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
 
@@ -54,14 +56,21 @@ _MEMBERSHIP: Final = {
         "partitions": list_of(object_of({"topic": TEXT, "partitions": list_of(WHOLE)}))}))}
 OFFSETS: Final = Named("GroupOffsets", object_of({"offsets": list_of(object_of({
     "topic": TEXT, **dict.fromkeys(("partition", "offset", "log_start_offset", "high_watermark", "lag"), WHOLE)}))}))
-_PARTITION: Final = {"type": "integer", "minimum": 0}
-REWIND: Final = Named("Rewind", {"anyOf": [
-    object_of({"topic": TEXT, "to": EDGE_OR_TIME}, {"partition": nullable(_PARTITION)}, closed=True),
-    object_of({"topic": TEXT, "to": OFFSET, "partition": _PARTITION}, closed=True)]},
-    {"topic": "plant", "to": "earliest"})
 TOPIC: Final = Parameter("topic", "Of this topic alone.", example="plant")
 ALTERING: Final = (Need(Operation.ALTER, "group"),)
 READING: Final = (Need(Operation.CONSUME, "group"),)
+
+
+class Rewind(Document):
+    """Where a group goes on in a topic; an offset is of one partition."""
+
+    EXAMPLE = {"topic": "plant", "to": "earliest"}
+    RULES = {"anyOf": [{"properties": {"to": EDGE_OR_TIME}},
+                       {"properties": {"to": OFFSET, "partition": WHOLE}, "required": ["partition"]}]}
+    topic: str
+    to: str
+    partition: Annotated[int, Meta(ge=0)] | None = None
+
 
 
 @declare("groups", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=READING, problems=("invalid_cursor",),
@@ -106,7 +115,7 @@ async def get_group(door: Door, call: Call) -> Answered:
     return defined_answer(_describe(name, settings), {"topics": topics, **_membership(guard, name, settings)})
 
 
-@declare("groups", bodies=(Body(GROUP_SETTINGS, required=False),), needs=ALTERING, writes=True, audited="group.changed",
+@declare("groups", bodies=(Body(GroupInput, required=False),), needs=ALTERING, writes=True, audited="group.changed",
          answers=(Answer(200, "It reads as the document says.", object_of(GROUP)),
                   Answer(201, "It is made.", object_of(GROUP))),
          problems=("invalid_group", "invalid_selector", "assigned_group", "leased_group", "precondition_failed"))
@@ -117,9 +126,9 @@ async def put_group(door: Door, call: Call) -> Answered:
     first use on. `If-Match` with the group's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
     """
     guard, name = await _altering(door, call)
-    document = await read_object(door, call, "a document of a group's settings")
+    document = await read(door, call, GroupInput)
     existing = _checked(guard, call, name)
-    settings = read_settings({"kind": LEASED if existing is None else existing.kind, **document})
+    settings = read_settings(document, LEASED if existing is None else existing.kind)
     if existing is not None and settings.kind != existing.kind:
         refusal = AssignedGroup if existing.kind == ASSIGNED else GroupIsLeased
         raise refusal(f"{name!r} is a group of the kind {existing.kind!r}; that does not change")
@@ -153,7 +162,7 @@ async def get_offsets(door: Door, call: Call) -> Answered:
     return json_answer({"offsets": [row for topic in topics for row in _offsets(guard, name, topic)]})
 
 
-@declare("groups", bodies=(Body(REWIND),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
+@declare("groups", bodies=(Body(Rewind),), needs=(*ALTERING, Need(Operation.CONSUME, "topic")),
          writes=True, audited="group.rewound",
          problems=("invalid_parameter", "invalid_group", "unknown_group", "group_has_members", "unknown_topic",
                    "unknown_partition", "offset_out_of_range", "storage_failed"),
@@ -164,23 +173,15 @@ async def put_offsets(door: Door, call: Call) -> Answered:
     Leases that run are void then.
     """
     guard, name = await _altering(door, call)
-    document = await read_object(door, call, "what a group is rewound to")
-    topic, partition = _read_rewind(guard, document)
+    document = await read(door, call, Rewind)
+    topic, partition = guard.topic(document.topic, Operation.CONSUME), document.partition
+    if partition is not None and partition >= topic.partitions:
+        raise UnknownPartition(f"{document.topic} has the partitions 0 to {topic.partitions - 1}")
     partitions = range(topic.partitions) if partition is None else (partition,)
-    new_offsets = await named_offsets(guard, topic, partitions, partition, {"from": document["to"]})
+    new_offsets = await named_offsets(guard, topic, partitions, partition, {"from": document.to})
     offsets = dict(zip([topic.partition_id(number) for number in partitions], new_offsets, strict=True))
     await door.durable(partial(guard.groups.rewind, name, topic, offsets))
     return json_answer({"offsets": _offsets(guard, name, topic)})
-
-
-def _read_rewind(guard: Guard, document: dict[str, Any]) -> tuple[Topic, int | None]:
-    to, topic, partition = document.get("to"), document.get("topic"), document.get("partition")
-    if not isinstance(to, str) or not isinstance(topic, str) or document.keys() - {"to", "topic", "partition"}:
-        raise Refusal("invalid_body", "a rewind has a 'topic', a 'to' and perhaps a 'partition'")
-    stored_topic = guard.topic(topic, Operation.CONSUME)
-    if partition is not None and (type(partition) is not int or not 0 <= partition < stored_topic.partitions):
-        raise UnknownPartition(f"{topic} has the partitions 0 to {stored_topic.partitions - 1}")
-    return stored_topic, partition
 
 
 def _describe(name: str, settings: GroupSettings) -> dict[str, Any]:

@@ -21,26 +21,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.leases import (
-    DELAY,
-    HANDLES,
-    INVISIBLE,
     RESULTS,
+    Extension,
+    Handles,
+    Release,
+    handles_in,
+    ms_of,
     partition_number,
-    read_delay_ms,
-    read_handles,
-    read_invisible_ms,
     result_of,
 )
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
-from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import FLAG, TEXT, WHOLE, Named, Setting, list_of, object_of
+from gatehouse.gateways.http.schemas import TEXT, WHOLE, Named, Setting, list_of, object_of
+from gatehouse.gateways.http.shapes import D
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
@@ -189,61 +188,53 @@ async def taking(door: Door, guard: Guard, source: Source, count: int, invisible
         groups.end_request(request)
 
 
-@declare("groups", bodies=(Body(object_of(HANDLES, closed=True)),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
+@declare("groups", bodies=(Body(Handles),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
          problems=("invalid_group",))
 async def ack(door: Door, call: Call) -> Answered:
     """Acknowledge leased messages: they are done and do not come again."""
-    guard, handles, _ = await _read(door, call)
-    return await settle(door, guard, call, handles, ACKING)
+    guard, document = await _read(door, call, Handles)
+    return await settle(door, guard, call, document, ACKING)
 
 
-@declare("groups", bodies=(Body(object_of(HANDLES, {"invisible": INVISIBLE}, closed=True)),), needs=GROUPS, writes=True,
-         answers=SETTLE_ANSWERS, problems=("invalid_group",))
+@declare("groups", bodies=(Body(Extension),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
+         problems=("invalid_group",))
 async def extend(door: Door, call: Call) -> Answered:
     """Extend leases: keep the messages for `invisible` seconds from now on."""
-    guard, handles, document = await _read(door, call, "invisible")
-    return await settle(door, guard, call, handles, extending(document))
+    guard, document = await _read(door, call, Extension)
+    return await settle(door, guard, call, document, extending(document))
 
 
-def extending(document: dict[str, Any]) -> Settling:
+def extending(document: Extension) -> Settling:
     """What an `extend` with this document does."""
-    return Settling(EXTEND, read_invisible_ms(document))
+    return Settling(EXTEND, ms_of(document.invisible))
 
 
-RELEASE: Final = {**object_of(HANDLES, {"delay": DELAY, "dead_letter": FLAG}, closed=True), "not": {
-    "required": ["delay", "dead_letter"], "properties": {"delay": {"type": "number"}, "dead_letter": {"const": True}}}}
-
-
-@declare("groups", bodies=(Body(RELEASE),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
+@declare("groups", bodies=(Body(Release),), needs=GROUPS, writes=True, answers=SETTLE_ANSWERS,
          problems=("invalid_group",))
 async def release(door: Door, call: Call) -> Answered:
     """Release leased messages, for others to take, or give them up.
 
     Without `delay` they come again as the group's retry says; with `dead_letter` never.
     """
-    guard, handles, document = await _read(door, call, "delay", "dead_letter")
-    return await settle(door, guard, call, handles, releasing(document))
+    guard, document = await _read(door, call, Release)
+    return await settle(door, guard, call, document, releasing(document))
 
 
-def releasing(document: dict[str, Any]) -> Settling:
+def releasing(document: Release) -> Settling:
     """What a `release` with this document does."""
-    delay_ms = read_delay_ms(document)
-    dead_letter = document.get("dead_letter", False)
-    if not isinstance(dead_letter, bool) or (dead_letter and delay_ms is not None):
-        raise Refusal("invalid_body", "'dead_letter' is true or false, and has no 'delay'")
-    return Settling(REJECT) if dead_letter else Settling(GIVE_BACK, delay_ms)
+    return Settling(REJECT) if document.dead_letter else Settling(GIVE_BACK, ms_of(document.delay))
 
 
-async def _read(door: Door, call: Call, *more: str) -> tuple[Guard, list[str], dict[str, Any]]:
+async def _read(door: Door, call: Call, shape: type[D]) -> tuple[Guard, D]:
     guard = await door.guard(call)
     call.query()
     guard.groups.require_settler(call.topic_name(), call.path.startswith(OF_QUEUES))
-    document = await read_object(door, call, "a list of receipt handles")
-    return guard, read_handles(document, door.config.max_request_messages, *more), document
+    return guard, await read(door, call, shape)
 
 
-async def settle(door: Door, guard: Guard, call: Call, texts: list[str], settling: Settling) -> Answered:
+async def settle(door: Door, guard: Guard, call: Call, document: Handles, settling: Settling) -> Answered:
     """Do it and answer for each when it is durable."""
+    texts = handles_in(document, door.config.max_request_messages)
     errors = await settled(door, guard, call.topic_name(), call.path.startswith(OF_QUEUES), texts, settling)
     results = [result_of(text, error) for text, error in zip(texts, errors, strict=True)]
     return json_answer({"results": results}, 207 if any(error is not None for error in errors) else 200)

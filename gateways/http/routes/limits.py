@@ -87,7 +87,7 @@ async def add_limit(door: Door, call: Call) -> Answered:
     """Add a limit. It holds with the next message, for those who are connected too."""
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call, "a limit")
+    document = await read_object(door, call)
     limit: Limit = await changed(door, lambda on_done: accounts.add_limit(by, document, on_done))
     return json_answer(limit.as_dict(), 201)
 
@@ -114,7 +114,7 @@ async def put_limit(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call, "a limit")
+    document = await read_object(door, call)
     limit: Limit = await changed_if(door, call, lambda: _found(accounts, call.topic_name()),
                                     lambda on_done: accounts.replace_limit(by, call.topic_name(), document, on_done))
     return json_answer(limit.as_dict())

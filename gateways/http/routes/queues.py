@@ -12,17 +12,19 @@ What is in them is looked at and moved in `waiting_messages.py`, and taken as fr
 """
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import Meta
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.leases import COUNTS, TYPES
+from gatehouse.gateways.http.leases import COUNTS
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import matching
@@ -30,7 +32,6 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
-    FLAG,
     TEXT,
     TIME_MS,
     Named,
@@ -39,6 +40,7 @@ from gatehouse.gateways.http.schemas import (
     one_of,
     properties_of,
 )
+from gatehouse.gateways.http.shapes import Document, choice, document_like
 from gatehouse.kernel.errors import QueueExists
 from gatehouse.kernel.groups.settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
 
@@ -59,21 +61,26 @@ _QUEUE: Final = {"name": TEXT, **properties_of(QueueSettings, overflow=one_of(*O
 QUEUE: Final = Named("Queue", object_of(_QUEUE))
 LISTED: Final = object_of(_QUEUE, COUNTS)
 NEEDS: Final = (Need(Operation.CONSUME, "address"),)
-_TIME: Final = {"type": "integer", "minimum": 0, "maximum": MAX_TIME_MS}
-_LIMIT: Final = {"type": "integer", "minimum": NOTHING, "maximum": MAX_LIMIT}
-_BOUNDS: Final[dict[str, Any]] = {
-    "priorities": {"type": "integer", "minimum": 1, "maximum": MAX_PRIORITIES + 1}, "max_length": _LIMIT,
-    "max_bytes": _LIMIT, "ttl_ms": _TIME, "expires_ms": _TIME,
-    "max_attempts": {"type": "integer", "minimum": 0, "maximum": MAX_ATTEMPTS}, "overflow": one_of(*OVERFLOWS)}
-SETTINGS: Final = {field.name: str(field.type) for field in fields(QueueSettings) if field.name not in AMQP_OWN}
-QUEUE_SETTINGS: Final = Named("QueueSettings", object_of({}, {
-    name: _BOUNDS.get(name, FLAG) for name in SETTINGS}, closed=True), {"max_length": 10_000, "overflow": "reject"})
+_TIME: Final = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
+_LIMIT: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_LIMIT)]
+QueueInput: Final = document_like(
+    "QueueInput", QueueSettings, {
+        "priorities": Annotated[int, Meta(ge=1, le=MAX_PRIORITIES + 1)], "max_length": _LIMIT, "max_bytes": _LIMIT,
+        "ttl_ms": _TIME, "expires_ms": _TIME, "max_attempts": Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS)],
+        "overflow": choice(OVERFLOWS)},
+    without=AMQP_OWN, example={"max_length": 10_000, "overflow": "reject"})
 IF_EMPTY: Final = Parameter("if_empty", "`true`: only where nothing is in it.",
                             text={"type": "string", "enum": ["true", "false"]})
-FILTER: Final = {"type": "string", "minLength": 1, "description": "Addresses, with `+` and `#`."}
-BINDING: Final = Named("QueueBinding", object_of({"filter": FILTER}, closed=True), {"filter": "plant/+/temp"})
 BINDINGS: Final = object_of({"bindings": list_of(object_of({"filter": TEXT, "by": one_of("amqp", "filter")}))})
 BINDING_NEEDS: Final = (Need(Operation.PUBLISH, "address"), Need(Operation.CONSUME, "address"))
+
+
+
+class QueueBinding(Document):
+    """What leads to a queue."""
+
+    EXAMPLE = {"filter": "plant/+/temp"}
+    filter: Annotated[str, Meta(min_length=1, description="Addresses, with `+` and `#`.")]
 
 
 @declare("queues", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=NEEDS, problems=("invalid_cursor",),
@@ -104,7 +111,7 @@ async def get_queue(door: Door, call: Call) -> Answered:
     return json_answer({**_describe(queue), **guard.groups.queue_counts(queue)._asdict()})
 
 
-@declare("queues", bodies=(Body(QUEUE_SETTINGS, required=False),), needs=(Need(Operation.CREATE, "address"),),
+@declare("queues", bodies=(Body(QueueInput, required=False),), needs=(Need(Operation.CREATE, "address"),),
          writes=True, audited="queue.declared", problems=("invalid_queue", "invalid_group", "queue_exists"),
          answers=(Answer(200, "It was there just so.", QUEUE), Answer(201, "It is made.", QUEUE)))
 async def put_queue(door: Door, call: Call) -> Answered:
@@ -117,7 +124,7 @@ async def put_queue(door: Door, call: Call) -> Answered:
     call.query()
     name = call.topic_name()
     guard.require(Operation.CREATE, queue_address(name))
-    settings = _read_settings(await read_object(door, call, "a document of a queue's settings"))
+    settings = QueueSettings(**(await read(door, call, QueueInput)).given())
     existing = guard.groups.queue_or_none(name, Operation.CREATE)
     if existing is not None:
         if replace(existing.settings, dead_letter="", door="") != settings:
@@ -160,7 +167,7 @@ async def list_bindings(door: Door, call: Call) -> Answered:
                                      for chosen, filter_text in sorted(guard.groups.bindings(queue))]})
 
 
-@declare("queues", bodies=(Body(BINDING),), needs=BINDING_NEEDS, writes=True, audited="queue.bound",
+@declare("queues", bodies=(Body(QueueBinding),), needs=BINDING_NEEDS, writes=True, audited="queue.bound",
          problems=("unknown_queue", "invalid_filter"), answers=(Answer(204, "It is bound."),))
 async def bind_queue(door: Door, call: Call) -> Answered:
     """Bind a queue to a filter: what is published to matching addresses enters it too, from now on.
@@ -173,7 +180,7 @@ async def bind_queue(door: Door, call: Call) -> Answered:
     return Response(status=204)
 
 
-@declare("queues", bodies=(Body(BINDING),), needs=(Need(Operation.PUBLISH, "address"),), writes=True,
+@declare("queues", bodies=(Body(QueueBinding),), needs=(Need(Operation.PUBLISH, "address"),), writes=True,
          audited="queue.unbound", problems=("unknown_queue", "unknown_binding", "invalid_filter"),
          answers=(Answer(204, "It is not bound so any more."),))
 async def unbind_queue(door: Door, call: Call) -> Answered:
@@ -189,27 +196,7 @@ async def unbind_queue(door: Door, call: Call) -> Answered:
 async def _read_binding(door: Door, call: Call, guard: Guard) -> tuple[Queue, str]:
     call.query()
     queue = guard.groups.queue(call.topic_name(), Operation.PUBLISH)
-    document = await read_object(door, call, "a binding")
-    filter_text = document.get("filter")
-    if not isinstance(filter_text, str) or not filter_text or len(document) > 1:
-        raise Refusal("invalid_body", "a binding is {\"filter\": a text}")
-    return queue, filter_text
-
-
-def _read_settings(document: dict[str, Any]) -> QueueSettings:
-    """Refuses `invalid_body`; what is no setting of a queue raises InvalidQueue later."""
-    for name, value in document.items():
-        if name not in SETTINGS:
-            raise Refusal("invalid_body", f"a queue has no setting {name!r} here; there are: {', '.join(SETTINGS)}")
-        types, said = TYPES[SETTINGS[name]]
-        if type(value) not in types:
-            raise Refusal("invalid_body", f"{name!r} is {said}")
-        bounds = _BOUNDS.get(name, {})
-        if "maximum" in bounds and not bounds["minimum"] <= value <= bounds["maximum"]:
-            raise Refusal("invalid_body", f"{name!r} is {bounds['minimum']} to {bounds['maximum']}")
-        if "enum" in bounds and value not in bounds["enum"]:
-            raise Refusal("invalid_body", f"{name!r} is one of {', '.join(bounds['enum'])}")
-    return QueueSettings(**document)
+    return queue, (await read(door, call, QueueBinding)).filter
 
 
 def _describe(queue: Queue) -> dict[str, Any]:

@@ -13,19 +13,22 @@ Answers come once the change is durable.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.contract import LinkFault
 from gatehouse.gateways.http.author import author
 from gatehouse.gateways.http.declaring import Answer, Body, Declared, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import ANYTHING, FLAG, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
+from gatehouse.gateways.http.shapes import Document, Nothing
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Links
@@ -48,7 +51,25 @@ OF: Final = Parameter("address", "The address, as the sending hub calls it.", ex
 EXPLAINED: Final = object_of({
     "address": TEXT, "state": TEXT, "out": object_of({"sent": FLAG, "taken_there": nullable(FLAG)}),
     "in": object_of({"received": FLAG, "address_here": nullable(TEXT)})})
-_INVITATION: Final = {**TEXT, "minLength": 1, "maxLength": 65_536}
+
+
+class InvitationInput(Document):
+    """How long an invitation is good."""
+
+    minutes: Annotated[int, Meta(ge=1, le=MAX_MINUTES)] = MINUTES
+
+
+class Joining(Document):
+    """What the other side was given."""
+
+    invitation: Annotated[str, Meta(min_length=1, max_length=65_536)]
+
+
+class LinkRewind(Document):
+    """A topic of the other hub, and the offset in its partitions."""
+
+    topic: str
+    offset: Annotated[int, Meta(ge=0, le=MAX_OFFSET)] = 0
 
 
 def _links(door: Door) -> Links:
@@ -114,8 +135,7 @@ async def explain_link(door: Door, call: Call) -> Answered:
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link", "bad_invitation"),
-         bodies=(Body(object_of({}, {"minutes": {"type": "integer", "minimum": 1, "maximum": MAX_MINUTES}},
-                                closed=True), required=False),),
+         bodies=(Body(InvitationInput, required=False),),
          answers=(Answer(200, "What the other side is given.", object_of({"invitation": TEXT})),))
 async def invite(door: Door, call: Call) -> Answered:
     """Make an invitation to a link that this hub's configuration has.
@@ -123,22 +143,17 @@ async def invite(door: Door, call: Call) -> Answered:
     Whoever has the text can join once, until it ends: give it to the other side alone.
     """
     name = await _asking(door, call)
-    document = await _read(door, call, {"minutes"})
-    minutes = document.get("minutes", MINUTES)
-    if type(minutes) is not int or not 1 <= minutes <= MAX_MINUTES:
-        raise Refusal("invalid_body", f"`minutes` is a number from 1 to {MAX_MINUTES}")
+    minutes = (await read(door, call, InvitationInput)).minutes
     return json_answer(await _act(door, call, name, "invite", call.topic_name(), lasts_ms=minutes * 60_000))
 
 
 @declare("relay", needs=NEEDS, writes=True, problems=("no_links", "unknown_link", "bad_invitation"),
-         bodies=(Body(object_of({"invitation": _INVITATION}, closed=True)),),
+         bodies=(Body(Joining),),
          answers=(Answer(200, "The link that was joined.", object_of({"link": TEXT})),))
 async def join(door: Door, call: Call) -> Answered:
     """Use the invitation of another hub: both pin each other's key."""
     name = await _asking(door, call)
-    invitation = (await _read(door, call, {"invitation"})).get("invitation")
-    if not isinstance(invitation, str):
-        raise Refusal("invalid_body", "`invitation` is the text that the other side was given")
+    invitation = (await read(door, call, Joining)).invitation
     return json_answer(await _act(door, call, name, "join", "", invitation=invitation))
 
 
@@ -146,19 +161,18 @@ def _changing(action: str, summary: str) -> Declared:
     """A call that does one thing to a link."""
     async def change(door: Door, call: Call) -> Answered:
         name = await _asking(door, call)
-        await _read(door, call, set())
+        await read(door, call, Nothing)
         return json_answer(await _act(door, call, name, action, call.topic_name()))
 
     change.__doc__ = summary
     change.__name__ = f"{action}_link"
     return declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
-                   bodies=(Body(object_of({}, {}, closed=True), required=False),),
+                   bodies=(Body(Nothing, required=False),),
                    answers=(Answer(200, "The link.", SHOWN),))(change)
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
-         bodies=(Body(object_of({"topic": TEXT}, {"offset": {"type": "integer", "minimum": 0, "maximum": MAX_OFFSET}},
-                                closed=True)),),
+         bodies=(Body(LinkRewind),),
          answers=(Answer(200, "Of how many partitions.", object_of({"partitions": WHOLE})),))
 async def rewind_link(door: Door, call: Call) -> Answered:
     """Have what came of a topic of the other hub once more.
@@ -166,11 +180,9 @@ async def rewind_link(door: Door, call: Call) -> Answered:
     From an offset of its partitions on, or from the first that it still has. What is here already is then here twice.
     """
     name = await _asking(door, call)
-    document = await _read(door, call, {"topic", "offset"})
-    topic, offset = document.get("topic"), document.get("offset", 0)
-    if not isinstance(topic, str) or type(offset) is not int or not 0 <= offset <= MAX_OFFSET:
-        raise Refusal("invalid_body", "`topic` is the other hub's topic, `offset` a number")
-    return json_answer(await _act(door, call, name, "rewind", call.topic_name(), topic=topic, offset=offset))
+    wanted = await read(door, call, LinkRewind)
+    return json_answer(await _act(door, call, name, "rewind", call.topic_name(), topic=wanted.topic,
+                                  offset=wanted.offset))
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
@@ -183,13 +195,6 @@ async def unlink(door: Door, call: Call) -> Answered:
     name = await _asking(door, call)
     await _act(door, call, name, "unlink", call.topic_name())
     return Response(status=204)
-
-
-async def _read(door: Door, call: Call, fields: set[str]) -> dict[str, Any]:
-    document = await read_object(door, call, "what is said to a link")
-    for name in document.keys() - fields:
-        raise Refusal("invalid_body", f"there is no field {name!r} here")
-    return document
 
 
 ROUTES: Routes = (

@@ -48,6 +48,8 @@ FOR_ADMINISTRATORS: Final = {
     "pending": object_of({"bytes": WHOLE, "congested": FLAG}),
     "checkpoint": object_of({"age_ms": nullable(WHOLE), "taken": WHOLE, "postponed": WHOLE, "unindexed_bytes": WHOLE}),
     "loop": object_of({"stall_recent_ms": NUMBER, "stall_worst_ms": NUMBER}), "memory_bytes": WHOLE,
+    "overload": object_of({"level": WHOLE, "left_undone": list_of(TEXT), "memory_budget_bytes": WHOLE,
+                           "memory_share": NUMBER, "held_bytes": object_of({}), "shed": object_of({})}),
     "topics": WHOLE, "subscriptions": WHOLE, "scheduled": WHOLE,
     "groups": object_of(dict.fromkeys(("active", "ready", "leased", "waiting"), WHOLE)),
     "transactions": object_of(dict.fromkeys(("open", "open_bytes", "members", "committed", "rolled_back", "expired"),

@@ -14,15 +14,17 @@ adding some breaks the order of keys at that point. Answers come once the change
 """
 from __future__ import annotations
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from uuid import UUID
+
+from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
 from gatehouse.gateways.http.preconditions import check_conditions
@@ -32,12 +34,12 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.schemas import (
     CURSOR,
-    FLAG,
     TEXT,
     TIME_MS,
     WHOLE,
     Named,
     list_of,
+    nullable,
     object_of,
     one_of,
     properties_of,
@@ -45,6 +47,7 @@ from gatehouse.gateways.http.schemas import (
 from gatehouse.gateways.http.schemas import (
     UUID as UUID_TEXT,
 )
+from gatehouse.gateways.http.shapes import choice, document_like, shown
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.state.topics import AT_LIMIT, MAX_PARTITIONS, Topic, TopicSettings
 
@@ -52,22 +55,28 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
 
 MAX_SETTING: Final = (1 << 63) - 1
-SETTINGS: Final = tuple(field.name for field in fields(TopicSettings))
+_SETTING: Final = Annotated[int, Meta(ge=1, le=MAX_SETTING)] | None
+_Partitions: TypeAlias = Annotated[Annotated[int, Meta(ge=1)] | None, shown(**nullable(
+    {"type": "integer", "minimum": 1, "maximum": MAX_PARTITIONS}))]
 FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if isinstance(value, bool))
-CHOICES: Final = {"at_limit": AT_LIMIT}
-_SETTINGS_IN: Final = {name: FLAG if name in FLAGS else one_of(*CHOICES[name]) if name in CHOICES else {
-    "type": ["integer", "null"], "minimum": 1, "maximum": MAX_SETTING} for name in SETTINGS}
-_PARTITIONS: Final = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_PARTITIONS}
-TOPIC_SETTINGS: Final = Named("TopicSettings", {
-    **object_of({}, {"partitions": _PARTITIONS, **_SETTINGS_IN}, closed=True)},
-    {"partitions": 8, "retention_ms": 86_400_000})
+
+
+class TopicInput(document_like(  # type: ignore[misc]
+        "TopicInput", TopicSettings, {"at_limit": choice(AT_LIMIT), **{
+            name: _SETTING for name, value in asdict(TopicSettings()).items() if value is None}})):
+    """What a topic is to be."""
+
+    EXAMPLE = {"partitions": 8, "retention_ms": 86_400_000}
+    partitions: _Partitions = None
+
+
 _TOPIC: Final = {"name": TEXT, "uuid": UUID_TEXT, "partitions": WHOLE,
                  **properties_of(TopicSettings, at_limit=one_of(*AT_LIMIT)), "created": TIME_MS}
 TOPIC: Final = Named("Topic", object_of(_TOPIC))
 LISTED: Final = object_of(_TOPIC, {"messages": WHOLE, "groups": WHOLE, "lag": WHOLE})
 BOUNDS: Final = list_of(object_of({"partition": WHOLE, "log_start_offset": WHOLE, "high_watermark": WHOLE}))
 
-SETTINGS_BODY: Final = Body(TOPIC_SETTINGS, required=False)
+SETTINGS_BODY: Final = Body(TopicInput, required=False)
 READING: Final = (Need(Operation.CONSUME, "topic"),)
 ALTERING: Final = (Need(Operation.ALTER, "topic"),)
 
@@ -201,21 +210,8 @@ def _existing(guard: Guard, call: Call, name: str) -> Topic:
 
 async def _read_document(door: Door, call: Call) -> tuple[int | None, dict[str, Any]]:
     """(partitions, settings) of a topic's document; an empty body is an empty document."""
-    document = await read_object(door, call, "a document of a topic's settings")
-    for name, value in document.items():
-        if name not in SETTINGS and name != "partitions":
-            names = ", ".join(("partitions", *SETTINGS))
-            raise Refusal("invalid_body", f"a topic has no setting {name!r}; there are: {names}")
-        if name in FLAGS:
-            if not isinstance(value, bool):
-                raise Refusal("invalid_body", f"{name!r} is true or false")
-        elif name in CHOICES:
-            if value not in CHOICES[name]:
-                raise Refusal("invalid_body", f"{name!r} is {' or '.join(CHOICES[name])}")
-        elif value is not None and (type(value) is not int or not 1 <= value <= MAX_SETTING):
-            raise Refusal("invalid_body", f"{name!r} is a whole number from 1, or null")
-    partitions = document.pop("partitions", None)
-    return partitions, document
+    settings = (await read(door, call, TopicInput)).given()
+    return settings.pop("partitions"), settings
 
 
 ROUTES: Routes = (

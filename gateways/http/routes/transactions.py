@@ -14,13 +14,15 @@ held, or none.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.deciding import decide
 from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.halves import (
     CHECK_BACK,
@@ -51,13 +53,13 @@ from gatehouse.gateways.http.schemas import (
     MESSAGE_ID,
     TEXT,
     TIME_MS,
-    WHOLE,
     Named,
     Setting,
     list_of,
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.shapes import Document, Nothing, shown
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import UnknownPartition, UnknownTransaction
 from gatehouse.kernel.groups.settings import check_name
@@ -69,7 +71,7 @@ from gatehouse.transactions.coordinator import Decision, Query, Transaction
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.mapping import Publication
-    from gatehouse.kernel.api import Message, ReceiptsByGroup
+    from gatehouse.kernel.api import Message
     from gatehouse.kernel.halves.halves import Offsets
 
 MAX_AGE_S: Final = 366 * 86_400
@@ -84,18 +86,47 @@ STATE: Final = Parameter("state", "`open` unless given.", text=one_of("open", "c
 OLDER_THAN: Final = Seconds("older_than", "Begun so many seconds ago at least.", highest=MAX_AGE_S)
 MAX: Final = Whole("max", "Most of them in the answer.", default=100, lowest=1, highest=Setting("max_page_messages"))
 
-MESSAGES: Final = {"messages": list_of(ADDRESSED_MESSAGE, minItems=1, maxItems=Setting("max_request_messages"))}
-BEGIN: Final = Named("TransactionInput", object_of(
-    {"group": GROUP_NAME, **MESSAGES}, {"check": CHECK_BACK}, closed=True), {
-    "group": "shop", "messages": [{"topic": "orders", "key": "17", "value": "paid"}]})
+class HalvesInput(Document):
+    """Half messages, each with its `address`, or its `topic` and `key`."""
+
+    messages: Annotated[list[Any], shown(items=ADDRESSED_MESSAGE, minItems=1, maxItems=Setting("max_request_messages"))]
+
+
+class TransactionInput(HalvesInput):
+    """A transaction with its first half messages, and how its members are asked."""
+
+    EXAMPLE = {"group": "shop", "messages": [{"topic": "orders", "key": "17", "value": "paid"}]}
+    group: Annotated[str, shown(**GROUP_NAME)]
+    check: Annotated[dict[str, Any] | UnsetType, shown(**CHECK_BACK)] = UNSET
+
+
+class CommitAcks(Document):
+    """What a group's members took for the transaction."""
+
+    group: str
+    receipt_handles: list[str]
+
+
+class CommitOffset(Document):
+    """Where a group that counts by offsets goes on in a partition."""
+
+    group: str
+    topic: str
+    partition: Annotated[int, Meta(ge=0)]
+    offset: Annotated[int, Meta(ge=0)]
+
+
+class CommitInput(Document):
+    """What is settled with a commit, in the same piece."""
+
+    acks: list[CommitAcks] = []
+    offsets: list[CommitOffset] = []
+
+
 HELD: Final = Named("HeldTransaction", object_of({
     "id": MESSAGE_ID, "state": one_of("open"), "group": TEXT, "messages": list_of(object_of(PUBLISHED_FIELDS))}))
 DECIDED: Final = Named("Decided", object_of({
     "id": MESSAGE_ID, "state": one_of("committed", "rolled_back", "expired"), "decided": TIME_MS}))
-COMMIT: Final = object_of({}, {
-    "acks": list_of(object_of({"group": TEXT, "receipt_handles": list_of(TEXT)}, closed=True)),
-    "offsets": list_of(object_of({"group": TEXT, "topic": TEXT, "partition": WHOLE, "offset": WHOLE}, closed=True))},
-    closed=True)
 DECIDING: Final = (Need(Operation.TRANSACT, "group"),)
 PROBLEMS_OF_HALVES: Final = (*PROBLEMS_OF_A_PUBLISH, "transaction_too_large", "too_many_transactions")
 PROBLEMS_OF_A_DECISION: Final = ("unknown_transaction", "already_decided", "busy")
@@ -104,7 +135,7 @@ PROBLEMS_OF_A_DECISION: Final = ("unknown_transaction", "already_decided", "busy
 # --- half messages ------------------------------------------------------------------------------------------------
 
 @declare("transactions", query=(GROUP, ADDRESS, TOPIC, KEY), headers=(IDEMPOTENCY_KEY, *MESSAGE_HEADERS),
-         bodies=(Body(BEGIN), *VALUE_BODIES), pipelined=True,
+         bodies=(Body(TransactionInput), *VALUE_BODIES), pipelined=True,
          needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
          answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
          problems=(*PROBLEMS_OF_HALVES, "invalid_group", "invalid_check_back"))
@@ -121,7 +152,7 @@ async def begin(door: Door, call: Call) -> Answered:
         await door.ready_to_append(guard)
     if _is_json(call):
         _refuse_destination(query)
-        document = await read_object(door, call, "a transaction")
+        document = await read(door, call, TransactionInput)
         return json_answer(await hold_document(door, guard, document, publication), 201)
     find = partial(_place_of_query, guard, call, query, publication)
     find()                                   # refused before the body is read
@@ -143,14 +174,14 @@ def _place_of_query(guard: Guard, call: Call, query: dict[str, str], publication
     return place
 
 
-async def hold_document(door: Door, guard: Guard, document: dict[str, Any], publication: Publication
+async def hold_document(door: Door, guard: Guard, document: TransactionInput, publication: Publication
                         ) -> dict[str, Any]:
     """Begin the transaction of a document; what its sender is told. Refuses what is wrong with it."""
-    _check_members(document, {"group", "messages", "check"})
-    group = group_name(document.get("group"))
+    group = group_name(document.group)
     guard.require_group(Operation.TRANSACT, group)
     halves = _read_halves(door, guard, document, publication)
-    return await _hold(door, guard, group, halves, document.get("check"), publication.idempotency_key)
+    check = None if document.check is UNSET else document.check
+    return await _hold(door, guard, group, halves, check, publication.idempotency_key)
 
 
 async def _hold(door: Door, guard: Guard, group: str, halves: list[HalfMessage], check_back: object,
@@ -162,7 +193,7 @@ async def _hold(door: Door, guard: Guard, group: str, halves: list[HalfMessage],
 
 
 @declare("transactions", query=(ADDRESS, TOPIC, KEY), headers=MESSAGE_HEADERS,
-         bodies=(Body(object_of(MESSAGES, closed=True)),
+         bodies=(Body(HalvesInput),
                  *VALUE_BODIES),
          needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
          answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
@@ -179,9 +210,7 @@ async def add(door: Door, call: Call) -> Answered:
     transaction = await find_transaction(guard, transaction_id)
     if _is_json(call):
         _refuse_destination(query)
-        document = await read_object(door, call, "half messages")
-        _check_members(document, {"messages"})
-        halves = _read_halves(door, guard, document, publication)
+        halves = _read_halves(door, guard, await read(door, call, HalvesInput), publication)
     else:
         _place(guard, query, publication)    # refused before the body is read
         value = await door.bodies.read(call)
@@ -211,11 +240,6 @@ def _refuse_destination(query: dict[str, str]) -> None:
         raise Refusal("invalid_parameter", f"in application/json {name!r} stands in the body", parameter=name)
 
 
-def _check_members(document: dict[str, Any], members: set[str]) -> None:
-    for name in document.keys() - members:
-        raise Refusal("invalid_body", f"there is no {name!r} here; there are: {', '.join(sorted(members))}")
-
-
 def group_name(given: object) -> str:
     """The name of a group whose members are asked. Refuses `invalid_group`."""
     if not isinstance(given, str) or not given:
@@ -224,9 +248,9 @@ def group_name(given: object) -> str:
     return given
 
 
-def _read_halves(door: Door, guard: Guard, document: dict[str, Any], publication: Publication) -> list[HalfMessage]:
+def _read_halves(door: Door, guard: Guard, document: HalvesInput, publication: Publication) -> list[HalfMessage]:
     """The half messages of a document, all of them or none."""
-    items = items_of(document.get("messages"), door.config.max_request_messages)
+    items = items_of(document.messages, door.config.max_request_messages)
     batch = prepare(door, guard, None, items, publication)
     for number, result in enumerate(batch.results):
         if isinstance(result, dict):
@@ -266,7 +290,7 @@ def _place(guard: Guard, query: dict[str, str], publication: Publication) -> int
 
 # --- decisions ----------------------------------------------------------------------------------------------------
 
-@declare("transactions", bodies=(Body(COMMIT, required=False),), needs=DECIDING, writes=True, pipelined=True,
+@declare("transactions", bodies=(Body(CommitInput, required=False),), needs=DECIDING, writes=True, pipelined=True,
          answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
          problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_partition",
                    "offset_out_of_range", "assigned_group", "leased_group", "group_has_members", "invalid_group"))
@@ -278,60 +302,38 @@ async def commit(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     call.query()
-    document = await read_object(door, call, "what is settled with a commit")
-    _check_members(document, {"acks", "offsets"})
-    receipts = _read_acks(_list_of(document, "acks"))
-    offsets = _read_offsets(guard, _list_of(document, "offsets"))
+    settled = await read(door, call, CommitInput)
+    receipts = [(acks.group, [handle[:MAX_HANDLE_CHARACTERS] for handle in acks.receipt_handles])
+                for acks in settled.acks]
+    offsets = _read_offsets(guard, settled.offsets)
     return json_answer(await decide(door, guard, _id_of(call), Decision.COMMIT, receipts, offsets))
 
 
-@declare("transactions", bodies=(Body(object_of({}, closed=True), required=False),), needs=DECIDING, writes=True,
+@declare("transactions", bodies=(Body(Nothing, required=False),), needs=DECIDING, writes=True,
          pipelined=True, answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
 async def rollback(door: Door, call: Call) -> Answered:
     """Roll back: its messages were never there."""
     guard = await door.guard(call)
     call.query()
-    _check_members(await read_object(door, call, "the body of a rollback"), set())
+    await read(door, call, Nothing)
     return json_answer(await decide(door, guard, _id_of(call), Decision.ROLLBACK))
 
 
-def _list_of(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    given = document.get(name, [])
-    if not isinstance(given, list) or not all(isinstance(entry, dict) for entry in given):
-        raise Refusal("invalid_body", f"{name!r} is a list of objects")
-    return given
-
-
-def _read_acks(given: list[dict[str, Any]]) -> ReceiptsByGroup:
-    """Receipts by group. Refuses `invalid_body`."""
-    receipts: list[tuple[str, list[str]]] = []
-    for entry in given:
-        name, texts = entry.get("group"), entry.get("receipt_handles")
-        if entry.keys() != {"group", "receipt_handles"} or not isinstance(name, str) or not isinstance(texts, list) \
-                or not all(isinstance(text, str) for text in texts):
-            raise Refusal("invalid_body", "one of 'acks' is {\"group\", \"receipt_handles\": [...]}")
-        receipts.append((name, [text[:MAX_HANDLE_CHARACTERS] for text in texts]))
-    return receipts
-
-
-def _read_offsets(guard: Guard, given: list[dict[str, Any]]) -> Offsets:
+def _read_offsets(guard: Guard, given: list[CommitOffset]) -> Offsets:
     """Next offsets by group and partition id. Raises Denied, InvalidGroup, UnknownTopic, UnknownPartition."""
     offsets: Offsets = {}
     for entry in given:
-        group, name, partition, offset = (entry.get(member) for member in ("group", "topic", "partition", "offset"))
-        if entry.keys() != {"group", "topic", "partition", "offset"} or not isinstance(group, str) \
-                or not isinstance(name, str) or type(partition) is not int or type(offset) is not int or offset < 0:
-            raise Refusal("invalid_body", "one of 'offsets' is {\"group\", \"topic\", \"partition\", \"offset\"}")
-        group_name(group)
-        guard.require_group(Operation.CONSUME, group)
-        topic = guard.topic(name, Operation.CONSUME)
-        if not 0 <= partition < topic.partitions:
-            raise UnknownPartition(f"{name} has the partitions 0 to {topic.partitions - 1}")
-        first, end = guard.bounds(topic.partition_id(partition))
-        if offset > end:
+        group_name(entry.group)
+        guard.require_group(Operation.CONSUME, entry.group)
+        topic = guard.topic(entry.topic, Operation.CONSUME)
+        if entry.partition >= topic.partitions:
+            raise UnknownPartition(f"{entry.topic} has the partitions 0 to {topic.partitions - 1}")
+        partition_id = topic.partition_id(entry.partition)
+        first, end = guard.bounds(partition_id)
+        if entry.offset > end:
             raise Refusal("offset_out_of_range", f"the partition holds the offsets {first} to {end}, the next",
                           log_start_offset=first, high_watermark=end)
-        offsets.setdefault(group, {})[topic.partition_id(partition)] = (offset, b"")
+        offsets.setdefault(entry.group, {})[partition_id] = (entry.offset, b"")
     return offsets
 
 

@@ -9,7 +9,9 @@ No answer holds a password or a hash.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.accounts import ApiKey, User
 from gatehouse.gateways.admission.administration import MAX_EXPIRES_MS, UserChanges, prepared_name
@@ -24,10 +26,9 @@ from gatehouse.gateways.http.accounts import (
 )
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import (
@@ -42,6 +43,7 @@ from gatehouse.gateways.http.schemas import (
     nullable,
     object_of,
 )
+from gatehouse.gateways.http.shapes import Document, shown
 from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
@@ -63,17 +65,43 @@ USER: Final = Named("User", object_of({
     "groups_from_file": {**_NAMES, "description": "Those that the configuration puts it in."}, "disabled": FLAG,
     "expires": {**nullable(TIME_MS), "description": "It is let in no more from then on; null: never."},
     "has_password": FLAG, "messages_per_s": _RATE, "bytes_per_s": _RATE, "created": TIME_MS, "keys": list_of(KEY)}))
-_CHANGES: Final = {"password": _PASSWORD, "tenant": PRINTABLE, "tenants": _NAMES,
-                   "groups": _NAMES, "disabled": FLAG, "expires": {
-                       **nullable({**TIME_MS, "maximum": MAX_EXPIRES_MS}),
-                       "description": "It is let in no more from then on; null or 0: never."},
-                   "messages_per_s": _RATE, "bytes_per_s": _RATE}
-USER_CHANGES: Final = Named("UserChanges", object_of(optional=_CHANGES, closed=True), {"groups": ["operators"]})
-_NEW_KEY: Final = {"name": PRINTABLE}
-_NEW_KEY_MORE: Final = {"expires": {**nullable({**TIME_MS, "maximum": MAX_EXPIRES_MS}),
-                                    "description": "It opens nothing from then on; left out, null or 0: never."},
-                        "restriction": {**nullable(LIMITS), "description": "What it may of what its user may."}}
-NEW_KEY: Final = Named("KeyInput", object_of(_NEW_KEY, _NEW_KEY_MORE, closed=True), {"name": "ingest"})
+_Expires: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_EXPIRES_MS)] | None | UnsetType
+_Names: TypeAlias = Annotated[frozenset[str], shown(**_NAMES)] | UnsetType
+_Rate: TypeAlias = Annotated[float, shown(**_RATE)] | UnsetType
+
+
+class UserInput(Document):
+    """What is to change of a user, or to be of a new one."""
+
+    EXAMPLE = {"groups": ["operators"]}
+    password: Annotated[str, shown(**_PASSWORD)] | UnsetType = UNSET
+    tenant: Annotated[str, shown(**PRINTABLE)] | UnsetType = UNSET
+    tenants: _Names = UNSET
+    groups: _Names = UNSET
+    disabled: bool | UnsetType = UNSET
+    expires: Annotated[_Expires, Meta(description="It is let in no more from then on; null or 0: never.")] = UNSET
+    messages_per_s: _Rate = UNSET
+    bytes_per_s: _Rate = UNSET
+
+    def changes(self) -> UserChanges:
+        """In the words of the admission."""
+        given = self.given()
+        if "expires" in given:
+            given["expires_ms"] = given.pop("expires") or 0
+        return UserChanges(**given)
+
+
+class KeyInput(Document):
+    """What a new key is to be."""
+
+    EXAMPLE = {"name": "ingest"}
+    name: Annotated[str, shown(**PRINTABLE)]
+    expires: Annotated[_Expires, Meta(
+        description="It opens nothing from then on; left out, null or 0: never.")] = UNSET
+    restriction: Annotated[list[dict[str, Any]] | None, Meta(description="What it may of what its user may."), shown(
+        anyOf=[LIMITS, {"type": "null"}])] = None
+
+
 OF_USER: Final = ("unknown_user",)
 
 
@@ -98,7 +126,7 @@ async def get_user(door: Door, call: Call) -> Answered:
     return json_answer(_shown(accounts, accounts.user(call.topic_name())))
 
 
-@declare("users", path=(NAME,), bodies=(Body(USER_CHANGES, required=False),), needs=ADMINISTERING,
+@declare("users", path=(NAME,), bodies=(Body(UserInput, required=False),), needs=ADMINISTERING,
          problems=("invalid_user", "unknown_user", "user_exists", "last_administrator", "precondition_failed",
                    *CHANGES),
          answers=(Answer(200, "It is changed.", USER), Answer(201, "It is made.", USER)))
@@ -111,8 +139,7 @@ async def put_user(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    name, document = call.topic_name(), await read_object(door, call, "what is to change of a user")
-    changes = _read_changes(document)
+    name, changes = call.topic_name(), (await read(door, call, UserInput)).changes()
     user_name = prepared_name(name)
     existed = user_name in accounts.accounts.users
     user = await changed_if(door, call, lambda: _found(accounts, user_name),
@@ -132,7 +159,7 @@ async def delete_user(door: Door, call: Call) -> Answered:
     return Response(status=204)
 
 
-@declare("users", path=(NAME,), bodies=(Body(NEW_KEY),), needs=ADMINISTERING,
+@declare("users", path=(NAME,), bodies=(Body(KeyInput),), needs=ADMINISTERING,
          problems=(*OF_USER, "invalid_user", "invalid_rule", *CHANGES),
          answers=(Answer(201, "The key, which is shown this once.", object_of({**_KEY, "key": TEXT})),))
 async def create_key(door: Door, call: Call) -> Answered:
@@ -142,10 +169,11 @@ async def create_key(door: Door, call: Call) -> Answered:
     """
     by, accounts = await administrator(door, call)
     call.query()
-    document = await read_object(door, call, "what a new key is to be")
-    name, expires_ms, restriction = _read_new_key(document)
+    wanted = await read(door, call, KeyInput)
+    for limit in wanted.restriction or ():
+        refuse_unknown(limit, ("operations", "kind", "pattern"))
     key, text = await changed(door, lambda on_done: accounts.create_key(
-        by, call.topic_name(), name, on_done, expires_ms=expires_ms, restriction=restriction))
+        by, call.topic_name(), wanted.name, on_done, expires_ms=wanted.expires or 0, restriction=wanted.restriction))
     return json_answer({**key.as_dict(), "key": text}, 201)
 
 
@@ -169,58 +197,6 @@ def _found(accounts: Administration, name: str) -> dict[str, Any] | None:
     """What a request may ask about."""
     user = accounts.accounts.users.get(name)
     return None if user is None else _shown(accounts, user)
-
-
-def _read_changes(document: dict[str, Any]) -> UserChanges:
-    refuse_unknown(document, tuple(_CHANGES))
-    return UserChanges(password=_typed(document, "password", str), tenant=_typed(document, "tenant", str),
-                       tenants=_names(document, "tenants"), groups=_names(document, "groups"),
-                       disabled=_typed(document, "disabled", bool), expires_ms=_read_expires(document),
-                       messages_per_s=_number(document, "messages_per_s"),
-                       bytes_per_s=_number(document, "bytes_per_s"))
-
-
-def _read_new_key(document: dict[str, Any]) -> tuple[str, int, list[dict[str, Any]] | None]:
-    refuse_unknown(document, (*_NEW_KEY, *_NEW_KEY_MORE))
-    restriction = document.get("restriction")
-    if restriction is not None and not (isinstance(restriction, list)
-                                        and all(isinstance(limit, dict) for limit in restriction)):
-        raise Refusal("invalid_body", "restriction is a list of objects, or null")
-    for limit in restriction or ():
-        refuse_unknown(limit, ("operations", "kind", "pattern"))
-    return _typed(document, "name", str) or "", _read_expires(document) or 0, restriction
-
-
-def _read_expires(document: dict[str, Any]) -> int | None:
-    """0: never. None where nothing is said."""
-    if "expires" in document and document["expires"] is None:
-        return 0
-    expires_ms: int | None = _typed(document, "expires", int)
-    if expires_ms is not None and not 0 <= expires_ms <= MAX_EXPIRES_MS:
-        raise Refusal("invalid_body", "expires is a time in milliseconds since 1970, or null")
-    return expires_ms
-
-
-def _typed(document: dict[str, Any], name: str, kind: type) -> Any:
-    value = document.get(name)
-    if name in document and type(value) is not kind:
-        words = {str: "a text", bool: "true or false", int: "a whole number"}
-        raise Refusal("invalid_body", f"{name} is {words[kind]}")
-    return value
-
-
-def _number(document: dict[str, Any], name: str) -> float | None:
-    value = document.get(name)
-    if name in document and type(value) not in (int, float):
-        raise Refusal("invalid_body", f"{name} is a number")
-    return value
-
-
-def _names(document: dict[str, Any], name: str) -> frozenset[str] | None:
-    value = document.get(name)
-    if name in document and not (isinstance(value, list) and all(isinstance(text, str) for text in value)):
-        raise Refusal("invalid_body", f"{name} is a list of texts")
-    return None if value is None else frozenset(value)
 
 
 ROUTES: Routes = (

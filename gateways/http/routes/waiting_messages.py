@@ -10,12 +10,14 @@ that did not (`left`; then it is 207), and says whether there is `more`: then as
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
@@ -27,6 +29,7 @@ from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.leases import taking
 from gatehouse.gateways.http.routes.queues import NEEDS
 from gatehouse.gateways.http.schemas import ADDRESS, FLAG, TEXT, WHOLE, Named, list_of, nullable, object_of
+from gatehouse.gateways.http.shapes import Document, shown
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.addresses.stated import stated_in
@@ -53,13 +56,29 @@ MAX_LEFT: Final = 1_000
 PLACE: Final = Parameter("cursor", "Go on where the page that gave it ended.",
                          text={"type": "string", "pattern": "^[0-9]{1,3}-[0-9]{1,19}$"})
 WAITING: Final = Named("WaitingMessage", object_of({**MESSAGE_FIELDS, "leased": FLAG}, MESSAGE_OPTIONS))
-MOVE: Final = Named("Move", {**object_of({}, {
-    "queue": TEXT, "address": ADDRESS,
-    "max": {"type": "integer", "minimum": 1, "maximum": MOVED_AT_MOST}}, closed=True),
-    "oneOf": [{"required": ["queue"]}, {"required": ["address"]}]}, {"queue": "later", "max": 100})
 MOVED: Final = object_of({
     "moved": WHOLE, "left": {**list_of(PROBLEM), "description": "Those that did not go, each with its `id`."},
     "more": {**FLAG, "description": "There are more: ask again."}})
+
+
+
+class Move(Document):
+    """Where messages of a queue go: to another queue, or to an address."""
+
+    EXAMPLE = {"queue": "later", "max": 100}
+    RULES = {"oneOf": [{"required": ["queue"]}, {"required": ["address"]}]}
+    queue: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    address: Annotated[str, Meta(min_length=1), shown(**ADDRESS)] | UnsetType = UNSET
+    max: Annotated[int, Meta(ge=1, le=MOVED_AT_MOST)] = MOVED_AT_MOST
+
+    def __post_init__(self) -> None:
+        if (self.queue is UNSET) == (self.address is UNSET):
+            raise ValueError("a move has a 'queue' or an 'address'")
+
+    @property
+    def to(self) -> str:
+        """The address that they go to."""
+        return queue_address(self.queue) if self.queue is not UNSET else str(self.address)
 
 
 @declare("queues", query=(MAX_MESSAGES, PLACE), needs=NEEDS, problems=("unknown_queue", "storage_failed"),
@@ -101,7 +120,7 @@ async def purge(door: Door, call: Call) -> Answered:
     return json_answer({"purged": await door.durable(partial(guard.groups.purge, queue))})
 
 
-@declare("queues", bodies=(Body(MOVE),), needs=(*NEEDS, Need(Operation.PUBLISH, "address")), writes=True,
+@declare("queues", bodies=(Body(Move),), needs=(*NEEDS, Need(Operation.PUBLISH, "address")), writes=True,
          audited="queue.moved", answers=(Answer(200, "All of them went.", MOVED), Answer(207, "Some are left.", MOVED)),
          problems=("unknown_queue", "invalid_queue", "unknown_topic", "create_denied", "too_many_topics", "unroutable",
                    "invalid_address", "invalid_topic", "storage_failed", "queue_full", "kept_full",
@@ -114,7 +133,8 @@ async def move(door: Door, call: Call) -> Answered:
     guard = await door.guard(call)
     call.query()
     queue = guard.groups.queue(call.topic_name(), Operation.CONSUME)
-    to, count = _read_move(await read_object(door, call, "a move"))
+    document = await read(door, call, Move)
+    to, count = document.to, document.max
     guard.require(Operation.PUBLISH, to)
     moved = 0
     left: list[dict[str, Any]] = []
@@ -135,18 +155,6 @@ async def move(door: Door, call: Call) -> Answered:
                  for leased, error in zip(leases, results, strict=True) if error is not None]
     more = guard.groups.queue_counts(queue).ready > 0
     return json_answer({"moved": moved, "left": left[:MAX_LEFT], "more": more}, 207 if left else 200)
-
-
-def _read_move(document: dict[str, Any]) -> tuple[str, int]:
-    """(address, how many). Refuses `invalid_body`."""
-    queue, address, count = document.get("queue"), document.get("address"), document.get("max", MOVED_AT_MOST)
-    to = address if queue is None else queue
-    if (queue is None) == (address is None) or not isinstance(to, str) or not to \
-            or document.keys() - {"queue", "address", "max"}:
-        raise Refusal("invalid_body", "a move has a 'queue' or an 'address', and perhaps a 'max'")
-    if type(count) is not int or not 1 <= count <= MOVED_AT_MOST:
-        raise Refusal("invalid_body", f"'max' is 1 to {MOVED_AT_MOST}")
-    return to if queue is None else queue_address(to), count
 
 
 def _read_place(query: dict[str, str], queue: Queue) -> tuple[int, int]:

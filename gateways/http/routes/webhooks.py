@@ -1,13 +1,13 @@
 """`/v1/webhooks`: which groups' messages are posted where. `docs/webhooks.md` says what a receiver sees."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.circuit_breaker import CircuitState
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read_object
+from gatehouse.gateways.http.documents import read, read_object
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.preconditions import check_conditions
@@ -26,6 +26,7 @@ from gatehouse.gateways.http.schemas import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.shapes import Document
 from gatehouse.gateways.http.webhooks.definition import MAX_BATCH, MAX_CONCURRENCY, MAX_TIMEOUT_S, MODES, read_webhook
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ SETTINGS: Final = {
 STATE: Final = object_of({"delivered": WHOLE, "failed": WHOLE, "posting": WHOLE, "last": TEXT, "connected": FLAG,
                           "circuit": one_of(*CircuitState), "circuit_by_hand": FLAG, "circuit_opened": WHOLE,
                           "circuit_until": nullable(TIME_MS)})
-CIRCUIT: Final = Named("WebhookCircuit", object_of({"circuit": one_of("open", "closed")}, closed=True),
-                       {"circuit": "closed"})
 WEBHOOK: Final = Named("Webhook", object_of(
     {"name": TEXT, **SETTINGS, "disabled_because": TEXT, "created": TIME_MS, "state": nullable(STATE)},
     {"secret": {**TEXT, "description": "Where it was just made; it is not shown again."}}))
@@ -62,6 +61,14 @@ NEW: Final = Named("WebhookInput", {"anyOf": [
               {"group": _GROUP, **_NEW}, closed=True),
     object_of({"url": SETTINGS["url"], "checks": {**_GROUP, "description": "The group whose checks it answers."}}, _NEW,
               closed=True)]}, {"url": "https://shop.example/hook", "topic": "orders"})
+
+
+
+class WebhookCircuit(Document):
+    """Whether a webhook's posts are stopped."""
+
+    EXAMPLE = {"circuit": "closed"}
+    circuit: Literal["open", "closed"]
 
 
 @declare("webhooks", query=(MAX, AFTER), needs=ADMINISTERING, problems=("invalid_cursor",),
@@ -100,7 +107,7 @@ async def put_webhook(door: Door, call: Call) -> Answered:
     if not name or len(name) > MAX_NAME_CHARS or not name.replace("-", "").replace("_", "").replace(".", "").isalnum() \
             or not name.isascii():
         raise Refusal("invalid_body", f"a webhook's name has letters, digits, '.', '_', '-', up to {MAX_NAME_CHARS}")
-    document = await read_object(door, call, "a webhook's document")
+    document = await read_object(door, call)
     async with door.changing:
         check_conditions(call.headers, door.webhooks.define(principal.tenant, name))
         existing = door.webhooks.get(principal.tenant, name)
@@ -128,7 +135,7 @@ async def delete_webhook(door: Door, call: Call) -> Answered:
     return Response(status=204)
 
 
-@declare("webhooks", path=(NAME,), bodies=(Body(CIRCUIT),), needs=ADMINISTERING, audited="webhook.circuit",
+@declare("webhooks", path=(NAME,), bodies=(Body(WebhookCircuit),), needs=ADMINISTERING, audited="webhook.circuit",
          problems=("unknown_webhook", "webhook_not_running"), answers=(Answer(200, "It is so.", WEBHOOK),))
 async def put_circuit(door: Door, call: Call) -> Answered:
     """Open the circuit of a webhook, so that nothing is posted, or close it, so that posts go on at once.
@@ -137,11 +144,9 @@ async def put_circuit(door: Door, call: Call) -> Answered:
     """
     principal = await _administering(door, call)
     call.query()
-    document = await read_object(door, call, "a circuit's document")
-    if list(document) != ["circuit"] or document["circuit"] not in ("open", "closed"):
-        raise Refusal("invalid_body", "a circuit's document is {\"circuit\": \"open\"} or {\"circuit\": \"closed\"}")
+    document = await read(door, call, WebhookCircuit)
     name = _existing(door, principal, call)
-    door.webhooks.turn(principal.tenant, name, document["circuit"] == "open")
+    door.webhooks.turn(principal.tenant, name, document.circuit == "open")
     return json_answer(door.webhooks.describe(principal.tenant, name))
 
 

@@ -3,12 +3,12 @@ it is done, and durable."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.checks import InvalidDecision, read_id, read_verdict
 from gatehouse.gateways.http.deciding import decide
 from gatehouse.gateways.http.halves import describe
-from gatehouse.gateways.http.leases import read_handles, result_of
+from gatehouse.gateways.http.leases import Extension, Handles, Release, handles_in, result_of
 from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes.leases import (
@@ -19,7 +19,8 @@ from gatehouse.gateways.http.routes.leases import (
     releasing,
     settled,
 )
-from gatehouse.gateways.http.routes.transactions import find_transaction, hold_document
+from gatehouse.gateways.http.routes.transactions import TransactionInput, find_transaction, hold_document
+from gatehouse.gateways.http.shapes import D, shaped
 from gatehouse.gateways.http.websocket.frames import Frame, name_in, query_of, text_in
 
 if TYPE_CHECKING:
@@ -39,23 +40,29 @@ async def _pop(connection: WebSocketConnection, frame: Frame) -> Frame:
 
 
 async def _ack(connection: WebSocketConnection, frame: Frame) -> Frame:
-    return await _settle(connection, frame, "acked", ACKING)
+    return await _settle(connection, frame, "acked", _document_in(frame, Handles), ACKING)
 
 
 async def _extend(connection: WebSocketConnection, frame: Frame) -> Frame:
-    return await _settle(connection, frame, "extended", extending(frame))
+    document = _document_in(frame, Extension)
+    return await _settle(connection, frame, "extended", document, extending(document))
 
 
 async def _release(connection: WebSocketConnection, frame: Frame) -> Frame:
-    return await _settle(connection, frame, "released", releasing(frame))
+    document = _document_in(frame, Release)
+    return await _settle(connection, frame, "released", document, releasing(document))
 
 
-async def _settle(connection: WebSocketConnection, frame: Frame, done: str, settling: Settling) -> Frame:
+def _document_in(frame: Frame, shape: type[D]) -> D:
+    return shaped({name: frame[name] for name in shape.__struct_fields__ if name in frame}, shape)
+
+
+async def _settle(connection: WebSocketConnection, frame: Frame, done: str, document: Handles,
+                  settling: Settling) -> Frame:
     of_queue = _names_queue(frame)
     name = name_in(frame, "queue" if of_queue else "group")
     connection.guard.groups.require_settler(name, of_queue)
-    given: dict[str, Any] = {"receipt_handles": frame.get("receipt_handles")}
-    texts = read_handles(given, connection.door.config.max_request_messages)
+    texts = handles_in(document, connection.door.config.max_request_messages)
     errors = await settled(connection.door, connection.guard, name, of_queue, texts, settling)
     return {"type": done, "results": [result_of(text, error) for text, error in zip(texts, errors, strict=True)]}
 
@@ -64,7 +71,7 @@ async def _hold(connection: WebSocketConnection, frame: Frame) -> Frame:
     request = Publication()
     if frame.get("idempotency_key") is not None:
         request.idempotency_key = read_idempotency_key(text_in(frame, "idempotency_key").encode())
-    document: dict[str, Any] = {name: frame[name] for name in ("group", "messages", "check") if name in frame}
+    document = _document_in(frame, TransactionInput)
     answer = await hold_document(connection.door, connection.guard, document, request)
     return {"type": "held", "transaction": answer.pop("id"), **answer}
 

@@ -30,6 +30,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.world import FakeLoop
@@ -47,6 +48,7 @@ class FakeKernel:
         self.records_journeys = False
         self.defined: dict[tuple[str, str, str], bytes] = {}
         self.congested = False
+        self.shedding = Shedding()
         self.stopping = False
         self.hold = False                          # keep what is appended until `flush`
         self.fault: Exception | None = None        # what every append ends in

@@ -11,6 +11,7 @@ from gatehouse.gateways.admission.quota import Quota
 from gatehouse.kernel.errors import IdempotencyConflict, KernelError, StorageFull
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT
 from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.shedding import Rung
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door, until
@@ -173,6 +174,31 @@ def test_a_publisher_does_not_wait_for_relief_beyond_its_deadline() -> None:
         late = await client.ask("POST", "/v1/publish/plant", data=b"x")
         assert (late.status, late.code, late.headers["Retry-After"]) == (503, "busy", "1")
     run_door(test, request_deadline_s=0.1)
+
+
+def test_while_publishing_waits_nothing_is_taken_and_everything_else_is_answered() -> None:
+    async def test(client: Client) -> None:
+        shed(client, Rung.PUBLISHERS)
+        asked = asyncio.create_task(client.ask("POST", "/v1/publish/plant", data=b"x"))
+        await until(lambda: client.kernel.shedding.counts[Rung.PUBLISHERS] > 0)
+        assert (await client.ask("GET", "/v1/topics")).status == 200
+        assert client.kernel.appended == [] and not asked.done()
+        shed(client, Rung.NOTHING)
+        assert (await asked).status == 201
+    run_door(test)
+
+
+def test_where_publishing_waits_for_too_long_it_is_refused() -> None:
+    async def test(client: Client) -> None:
+        shed(client, Rung.PUBLISHERS)
+        late = await client.ask("POST", "/v1/publish/plant", data=b"x")
+        assert (late.status, late.code, late.headers["Retry-After"]) == (503, "busy", "1")
+    run_door(test, request_deadline_s=0.1)
+
+
+def shed(client: Client, rung: Rung) -> None:
+    client.kernel.shedding.level = rung
+    client.door.admission.look_at_overload()
 
 
 def test_over_its_quota_a_user_is_told_when_to_come_back() -> None:

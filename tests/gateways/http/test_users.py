@@ -135,7 +135,7 @@ def test_users_that_cannot_be(path: str, document: Any, status: int, code: str) 
 
 
 @pytest.mark.parametrize(("document", "code"), [
-    ({}, "invalid_user"), ({"name": ""}, "invalid_user"), ({"name": "k", "expires": -1}, "invalid_body"),
+    ({}, "invalid_body"), ({"name": ""}, "invalid_user"), ({"name": "k", "expires": -1}, "invalid_body"),
     ({"name": "k", "expires": "soon"}, "invalid_body"),
     ({"name": "k", "restriction": {}}, "invalid_body"), ({"name": "k", "restriction": [7]}, "invalid_body"),
     ({"name": "k", "restriction": [{"who": "everyone"}]}, "invalid_body"),

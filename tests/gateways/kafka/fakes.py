@@ -33,6 +33,7 @@ from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, placed, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -80,6 +81,7 @@ class FakeKernel:
         self.records_journeys = False
         self.settings = KernelSettings()
         self.congested = False
+        self.shedding = Shedding()
         self.by_name: dict[str, Topic] = {}
         self.partitions: dict[int, list[Piece]] = {}
         self.starts: dict[int, int] = {}

@@ -12,6 +12,7 @@ from kafka.protocol.producer import ProduceResponse
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel.errors import CorruptBatch, StorageFull
+from gatehouse.kernel.shedding import WAIT_MS, Rung
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import FakeKernel, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed, produce
@@ -182,6 +183,18 @@ def test_a_throttled_peer_is_told_and_not_read_for_that_time() -> None:
     assert peer.send(framed(METADATA, 2)) == []
     assert correlation_ids(peer.wait(answer.throttle_time_ms)) == [2]
     assert not peer.link.paused
+
+
+def test_while_publishing_waits_a_producer_is_told_so_and_not_read_and_who_reads_is() -> None:
+    peer = peer_with_topic()
+    assert correlation_ids(peer.send(framed(METADATA, 0))) == [0]
+    peer.kernel.shedding.level = Rung.PUBLISHERS
+    peer.services.admission.look_at_overload()
+    peer.send(framed(produce(7, {("plant", 0): batch(b"x")}), 1))
+    peer.kernel.flush()
+    assert decoded(ProduceResponse, 7, *peer.link.frames()).throttle_time_ms == WAIT_MS
+    assert peer.link.paused and peer.send(framed(METADATA, 2)) == []
+    assert correlation_ids(peer.wait(WAIT_MS)) == [2]
 
 
 def test_who_may_not_be_anonymous_is_sent_away_after_api_versions() -> None:

@@ -16,6 +16,7 @@ from gatehouse.gateways.gathering import GATHERED_MESSAGES, PART_BYTES, PART_MES
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.session import new_reader
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
@@ -24,6 +25,7 @@ from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.settings import KernelSettings
+from tests.gateways.limiting import set_limit
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks
@@ -36,6 +38,47 @@ SMALL = KernelSettings(default_partitions=1, max_message_bytes=1000)
 
 def connect(client_id: bytes) -> bytes:
     return b"\x10" + bytes([12 + len(client_id)]) + b"\0\4MQTT\4\2\0\0" + len(client_id).to_bytes(2, "big") + client_id
+
+
+class Offering:
+    """A session whose socket offers what comes to its native reader first."""
+
+    natively = 0
+
+    def __init__(self, session: Any, link: FakeLink) -> None:
+        self.session, self.link = session, link
+        link.offers = True
+
+    def handle_data(self, data: bytes) -> None:
+        reader: Any = self.link.reader
+        if not self.link.closed and reader is not None and reader.offer(data):
+            Offering.natively += 1
+        else:
+            self.session.handle_data(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+
+IS_NATIVE = new_reader is not None
+"""Whether native readers were built; in a checkout the session takes everything."""
+
+
+@pytest.fixture(autouse=True, params=["session", "reader"] if IS_NATIVE else ["session"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Everything here holds whether a native reader takes what is plain or the session does."""
+    way: str = request.param
+    if way == "reader":
+        opened, cut = FakeHub.open, FakeHub.cut
+
+        def opening(hub: FakeHub, *given: Any, **more: Any) -> Any:
+            session, link = opened(hub, *given, **more)
+            return Offering(session, link), link
+
+        monkeypatch.setattr(FakeHub, "open", opening)
+        monkeypatch.setattr(FakeHub, "cut", lambda hub, session: cut(hub, getattr(session, "session", session)))
+        monkeypatch.setattr(Offering, "natively", 0)
+    return way
 
 
 class Fleet:
@@ -71,11 +114,12 @@ class Fleet:
         return [record[3] for record in self.hub.kernel.records("all") if record[3] != b"first"]
 
 
-def test_each_is_answered_once_what_all_have_published_is_durable() -> None:
+def test_each_is_answered_once_what_all_have_published_is_durable(way: str) -> None:
     fleet = Fleet(200)
     for n, (session, _) in enumerate(fleet.clients):
         session.handle_data(publish(b"t", b"%d" % n, n + 1))
     assert not any(link.take() for _, link in fleet.clients)
+    assert way == "session" or Offering.natively == 200
     fleet.hub.kernel.flush()
     assert [link.take() for _, link in fleet.clients] == [acks(n + 1) for n in range(200)]
     assert fleet.values() == [b"%d" % n for n in range(200)]
@@ -155,6 +199,18 @@ def test_one_that_is_too_large_costs_the_others_nothing() -> None:
     assert fleet.clients[2][1].reason.startswith("message_too_large")
     assert [link.take() for _, link in fleet.clients] == [acks(1, 2), acks(1, 2), b"", acks(1, 2), acks(1, 2)]
     assert sorted(fleet.values()) == sorted([b"x", b"xx", b"xxxx", b"xxxxx"] + [b"y"] * 4)
+
+
+def test_what_was_gathered_in_vain_is_charged_once() -> None:
+    """The append of all is refused for one of them, and each is appended by itself."""
+    fleet = Fleet(3)
+    set_limit(fleet.hub, "user:*", messages_per_s=1000)
+    fleet.clients[1][0].handle_data(publish(b"t", b"x" * 2000, 1))
+    for n in (0, 2):
+        fleet.clients[n][0].handle_data(publish(b"t", b"%d" % n, 1))
+    fleet.hub.kernel.flush()
+    assert fleet.values() == [b"0", b"2"]
+    assert sum(meter.messages_taken for meter in fleet.hub.admission.limits.most_used("1", 9)) == 3
 
 
 @pytest.mark.parametrize("packet", [connect, lambda client_id: connect_packet(client_id.decode())])
@@ -342,7 +398,10 @@ class Told:
     def on_stored(self, stored: list[Stored]) -> None:
         self.stored += stored
 
-    def on_gathered(self, token: object, error: Exception | None) -> None:
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
+        raise AssertionError("positions were wanted")
+
+    def on_all_gathered(self) -> None:
         raise AssertionError("positions were wanted")
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:

@@ -71,6 +71,11 @@ def test_the_pace_of_one_user() -> None:
     assert made(rig, "ann", range(100, 200)) == 10
     rig.world.advance(3_600_000)
     assert made(rig, "ann", range(200, 400)) == 60
+    with pytest.raises(TooManyTopics) as refused:
+        rig.kernel.create_topic("one-more", maker="ann")
+    assert refused.value.wait_ms == 1000
+    rig.world.advance(refused.value.wait_ms)
+    rig.kernel.create_topic("one-more", maker="ann")
 
 
 def test_all_together_are_bounded_and_what_is_created_or_the_hubs_own_is_not_refused() -> None:
