@@ -33,6 +33,7 @@ from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, ch
 from gatehouse.console import read_console
 from gatehouse.consumers import consumer_samples
 from gatehouse.datadir import DataDir, open_data_dir
+from gatehouse.drills import HubDrills
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.rule_set import RuleSet
@@ -320,6 +321,8 @@ class Hub:
             asyncio.get_running_loop(), kernel.shedding, admission,
             MemoryBudget(hub.memory_bytes, giving_back.soon, holders), kernel.unflushed_ms, hub.overload_late_s,
             2 * hub.ready_flush_s)
+        if hub.allow_drills:
+            services.drills = HubDrills(asyncio.get_running_loop(), storage.log_worker, self._overload.budget)
         self._status.overload = self._overload.describe
         self.metrics.add(self._overload.samples)
         if self._accounts is not None:

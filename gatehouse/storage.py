@@ -78,6 +78,7 @@ class Storage(Notices):
         log_worker, frame_writer = begin_log_thread(hub_loop, completions, self._log)
         reader_worker, checkpoint_worker, validation_worker = [
             ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation")]
+        self.log_worker = log_worker
         self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker
         self._damaged: set[tuple[int, int]] = set()
         self._faults = 0

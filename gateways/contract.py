@@ -188,6 +188,17 @@ class Links(Protocol):
         what the kernel refuses."""
 
 
+DRILLS: Final = ("held_disk", "full_memory", "killed_hub")
+"""What a hub that is told to allow it does to itself."""
+
+
+class Drills(Protocol):
+    """A hub that may be told to be in trouble."""
+
+    def begin(self, drill: str, lasts_s: float) -> bool:
+        """Begin one of `DRILLS`; False: another one is under way."""
+
+
 class PageFile(NamedTuple):
     """One file of a page that the HTTP door serves as it is."""
 
@@ -237,6 +248,9 @@ class Services:
 
     links: Links | None = None
     """Links to other hubs; None where the configuration has no `[relay]`."""
+
+    drills: Drills | None = None
+    """None where `hub.allow_drills` does not say so."""
 
     status: Status | None = None
     """None where nobody can tell, as in tests of one door."""
