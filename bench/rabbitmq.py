@@ -23,6 +23,11 @@ vm_memory_high_watermark.relative = 0.6
 disk_free_limit.absolute = 50MB
 """
 
+MANAGEMENT: Final = """\
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {port}
+"""
+
 
 class RabbitServer(Server):
     """RabbitMQ and its port mapper."""
@@ -35,15 +40,17 @@ class RabbitServer(Server):
         self.mapper.wait()
 
 
-def start_rabbitmq(folder: Path) -> RabbitServer:
-    """Raises ServerFailed where it is not installed or does not start."""
+def start_rabbitmq(folder: Path, plugins: tuple[str, ...] = ()) -> RabbitServer:
+    """With these plugins; `rabbitmq_management` listens on the port `management`. Raises ServerFailed where it is not
+    installed or does not start."""
     epmd = shutil.which("epmd")
     if epmd is None or not PROGRAM.exists():
         raise ServerFailed("RabbitMQ is not installed: on Debian, apt-get install rabbitmq-server")
     folder.mkdir(exist_ok=True)
-    port, dist_port, epmd_port = free_ports(3)
-    (folder / "rabbitmq.conf").write_text(CONFIG.format(port=port))
-    (folder / "enabled_plugins").write_text("[].\n")
+    port, dist_port, epmd_port, management = free_ports(4)
+    (folder / "rabbitmq.conf").write_text(CONFIG.format(port=port) + (
+        MANAGEMENT.format(port=management) if "rabbitmq_management" in plugins else ""))
+    (folder / "enabled_plugins").write_text(f"[{','.join(plugins)}].\n")
     environment = {
         **os.environ, "HOME": str(folder), "ERL_EPMD_PORT": str(epmd_port), "ERL_EPMD_ADDRESS": "127.0.0.1",
         "RABBITMQ_NODENAME": f"bench{port}@localhost", "RABBITMQ_DIST_PORT": str(dist_port),
@@ -65,6 +72,6 @@ def start_rabbitmq(folder: Path) -> RabbitServer:
         mapper.terminate()
         mapper.wait()
         raise
-    server = RabbitServer("RabbitMQ", child, folder, {"amqp": port})
+    server = RabbitServer("RabbitMQ", child, folder, {"amqp": port, "management": management})
     server.mapper = mapper
     return server

@@ -156,7 +156,7 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_sessions_connected": Declared(GAUGE, "Of these, those whose clients are connected."),
     "gatehouse_session_drops": Declared(
         COUNTER, "Messages that such sessions were not given, by reason: limit (more waited than may), expired, "
-                 "denied, lost.", ("reason",)),
+                 "denied, lost, age (they waited longer than they may).", ("reason",)),
     "gatehouse_wills": Declared(GAUGE, "Wills of clients that are connected, or broke off and wait for their delay."),
     "gatehouse_kernel_faults": Declared(COUNTER, "Mistakes of the kernel itself, each with a traceback in the log."),
     "gatehouse_catalogue_failures": Declared(COUNTER, "Times that the SQL catalogue could not be written."),
@@ -223,6 +223,12 @@ METRICS: Final[dict[str, Declared]] = {
         COUNTER, "Offsets that retention had deleted before the other hub had them.", ("link",)),
     "gatehouse_relay_link_tampered": Declared(
         COUNTER, "Letters that were not what the other hub had sealed, or not the next ones.", ("link",)),
+    "gatehouse_relay_link_spooled_messages": Declared(
+        COUNTER, "Messages that went to the meeting point's spool while the other hub was away.", ("link",)),
+    "gatehouse_relay_link_spool_taken_letters": Declared(
+        COUNTER, "Letters that the meeting point had kept for this hub and that are dealt with.", ("link",)),
+    "gatehouse_relay_link_spool_passed_over": Declared(
+        COUNTER, "Those of them that were worth nothing, by why.", ("link", "reason")),
     "gatehouse_relay_link_refused": Declared(
         COUNTER, "Messages that were not taken here, by why; `relay_...`: letters that the meeting point bounced.",
         ("link", "reason")),

@@ -112,6 +112,11 @@ class Relaying:
             yield "gatehouse_relay_link_repeated_messages", (name,), into.repeated
             yield "gatehouse_relay_link_lost_messages", (name,), out.lost_messages
             yield "gatehouse_relay_link_tampered", (name,), link.counts.tampered
+            spool = link.spooling.counts
+            yield "gatehouse_relay_link_spooled_messages", (name,), spool.out.messages
+            yield "gatehouse_relay_link_spool_taken_letters", (name,), spool.taken
+            for reason, count in spool.passed_over.items():
+                yield "gatehouse_relay_link_spool_passed_over", (name, reason), count
             refused = {"not_allowed": into.not_allowed, "loop": into.loops, "other_way": into.other_way, **into.reasons,
                        **{f"relay_{code}": count for code, count in link.counts.bounced.items()}}
             for reason, count in refused.items():

@@ -748,6 +748,11 @@ class SessionsPort(Protocol):
     """Sessions that outlive their connection, and wills. A session belongs to a user of a tenant: another user is
     refused (SessionRefused), whatever he wants with it."""
 
+    @property
+    def keeps_transient(self) -> bool:
+        """Whether messages of QoS 0 and filters of QoS 0 are a session's, too: nothing else brings them to its
+        client."""
+
     def attach(self, tenant: str, client_id: str, user: str, listener: SessionListener, *, clean: bool, expiry_ms: int,
              window: int, owner: Owner, token: object) -> SessionPort:
         """The session of a client, which is connected from now on; who had it is told that it is over. `clean`: what

@@ -166,7 +166,8 @@ class Kernel:  # decision 138
 
         # Where messages go, and reading them.
         self.makers = Makers(topics, notices.on_topics_short)
-        self._subscriptions = subscriptions = Subscriptions()
+        self._subscriptions = subscriptions = Subscriptions(
+            lasting_take_all=settings.session_keeps_transient)
         self._places = places = Places(routes, topics, subscriptions, settings, self._create_by_use, self._queue)
         self._unreadable = unreadable = Unreadable(notices.on_unreadable)
         self._reader = reader = Reader(

@@ -35,8 +35,13 @@ class KernelSettings:
 
     max_sessions: int = 1_000_000
     max_session_messages: int = 100_000
-    """Sessions that outlive their connections, and messages that wait for each; beyond, the oldest of those give
-    way."""
+    max_session_bytes: int = 1 << 30
+    max_session_wait_ms: int = 0
+    """Sessions that outlive their connections, and messages that wait for each, their bytes, and how old they may be;
+    beyond, the oldest of those give way. 0 of the last two: no limit."""
+
+    session_keeps_transient: bool = False
+    """Whether messages that their senders asked no durability of wait for sessions, too."""
 
     reserve_bytes: int = 64 << 20
     """Held on the disk for the day on which it is full, see `kernel.log.reserve`."""

@@ -8,6 +8,14 @@
     6 CARRY      both   peer 16 | topic text | what is carried: to the peer, or from it
     7 PRESENCE   relay  peer 16 | there u8
     8 BOUNCED    relay  peer 16 | code text | text  something for this peer was not carried
+    9 SPOOLS     relay  peer 16 | spool 8 | bytes u64          what is kept for it while it is away; 0: not now
+   10 SPOOL      hub    peer 16 | number u64 | topic text | what is kept
+   11 HELD       relay  peer 16 | number u64                   that letter for it, and those before, are on disk
+   12 SPOOLED    relay  peer 16 | number u64 | topic text | what was kept: from this peer
+   13 TAKEN      hub    peer 16 | number u64 | window u32      letters of this peer before that one may go
+
+SPOOLS to TAKEN are of 1.2: only who said in HELLO that it speaks that is sent one. `spool` is another one whenever
+letters of it were lost. TAKEN asks for what was kept, so many bytes of it on their way; window 0: for none.
 
 Behind each kind (u8) come its fields; a minor version may add some at the end, which an older peer passes over. A hub
 is known by its address: BLAKE2b of its key, 16 bytes long.
@@ -18,10 +26,11 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gatehouse.relay.errors import BadFrame, UnsupportedVersion
-from gatehouse.relay.fields import Fields, text, u8, u32
+from gatehouse.relay.fields import Fields, text, u8, u32, u64
 
 MAJOR: Final = 1
-MINOR: Final = 1
+MINOR: Final = 2
+SPOOL_MINOR: Final = 2                # from this minor version on a hub knows of spools
 MAGIC: Final = b"GHRL"
 
 HELLO: Final = 1
@@ -32,11 +41,20 @@ REFUSED: Final = 5
 CARRY: Final = 6
 PRESENCE: Final = 7
 BOUNCED: Final = 8
+SPOOLS: Final = 9
+SPOOL: Final = 10
+HELD: Final = 11
+SPOOLED: Final = 12
+TAKEN: Final = 13
+
+SPOOL_FULL: Final = "spool_full"
+"""How BOUNCED says that nothing more is kept for this peer now."""
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 ADDRESS_BYTES: Final = 16
+SPOOL_BYTES: Final = 8
 ENVELOPE_BYTES: Final = 1 + ADDRESS_BYTES + 2        # and the topic
 
 
@@ -85,7 +103,39 @@ class Bounced(NamedTuple):
     reason: str
 
 
-Frame = Hello | Challenge | Proof | Welcome | Refused | Carry | Presence | Bounced
+class Spools(NamedTuple):
+    peer: bytes
+    spool: bytes
+    max_bytes: int
+
+
+class Spool(NamedTuple):
+    peer: bytes
+    number: int
+    topic: str
+    payload: bytes
+
+
+class Held(NamedTuple):
+    peer: bytes
+    number: int
+
+
+class Spooled(NamedTuple):
+    peer: bytes
+    number: int
+    topic: str
+    payload: bytes
+
+
+class Taken(NamedTuple):
+    peer: bytes
+    number: int
+    window_bytes: int
+
+
+Frame = (Hello | Challenge | Proof | Welcome | Refused | Carry | Presence | Bounced | Spools | Spool | Held | Spooled
+         | Taken)
 
 
 def address_of_key(key: bytes) -> bytes:
@@ -117,6 +167,16 @@ def encode(frame: Frame) -> bytes:
             return u8(PRESENCE) + peer + u8(there)
         case Bounced(peer, code, reason):
             return u8(BOUNCED) + peer + text(code) + text(reason)
+        case Spools(peer, spool, max_bytes):
+            return u8(SPOOLS) + peer + spool + u64(max_bytes)
+        case Spool(peer, number, topic, payload):
+            return u8(SPOOL) + peer + u64(number) + text(topic) + payload
+        case Held(peer, number):
+            return u8(HELD) + peer + u64(number)
+        case Spooled(peer, number, topic, payload):
+            return u8(SPOOLED) + peer + u64(number) + text(topic) + payload
+        case Taken(peer, number, window_bytes):
+            return u8(TAKEN) + peer + u64(number) + u32(window_bytes)
 
 
 def decode(data: bytes) -> Frame:
@@ -141,6 +201,16 @@ def decode(data: bytes) -> Frame:
         return Presence(fields.take(ADDRESS_BYTES), fields.u8() == 1)
     if kind == BOUNCED:
         return Bounced(fields.take(ADDRESS_BYTES), fields.text(), fields.text())
+    if kind == SPOOLS:
+        return Spools(fields.take(ADDRESS_BYTES), fields.take(SPOOL_BYTES), fields.u64())
+    if kind == SPOOL:
+        return Spool(fields.take(ADDRESS_BYTES), fields.u64(), fields.text(), fields.rest())
+    if kind == HELD:
+        return Held(fields.take(ADDRESS_BYTES), fields.u64())
+    if kind == SPOOLED:
+        return Spooled(fields.take(ADDRESS_BYTES), fields.u64(), fields.text(), fields.rest())
+    if kind == TAKEN:
+        return Taken(fields.take(ADDRESS_BYTES), fields.u64(), fields.u32())
     raise BadFrame(f"there is no frame of kind {kind}")
 
 

@@ -18,7 +18,19 @@ from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadFrame, BadInvitation, RelayError, UnknownLink, WrongKey
-from gatehouse.relay.frames import Bounced, Carry, Challenge, Hello, Presence, Proof, Refused, Welcome
+from gatehouse.relay.frames import (
+    Bounced,
+    Carry,
+    Challenge,
+    Held,
+    Hello,
+    Presence,
+    Proof,
+    Refused,
+    Spooled,
+    Spools,
+    Welcome,
+)
 from gatehouse.relay.incoming import Allowed, Arrivals
 from gatehouse.relay.invitations import (
     ID_BYTES,
@@ -58,6 +70,7 @@ PROVING: Final = "proving"
 ONLINE: Final = "online"
 
 MAX_INVITATIONS: Final = 1_000
+MAX_SPOOLS: Final = 10_000               # of other hubs, that are remembered
 JOIN_AGAIN_MS: Final = 5_000
 FORGET_MS: Final = 10_000                # between two looks at what is kept for links
 
@@ -95,6 +108,7 @@ class HubLinks:
         self._wire: Wire | None = None
         self._nonce = b""
         self._there: set[bytes] = set()
+        self._spools: dict[bytes, Spools] = {}
         self._max_frame_bytes = 1 << 16
         self._relay_name = ""
         self._join_at_ms = 0
@@ -106,7 +120,7 @@ class HubLinks:
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
-                              self._carry, allowed, rights, told, lambda: self._max_frame_bytes - 1024)
+                              self._carry, self._frame, allowed, rights, told, lambda: self._max_frame_bytes - 1024)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)
@@ -114,7 +128,10 @@ class HubLinks:
     def _make(self, name: str) -> None:
         pin, settings = self._pins.get(name), self.settings.get(name)
         if pin is not None and settings is not None:
-            self.links[name] = Link(settings, pin, self._around)
+            self.links[name] = link = Link(settings, pin, self._around)
+            spools = self._spools.get(link.peer.address)
+            if spools is not None:
+                link.on_spool_frame(spools)
             self.arrivals.direct[pin.peer.hub] = name
 
     # ---- the connection
@@ -131,6 +148,7 @@ class HubLinks:
         """It is gone, or could not be made."""
         self._wire = None
         self._there.clear()
+        self._spools.clear()
         if self.state != OFFLINE or not self.fault:
             self.fault = self.fault or reason
         self.state = OFFLINE
@@ -155,6 +173,14 @@ class HubLinks:
                 for link in self._links_to(peer):
                     link.on_presence(there)
                 self._join_at_ms = 0
+            case Spools(peer) if self.state == ONLINE:
+                if peer in self._spools or len(self._spools) < MAX_SPOOLS:
+                    self._spools[peer] = frame
+                for link in self._links_to(peer):
+                    link.on_spool_frame(frame)
+            case Held(peer) | Spooled(peer) if self.state == ONLINE:
+                for link in self._links_to(peer):
+                    link.on_spool_frame(frame)
             case Bounced(peer, code, reason):
                 for link in self._links_to(peer):
                     link.on_bounced(code, reason)
@@ -183,6 +209,10 @@ class HubLinks:
     def _carry(self, peer: bytes, topic: str, payload: bytes) -> None:
         if self.state == ONLINE:
             self._send(Carry(peer, topic, payload))
+
+    def _frame(self, frame: frames.Frame) -> None:
+        if self.state == ONLINE:
+            self._send(frame)
 
     def _on_carried(self, peer: bytes, topic: str, payload: bytes) -> None:
         kind = payload[0] if payload else 0
@@ -425,6 +455,7 @@ class HubLinks:
             "received": {"messages": into.messages, "bytes": into.bytes, "repeated": into.repeated,
                          "not_allowed": into.not_allowed, "loops": into.loops, "other_way": into.other_way,
                          "parked": into.parked, "lost": into.lost_messages, "refused": dict(into.reasons)},
+            "spool": link.spooling.describe(),
             "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
 
     def lag(self, link: Link) -> tuple[int, int]:

@@ -168,6 +168,19 @@ class Incoming:
         """Raises OutOfTurn, PositionGap, LinkRefused; KernelError where it is to be tried again later."""
         if letter.number != self._number:
             raise OutOfTurn(f"letter {letter.number} of batches came where {self._number} is next")
+        self._take_letter(letter, OfLetter(letter.number, size_bytes), self._wall_ms() - letter.sent_ms)
+        self._number += 1
+
+    def on_kept(self, letter: Batches, number: int, size_bytes: int, apart_ms: int) -> None:
+        """A letter that the meeting point kept, by its number there; the clocks are so far apart. Raises as above."""
+        self._take_letter(letter, OfLetter(number, size_bytes), apart_ms)
+
+    def pass_over(self, number: int, size_bytes: int) -> None:
+        """A letter that is worth nothing: answered behind those that came before it."""
+        self._append([], [], OfLetter(number, size_bytes))
+        self._unstored_bytes += size_bytes
+
+    def _take_letter(self, letter: Batches, of_letter: OfLetter, shift_ms: int) -> None:
         if self._unstored_bytes >= WINDOW_BYTES:
             raise OutOfTurn(f"the other hub sent more than the {WINDOW_BYTES} bytes that may be on their way")
         if self._rights is not self._rights_of():
@@ -175,16 +188,14 @@ class Incoming:
             self.forget_places()
         messages: list[Message] = []
         advanced: dict[Origin, Arrived] = {}
-        shift_ms = self._wall_ms() - letter.sent_ms
         for section in letter.sections:
             self._take(letter, section, shift_ms, messages, advanced)
         records = [arrived_record(origin, arrived) for origin, arrived in advanced.items()]
-        self._append(messages, records, OfLetter(letter.number, size_bytes))
+        self._append(messages, records, of_letter)
         for origin, arrived in advanced.items():
             self._arrivals.advance(origin, arrived)
-        self._number += 1
-        self._unstored_bytes += size_bytes
-        self.counts.bytes += size_bytes
+        self._unstored_bytes += of_letter.size_bytes
+        self.counts.bytes += of_letter.size_bytes
 
     def _append(self, messages: list[Message], records: list[StateRecord], token: OfLetter | None
                 ) -> None:

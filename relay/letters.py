@@ -6,6 +6,7 @@
     4 STORED     number u64                                                  that letter of batches, and those before
     5 STOPPED    code text | text                                            this side takes no more
     6 PACKED     size u32 | one frame of zstd                                a letter of so many bytes; 1.1
+    7 SPOOL_KEY  number u64 | key 32 | now i64                               letters may be kept, sealed for it; 1.2
 
     section := partition u32 | flags u8 | predecessor u64 | next u64 | lost u64 | count u32 | piece*
     piece   := first offset u64 | count u32 | stored at i64 | largest time i64 | first id i64 | whole u8 | body
@@ -13,8 +14,8 @@
 A section covers the offsets from `predecessor` until before `next` of one partition: what of them is in no piece did
 not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a whole batch of a producer.
 `window`: so many bytes of such letters may be on their way, as they are before they are packed. `takes` (1.1; left out:
-0): 1, this side reads PACKED. Flag 1: the reader has heard nothing of this partition yet,
-and this is where it begins.
+0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY. Flag 1: the reader has heard nothing of this
+partition yet, and this is where it begins.
 """
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.compression import ZSTD, decompress
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.fields import Fields, body, i64, text, u8, u32, u64
+from gatehouse.relay.frames import KEY_BYTES
 
 POSITIONS: Final = 1
 READY: Final = 2
@@ -35,8 +37,10 @@ BATCHES: Final = 3
 STORED: Final = 4
 STOPPED: Final = 5
 PACKED: Final = 6
+SPOOL_KEY: Final = 7
 
 TAKES_PACKED: Final = 1
+TAKES_SPOOL_KEYS: Final = 2
 PACK_LEVEL: Final = 3
 MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
 
@@ -96,7 +100,13 @@ class Stopped(NamedTuple):
     reason: str
 
 
-Letter = Positions | Ready | Batches | StoredUntil | Stopped
+class SpoolKey(NamedTuple):
+    number: int
+    key: bytes
+    now_ms: int
+
+
+Letter = Positions | Ready | Batches | StoredUntil | Stopped | SpoolKey
 
 
 def encode(letter: Letter) -> bytes:
@@ -121,6 +131,8 @@ def encode(letter: Letter) -> bytes:
             return u8(STORED) + u64(number)
         case Stopped(code, reason):
             return u8(STOPPED) + text(code) + text(reason)
+        case SpoolKey(number, key, now_ms):
+            return u8(SPOOL_KEY) + u64(number) + key + i64(now_ms)
 
 
 def decode(data: bytes) -> Letter:
@@ -142,6 +154,8 @@ def decode(data: bytes) -> Letter:
         return Ready(window_bytes, filters, fields.u8() if fields.left else 0)
     if kind == STOPPED:
         return Stopped(fields.text(), fields.text())
+    if kind == SPOOL_KEY:
+        return SpoolKey(fields.u64(), fields.take(KEY_BYTES), fields.i64())
     raise BadFrame(f"there is no letter of kind {kind}")
 
 

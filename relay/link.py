@@ -23,8 +23,20 @@ from gatehouse.relay.errors import (
     RelayError,
     WrongKey,
 )
+from gatehouse.relay.frames import SPOOL_FULL, Frame, Held, Spooled, Spools
 from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, InCounts
-from gatehouse.relay.letters import MAX_POSITIONS, TAKES_PACKED, Batches, Letter, Positions, Ready, Stopped, StoredUntil
+from gatehouse.relay.letters import (
+    MAX_POSITIONS,
+    TAKES_PACKED,
+    TAKES_SPOOL_KEYS,
+    Batches,
+    Letter,
+    Positions,
+    Ready,
+    SpoolKey,
+    Stopped,
+    StoredUntil,
+)
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.outgoing import OutCounts, Outgoing, Said
 from gatehouse.relay.passing import Filters
@@ -32,6 +44,7 @@ from gatehouse.relay.pins import Pin
 from gatehouse.relay.rate import Rate
 from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of
 from gatehouse.relay.settings import LinkSettings
+from gatehouse.relay.spooling import Spooling
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -84,6 +97,9 @@ class Around:
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
     carry: Callable[[bytes, str, bytes], None]
+    frame: Callable[[Frame], None]
+    """To the meeting point itself."""
+
     allowed: Callable[[LinkSettings], Allowed]
     rights: Callable[[], object]
     """Another object when what `allowed` lets pass may be another."""
@@ -117,6 +133,8 @@ class Link:
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
         self._kept_ms = 0
+        self.spooling = Spooling(settings, pin, around, self._rates, self._new_incoming, self._say_spool_key,
+                                 self._stop_told, self._note_tampering)
 
     # ---- who is there
 
@@ -133,11 +151,13 @@ class Link:
 
     def on_disconnected(self) -> None:
         """The meeting point is gone."""
+        self.spooling.on_disconnected()
         self.on_presence(False)
 
     def pause(self) -> None:
         self.state = PAUSED
         self._end_session()
+        self.spooling.pause()
 
     def resume(self) -> None:
         """Go on after a pause or a stop."""
@@ -149,7 +169,12 @@ class Link:
     def stop(self, reason: str) -> None:
         """Until somebody resumes it."""
         self._end_session()
+        self.spooling.pause()
         self.state, self.fault = STOPPED, reason
+
+    def _stop_told(self, reason: str) -> None:
+        self.stop(reason)
+        self._around.told(self.settings.name, "stopped", reason)
 
     # ---- time
 
@@ -161,6 +186,9 @@ class Link:
         if now_ms - self._kept_ms >= KEEP_MS:
             self._kept_ms = now_ms
             self.keep()
+            self.spooling.keep()
+        self.spooling.handle_tick(now_ms, self.state == ABSENT and not self._there,
+                                  self.state not in (STOPPED, PAUSED))
         outgoing, session = self._outgoing, self._session
         if outgoing is not None and outgoing.oldest_said_ms and now_ms - outgoing.oldest_said_ms > SILENCE_MS:
             self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
@@ -253,10 +281,15 @@ class Link:
         self._outgoing = Outgoing(around.kernel, self.settings, self.peer.hub, self.pin.begun_ms, around.marks,
                                   counts.out, self._rates, self._say, self._fail, around.max_payload_bytes())
         self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
-        self._incoming = Incoming(around.kernel, self.settings, self.peer.hub, around.arrivals, around.marks,
-                                  around.links, counts.into, around.allowed(self.settings), around.rights,
-                                  around.wall_ms, self._stored, self._fail, self._say_ready)
+        self._incoming = self._new_incoming(self._stored, self._fail)
         self._incoming.begin()
+
+    def _new_incoming(self, answer: Callable[[int], None], fail: Callable[[RelayError | KernelError], None]
+                      ) -> Incoming:
+        around = self._around
+        return Incoming(around.kernel, self.settings, self.peer.hub, around.arrivals, around.marks, around.links,
+                        self.counts.into, around.allowed(self.settings), around.rights, around.wall_ms, answer, fail,
+                        self._say_ready)
 
     def _say_ready(self) -> None:
         """What arrived before is on the disk: say how far that is."""
@@ -264,7 +297,9 @@ class Link:
                      for origin, arrived in self._around.arrivals.stored_of(self.peer.hub)]
         for at in range(0, len(positions), MAX_POSITIONS):
             self._say("", Positions(positions[at:at + MAX_POSITIONS]))
-        self._say("", Ready(WINDOW_BYTES, list(self.settings.receive), TAKES_PACKED))
+        takes = TAKES_PACKED | (TAKES_SPOOL_KEYS if self.settings.spool else 0)
+        self._say("", Ready(WINDOW_BYTES, list(self.settings.receive), takes))
+        self.spooling.on_ready_said()
 
     def _on_letter(self, letter: Letter, size_bytes: int, topic: str) -> None:
         outgoing, incoming = self._outgoing, self._incoming
@@ -281,9 +316,11 @@ class Link:
                 outgoing.on_positions(positions)
             case Ready():
                 outgoing.on_ready(letter)
+                self.spooling.on_ready(letter)
+            case SpoolKey():
+                self.spooling.on_key(letter)
             case Stopped(code, reason):
-                self.stop(f"the other hub has stopped: {code}: {reason}")
-                self._around.told(self.settings.name, "stopped", self.fault)
+                self._stop_told(f"the other hub has stopped: {code}: {reason}")
 
     # ---- what goes
 
@@ -307,8 +344,7 @@ class Link:
         name, text = self.settings.name, f"{error.code}: {error}"
         if isinstance(error, STOPS) and self._session is not None:
             self._say("", Stopped(error.code, str(error)))
-            self.stop(text)
-            self._around.told(name, "stopped", text)
+            self._stop_told(text)
             return
         self._end_session()
         self._greeting = None
@@ -322,12 +358,14 @@ class Link:
     def on_bounced(self, code: str, reason: str) -> None:
         """The meeting point did not carry something: what was sealed with it is not whole."""
         self.counts.bounced[code] = self.counts.bounced.get(code, 0) + 1
+        if code == SPOOL_FULL:
+            self.spooling.on_full(f"{code}: {reason}")
+            return
         self.fault = f"{code}: {reason}"
         if self.state in (STOPPED, PAUSED):
             return
         if code == NOT_ALLOWED:
-            self.stop(self.fault)
-            self._around.told(self.settings.name, "stopped", self.fault)
+            self._stop_told(self.fault)
             return
         self._end_session()
         self._wait(self._around.now_ms())
@@ -338,6 +376,28 @@ class Link:
             if side is not None:
                 side.close()
         self._session = self._outgoing = self._incoming = None
+        self.spooling.on_session_ended()
+
+    # ---- the spool
+
+    def on_spool_frame(self, frame: Spools | Held | Spooled) -> None:
+        """What the meeting point keeps for the other hub, has on its disk, or kept for this one."""
+        match frame:
+            case Spools():
+                self.spooling.on_spools(frame)
+            case Held():
+                self.spooling.on_held(frame)
+            case Spooled():
+                self.spooling.on_spooled(frame)
+
+    def _say_spool_key(self, key: SpoolKey) -> None:
+        if self._session is not None:
+            self._say("", key)
+
+    def _note_tampering(self, text: str) -> None:
+        self.counts.tampered += 1
+        self.fault = text
+        self._around.told(self.settings.name, "faulted", text)
 
     # ---- what is shown
 

@@ -1,10 +1,11 @@
 """The meeting point: lets hubs in that its file names, and carries letters between two that may talk. No socket.
 
-It keeps nothing: one that is killed and replaced by another with the same file is missed for as long as it takes hubs
-to dial again. It sees who talks to whom about which topic, and how much; what is said is sealed. One hub never waits
-for another: what a hub does not take in time is bounced to its sender, whose link begins anew.
+It owes nothing: one that is killed and replaced by another with the same file is missed for as long as it takes hubs
+to dial again. Where the file says so it keeps letters for hubs that are away (`spools.py`). It sees who talks to whom
+about which topic, and how much; what is said is sealed. One hub never waits for another: what a hub does not take in
+time is bounced to its sender, whose link begins anew.
 """
-# decision 209: the meeting point keeps nothing, and knows hubs by their keys
+# decision 209: the meeting point owes nothing, and knows hubs by their keys
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,9 +14,22 @@ from typing import Final, Protocol
 
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadFrame, RelayError, WrongKey
-from gatehouse.relay.frames import Bounced, Carry, Challenge, Hello, Presence, Proof, Refused, Welcome, address_of_key
+from gatehouse.relay.frames import (
+    Bounced,
+    Carry,
+    Challenge,
+    Hello,
+    Presence,
+    Proof,
+    Refused,
+    Spool,
+    Taken,
+    Welcome,
+    address_of_key,
+)
 from gatehouse.relay.sealing import verify
 from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
+from gatehouse.relay.spools import Shelves, SpoolRoom
 
 GREETING_MS: Final = 10_000            # a hub that has not proved itself by then is let go
 
@@ -51,6 +65,7 @@ class Visit:
         self.began_ms = now_ms
         self.address = b""
         self.name = ""
+        self.minor = 0
         self._ended = False
         self._meeting = meeting
         self._nonce = nonce
@@ -63,9 +78,14 @@ class Visit:
         try:
             frame = frames.decode(data)
             if self.address:
-                if not isinstance(frame, Carry):
+                if isinstance(frame, Carry):
+                    self._meeting.carry(self, frame)
+                elif isinstance(frame, Spool):
+                    self._meeting.keep(self, frame)
+                elif isinstance(frame, Taken):
+                    self._meeting.spools.take(self, frame)
+                else:
                     raise BadFrame("a hub that was let in sends nothing but letters")
-                self._meeting.carry(self, frame)
             else:
                 self._greet(frame)
         except RelayError as error:
@@ -74,7 +94,7 @@ class Visit:
     def _greet(self, frame: frames.Frame) -> None:
         settings = self._meeting.section
         if isinstance(frame, Hello) and self._hello is None:
-            self._hello = frame
+            self._hello, self.minor = frame, frame.minor
             self.member.send(frames.encode(Challenge(frames.MAJOR, frames.MINOR, self._nonce, settings.name)))
         elif isinstance(frame, Proof) and self._hello is not None:
             hello = self._hello
@@ -110,10 +130,11 @@ class Visit:
 
 
 class Meeting:
-    """See the module's text. `chance` gives fresh random bytes."""
+    """See the module's text. `chance` gives fresh random bytes. Raises OSError where what it keeps cannot be read."""
 
     def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...],
-                 chance: Callable[[int], bytes], told: Callable[[str], None]) -> None:
+                 chance: Callable[[int], bytes], told: Callable[[str], None], wall_ms: Callable[[], int],
+                 shelves: Shelves | None = None) -> None:
         self.section = section
         self.counts = MeetingCounts()
         self._chance = chance
@@ -121,7 +142,12 @@ class Meeting:
         self._visits: dict[bytes, Visit] = {}
         self._names: dict[bytes, str] = {}
         self._links: dict[frozenset[str], tuple[str, ...]] = {}
+        self._addresses: dict[bytes, str] = {}
+        self.spools = SpoolRoom(shelves, wall_ms, self._visits_of, told)
         self._configure(hubs, links)
+
+    def _visits_of(self, name: str) -> list[Visit]:
+        return [visit for visit in self._visits.values() if visit.name == name]
 
     def _configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
         self._names = {bytes.fromhex(key): hub.name for hub in hubs for key in hub.keys}
@@ -129,14 +155,15 @@ class Meeting:
         for link in links:
             pair = frozenset(link.hubs)
             self._links[pair] = (*self._links.get(pair, ()), *link.topics)
+        self._addresses = {address_of_key(key): name for key, name in self._names.items()}
+        self.spools.configure(hubs, links)
 
     def configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
         """What the file says from now on: who is no longer in it is let go at once."""
         before = {visit: self._neighbours(visit) for visit in self._visits.values()}
         self._configure(hubs, links)
-        names = {address_of_key(key): name for key, name in self._names.items()}
         for address, visit in list(self._visits.items()):
-            if names.get(address) != visit.name:
+            if self._addresses.get(address) != visit.name:
                 visit.refuse("withdrawn", "the meeting point does not know this hub any more")
         for visit, neighbours in before.items():
             now = self._neighbours(visit) if visit in self._visits.values() else []
@@ -172,6 +199,7 @@ class Meeting:
         for other in self._neighbours(visit):
             other.member.send(frames.encode(Presence(visit.address, True)))
             visit.member.send(frames.encode(Presence(other.address, True)))
+        self.spools.enter(visit)
 
     def leave(self, visit: Visit) -> None:
         """Its connection is gone."""
@@ -179,6 +207,7 @@ class Meeting:
             return
         del self._visits[visit.address]
         self._told(f"hub {visit.name} is gone")
+        self.spools.leave(visit)
         for other in self._neighbours(visit):
             other.member.send(frames.encode(Presence(visit.address, False)))
 
@@ -202,7 +231,17 @@ class Meeting:
             self.counts.carried_bytes += size_bytes
             other.member.send(frames.encode(Carry(visit.address, letter.topic, letter.payload)))
 
-    def _bounce(self, visit: Visit, letter: Carry, code: str, reason: str) -> None:
+    def keep(self, visit: Visit, letter: Spool) -> None:
+        """From one hub for another that is away, if the file lets it."""
+        topics = self._links.get(frozenset((visit.name, self._addresses.get(letter.peer, ""))))
+        if topics is None:
+            self._bounce(visit, letter, "not_here", "there is no such hub here that this one may talk to")
+        elif not allows(topics, letter.topic):
+            self._bounce(visit, letter, "not_allowed", f"the topic {letter.topic!r} may not pass here")
+        else:
+            self.spools.keep(visit, letter)
+
+    def _bounce(self, visit: Visit, letter: Carry | Spool, code: str, reason: str) -> None:
         self.counts.bounced[code] = self.counts.bounced.get(code, 0) + 1
         visit.member.send(frames.encode(Bounced(letter.peer, code, reason)))
 

@@ -27,7 +27,7 @@ from gatehouse.relay.errors import HistoryLost, LinkRefused, OutOfTurn, Position
 from gatehouse.relay.letters import PIECE_BYTES, TAKES_PACKED, Batches, Position, Ready, Section
 from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
-from gatehouse.relay.positions import Origin, decode_sent, sent_record
+from gatehouse.relay.positions import Origin, decode_sent, decode_spooled, sent_record, spooled_record
 from gatehouse.relay.rate import Rate
 from gatehouse.relay.settings import LinkSettings, is_open
 
@@ -129,7 +129,8 @@ class Outgoing:
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, begun_ms: int, marks: Marks,
                  counts: OutCounts, rates: tuple[Rate, Rate], say: Say, fail: Callable[[RelayError], None],
-                 max_letter_bytes: int) -> None:
+                 max_letter_bytes: int, spool: bytes = b"") -> None:
+        """`spool`: of the meeting point, where that keeps the letters; what it has does not count as sent."""
         self._kernel = kernel
         self._settings = settings
         self._peer_hub = peer_hub
@@ -156,6 +157,8 @@ class Outgoing:
         self._unstored_bytes = 0
         self._on_their_way: deque[OnItsWay] = deque()
         self._dirty: dict[tuple[bytes, int], int] = {}
+        self._spool = spool
+        self._spooled: dict[tuple[bytes, int], int] = {}
         self._last_said_ms = 0
         self._now_ms = self._wall_ms = 0
         self.streams: dict[bytes, Stream] = {}
@@ -182,6 +185,7 @@ class Outgoing:
         """That letter, and those before it, are on its disk."""
         if number >= self._number:
             raise OutOfTurn(f"the other hub has stored letter {number}, which was not sent")
+        dirty = self._spooled if self._spool else self._dirty
         while self._on_their_way and self._on_their_way[0].number <= number:
             letter = self._on_their_way.popleft()
             self._unstored_bytes -= letter.size_bytes
@@ -189,7 +193,7 @@ class Outgoing:
             for reading, end in letter.ends:
                 if end > reading.stored:
                     reading.stored = end
-                    self._dirty[letter.stream.topic.uuid, reading.partition] = end
+                    dirty[letter.stream.topic.uuid, reading.partition] = end
         self.pump()
 
     # ---- time
@@ -200,9 +204,12 @@ class Outgoing:
         self.pump()
 
     def take_dirty(self) -> list[StateRecord]:
-        """How far the other hub is, as far as that is not in our log."""
+        """How far the other hub is, or the meeting point's spool, as far as that is not in our log."""
         records = [sent_record(self._peer_hub, uuid, partition, end) for (uuid, partition), end in self._dirty.items()]
+        records += [spooled_record(self._peer_hub, uuid, partition, end, self._spool)
+                    for (uuid, partition), end in self._spooled.items()]
         self._dirty.clear()
+        self._spooled.clear()
         return records
 
     def close(self) -> None:
@@ -284,19 +291,26 @@ class Outgoing:
         """Where a partition goes on. Raises PositionAhead."""
         partition_id = topic.partition_id(partition)
         start, high = self._kernel.bounds(partition_id)
+        name = Origin(self._peer_hub, topic.uuid, partition).encoded()
+        stored = self._kernel.link_state(Kind.SENT, name)
         theirs = self._positions.get((topic.uuid, partition))
         if theirs is not None:
             if theirs > high:
                 raise PositionAhead(f"the other hub has partition {partition} of {topic.name} up to offset {theirs}, "
                                     f"and here it ends at {high}")
+            if stored is None or decode_sent(stored) < theirs:
+                self._dirty[topic.uuid, partition] = theirs          # it came by a spool, or was not noted
             return Reading(partition, partition_id, theirs, theirs, theirs, False, high=high)
-        stored = self._kernel.link_state(Kind.SENT, Origin(self._peer_hub, topic.uuid, partition).encoded())
         if stored is not None:
             at = min(decode_sent(stored), high)
         else:
             old = topic.created_ms < self._begun_ms
             at = high if old and self._settings.start == "now" else start if old else 0
             self._dirty[topic.uuid, partition] = at
+        kept = self._kernel.link_state(Kind.SPOOLED, name) if self._spool else None
+        spooled = None if kept is None else decode_spooled(kept, self._spool)
+        if spooled is not None and at < spooled <= high:
+            return Reading(partition, partition_id, spooled, spooled, spooled, False, high=high)
         return Reading(partition, partition_id, at, at, at, True, high=high)
 
     # ---- reading

@@ -2,9 +2,11 @@
 
     ARRIVED   hub 16 | topic uuid 16 | partition u32   →  next u64 | lost u64 | wall ms i64 | topic text | link text
     SENT      hub 16 | topic uuid 16 | partition u32   →  next u64
+    SPOOLED   hub 16 | topic uuid 16 | partition u32   →  next u64 | spool 8
 
 ARRIVED is about the hub where a message was first stored, whatever link it comes by, and is written in the frame of the
 messages themselves. SENT is what another hub has said that it has of ours: retention keeps what is behind it.
+SPOOLED is what a meeting point keeps for it meanwhile, as long as that is the same spool.
 """
 # decision 203: positions belong to the origin, and lie in the frame of what they count
 from __future__ import annotations
@@ -61,3 +63,14 @@ def decode_sent(value: bytes) -> int:
 
 def sent_record(peer: bytes, uuid: bytes, partition: int, next_offset: int) -> StateRecord:
     return StateRecord(Kind.SENT, _NAME.pack(peer, uuid, partition), u64(next_offset))
+
+
+def decode_spooled(value: bytes, spool: bytes) -> int | None:
+    """Up to where this spool has a partition."""
+    fields = Fields(value)
+    next_offset = fields.u64()
+    return next_offset if fields.rest() == spool else None
+
+
+def spooled_record(peer: bytes, uuid: bytes, partition: int, next_offset: int, spool: bytes) -> StateRecord:
+    return StateRecord(Kind.SPOOLED, _NAME.pack(peer, uuid, partition), u64(next_offset) + spool)

@@ -7,23 +7,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 import secrets
 import ssl
 import time
 from collections import Counter, deque
-from typing import Final
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
 from gatehouse.relay.meeting import GREETING_MS, Meeting
 from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
+from gatehouse.relay.shelves import Shelves
 
 log = logging.getLogger("gatehouse.relay")
 
 PATH: Final = "/v1/relay"
 HEARTBEAT_S: Final = 15.0
+TICK_S: Final = 5.0
 CLOSE_S: Final = 2.0
 UNPROVED_OF_ADDRESS: Final = 8         # connections of one address that have not proved who they are
 UNPROVED: Final = 256                  # and of all: each may hold a frame in memory
@@ -63,13 +69,37 @@ class WebSocketMember:
 
 
 class RelayServer:
-    """The meeting point's listener. `start` says where it listens."""
+    """The meeting point's listener. `start` says where it listens. Raises OSError where what it keeps cannot be
+    read."""
 
     def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
         self._section = section
-        self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="spool")
+        shelves = None if section.spool is None else Shelves(Path(section.spool), self._work, secrets.token_bytes)
+        self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info, lambda: int(time.time() * 1000),
+                               shelves)
         self._runner: web.AppRunner | None = None
+        self._ticking: asyncio.Task[None] | None = None
         self._unproved: Counter[str] = Counter()         # by address
+
+    def _work(self, job: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Beside the loop, one after another: the disk may be slow."""
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            try:
+                result = job()
+            except OSError as error:
+                result = error
+            with contextlib.suppress(RuntimeError):          # the loop has ended: so has whoever would hear of it
+                loop.call_soon_threadsafe(then, result)
+
+        self._worker.submit(work)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self.meeting.spools.handle_tick()
 
     async def start(self) -> str:
         """Raises OSError, ssl.SSLError."""
@@ -86,12 +116,16 @@ class RelayServer:
             tls.load_cert_chain(self._section.cert, self._section.key)
         site = web.TCPSite(self._runner, host.strip("[]") or None, int(port), ssl_context=tls)
         await site.start()
+        self._ticking = asyncio.ensure_future(self._tick())
         address = self._runner.addresses[0]
         return f"{address[0]}:{address[1]}"
 
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _on_hub(self, request: web.Request) -> web.WebSocketResponse:
         address = request.remote or ""
@@ -135,9 +169,12 @@ class RelayServer:
     async def _on_metrics(self, request: web.Request) -> web.Response:
         if not ipaddress.ip_address(request.remote or "0.0.0.0").is_loopback:
             raise web.HTTPForbidden(text="metrics are for this machine\n")
-        counts = self.meeting.counts
+        counts, spools = self.meeting.counts, self.meeting.spools
         lines = [f"gatehouse_relay_hubs {len(self.meeting)}", f"gatehouse_relay_carried_total {counts.carried}",
-                 f"gatehouse_relay_carried_bytes_total {counts.carried_bytes}"]
+                 f"gatehouse_relay_carried_bytes_total {counts.carried_bytes}",
+                 f"gatehouse_relay_spool_letters {len(spools)}", f"gatehouse_relay_spool_bytes {spools.used_bytes}",
+                 f"gatehouse_relay_spool_held_total {spools.held}", f"gatehouse_relay_spool_given_total {spools.given}",
+                 f"gatehouse_relay_spool_expired_total {spools.expired}"]
         lines += [f'gatehouse_relay_bounced_total{{reason="{reason}"}} {count}' for reason, count in
                   counts.bounced.items()]
         lines += [f'gatehouse_relay_refused_total{{reason="{reason}"}} {count}' for reason, count in

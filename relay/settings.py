@@ -65,6 +65,9 @@ class LinkSettings:
         "choices": ("none", "zstd"),
         "help": "Whether what goes out is compressed for the link, where the other hub can read it: for a narrow way. "
                 "Batches that a producer compressed stay so either way."})
+    spool: bool = field(default=False, metadata={
+        "help": "Whether letters of this link may be kept at the meeting point while their reader is away: what this "
+                "hub sends, and what it is sent. Both hubs say so, and the meeting point (`spool_bytes`)."})
     bytes_per_second: int = field(default=0, metadata={
         "min": 0, "max": 1 << 40, "help": "Bytes that go out in a second at most; 0: as many as can."})
     messages_per_second: int = field(default=0, metadata={
@@ -122,6 +125,9 @@ class MeetingSection:
     waiting_bytes: int = field(default=16 << 20, metadata={
         "min": 1 << 20, "max": 1 << 34,
         "help": "Bytes that may wait here for one hub; what comes beyond is bounced, and its link begins anew."})
+    spool: str | None = field(default=None, metadata={
+        "help": "Folder for letters that are kept for hubs which are away, as far as `spool_bytes` of a link says. "
+                "Left out, nothing is kept."})
     max_hubs: int = field(default=1_000, metadata={"min": 1, "max": 100_000, "help": "Hubs connected at once."})
 
 
@@ -146,3 +152,10 @@ class MetLink:
     hubs: tuple[str, ...] = field(metadata={"min": 2, "max": 2, "help": "Names of the two hubs that may talk."})
     topics: tuple[str, ...] = field(default=(), metadata={
         "help": "Topics that may pass, either way, by name, `*` at the end for what begins so; none, and none does."})
+    spool_bytes: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 44,
+        "help": "Bytes that are kept each way while the reader is away, where both hubs ask for it; 0: none."})
+    spool_hours: int = field(default=24, metadata={
+        "min": 1, "max": 744,
+        "help": "How long a letter is kept. Once one is older, all of that way are dropped, and nothing is kept until "
+                "the reader has been here."})

@@ -1,11 +1,12 @@
-"""Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS; for AMQP
-Spring's with Java's below it, amqplib, and RabbitMQ's for Go; for MQTT Eclipse Paho for Java and for Go, and MQTT.js.
+"""Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS, and for Go
+kafka-go, franz-go and sarama; for AMQP Spring's with Java's below it, amqplib, and RabbitMQ's for Go; for MQTT Eclipse
+Paho for Java and for Go, and MQTT.js.
 
     python scripts/stock_clients.py                  what the tests need
     python scripts/stock_clients.py connect          Kafka Connect's file connectors and MirrorMaker 2 too
 
-Java's clients come with Maven, those of Node with npm, those of Go with go; which versions stands here. Paho for Go
-needs a later Go than Debian 12 has: it is left out where there is none.
+Java's clients come with Maven, those of Node with npm, those of Go with go; which versions stands here. Paho for Go,
+franz-go and sarama need a later Go than Debian 12 has: they are left out where there is none.
 """
 from __future__ import annotations
 
@@ -20,10 +21,16 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 BUILD: Final = ROOT / "build"
 OF_MQTT: Final = ROOT / "tests" / "interop" / "mqtt"
+OF_KAFKA: Final = ROOT / "tests" / "interop" / "kafka"
 FETCH_S: Final = 900
 JAVA_VERSIONS: Final = ("3.9.1", "4.2.0")
 CONNECT_VERSION: Final = "4.2.0"
 KAFKAJS: Final = "2.2.4"
+KAFKA_GO: Final = "v0.4.47"            # the last that Debian 12's go compiles
+FRANZ_GO: Final = "v1.22.3"
+FRANZ_GO_ADMIN: Final = "v1.19.0"
+SARAMA: Final = "v1.61.1"
+OLDEST_GO_OF_KAFKA: Final = 26         # that compiles franz-go and sarama
 SPRING_RABBIT: Final = "3.2.12"
 AMQPLIB: Final = "0.10.9"
 AMQP091_GO: Final = "v1.8.1"           # the last that Debian 12's go compiles
@@ -99,14 +106,14 @@ def mqtt_js() -> Path:
     return _modules("mqtt", MQTT_JS) / "node_modules" / "mqtt" / "dist" / "mqtt.min.js"
 
 
-def has_recent_go() -> bool:
-    """Whether there is a Go that compiles Paho's client."""
+def has_recent_go(oldest: int = OLDEST_GO) -> bool:
+    """Whether there is a Go 1.`oldest` or later; by default one that compiles Paho's client."""
     program = shutil.which("go")
     if program is None:
         return False
     said = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, timeout=FETCH_S).stdout
     numbers = said.strip().removeprefix("go").split(".")
-    return len(numbers) > 1 and numbers[0] == "1" and numbers[1].isdigit() and int(numbers[1]) >= OLDEST_GO
+    return len(numbers) > 1 and numbers[0] == "1" and numbers[1].isdigit() and int(numbers[1]) >= oldest
 
 
 def paho_go() -> Path:
@@ -119,11 +126,29 @@ def amqp091_go(program: Path) -> Path:
     return _go_program(f"amqp091-go-{AMQP091_GO}", f"github.com/rabbitmq/amqp091-go {AMQP091_GO}", program)
 
 
-def _go_program(name: str, module: str, source: Path) -> Path:
+def kafka_go() -> Path:
+    """The program that `kafka_go_hour.go` is, compiled with kafka-go."""
+    return _go_program(f"kafka-go-{KAFKA_GO}", f"github.com/segmentio/kafka-go {KAFKA_GO}",
+                       OF_KAFKA / "kafka_go_hour.go")
+
+
+def franz_go() -> Path:
+    """The program that `franz_go_hour.go` is, compiled with franz-go."""
+    return _go_program(f"franz-go-{FRANZ_GO}", f"github.com/twmb/franz-go {FRANZ_GO}", OF_KAFKA / "franz_go_hour.go",
+                       f"github.com/twmb/franz-go/pkg/kadm {FRANZ_GO_ADMIN}")
+
+
+def sarama() -> Path:
+    """The program that `sarama_hour.go` is, compiled with sarama."""
+    return _go_program(f"sarama-{SARAMA}", f"github.com/IBM/sarama {SARAMA}", OF_KAFKA / "sarama_hour.go")
+
+
+def _go_program(name: str, module: str, source: Path, *others: str) -> Path:
     folder = BUILD / name
     if not folder.is_dir():
         coming = _begin(folder)
-        (coming / "go.mod").write_text(f"module tests\n\ngo 1.16\n\nrequire {module}\n")
+        needs = "".join([f"require {needed}\n" for needed in (module, *others)])
+        (coming / "go.mod").write_text(f"module tests\n\ngo 1.16\n\n{needs}")
         (coming / "main.go").write_bytes(source.read_bytes())
         _run("go", "golang-go", ["mod", "tidy"], coming)
         coming.rename(folder)
@@ -182,10 +207,14 @@ def main(arguments: list[str]) -> None:
     spring_rabbit()
     amqplib()
     amqp091_go(ROOT / "tests" / "interop" / "amqp091_hour.go")
+    kafka_go()
     paho_java()
     mqtt_js()
     if has_recent_go():
         paho_go()
+    if has_recent_go(OLDEST_GO_OF_KAFKA):
+        franz_go()
+        sarama()
     if "connect" in arguments:
         connectors()
 

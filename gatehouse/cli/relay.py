@@ -51,7 +51,11 @@ async def _serve(config_file: Path) -> int:
         for line in problems:
             click.echo(line, err=True)
         return exits.USAGE
-    server = RelayServer(config.section, config.hubs, config.links)
+    try:
+        server = RelayServer(config.section, config.hubs, config.links)
+    except OSError as error:
+        raise Refused(f"the meeting point cannot read what it keeps in {config.section.spool}: {error}",
+                      exits.FAILED) from None
     try:
         address = await server.start()
     except (OSError, ssl.SSLError) as error:
@@ -63,7 +67,10 @@ async def _serve(config_file: Path) -> int:
         for line in wrong:
             logging.getLogger("gatehouse.relay").error("reload refused: %s", line)
         if new is not None:
-            server.meeting.configure(new.hubs, new.links)
+            try:
+                server.meeting.configure(new.hubs, new.links)
+            except OSError as error:
+                logging.getLogger("gatehouse.relay").error("reload refused: what it keeps cannot be read: %s", error)
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

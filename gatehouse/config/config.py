@@ -145,6 +145,17 @@ class KernelSection:
     max_session_messages: int = field(default=100_000, metadata={
         "min": 1, "max": 1_000_000_000,
         "help": "Messages that wait for one such session; beyond, the oldest give way, counted."})
+    max_session_bytes: int = field(default=1 << 30, metadata={
+        "min": 0, "max": 1 << 50,
+        "help": "Bytes that wait for one such session; beyond, the oldest messages give way, counted. 0: no limit."})
+    max_session_wait_s: int = field(default=0, metadata={
+        "min": 0, "max": 3_153_600_000,
+        "help": "Seconds that a message waits for such a session; older ones give way, counted. 0: as long as the "
+                "session does."})
+    session_keeps_transient: bool = field(default=False, metadata={
+        "help": "Whether what was sent with QoS 0, or for a filter of QoS 0, waits for a session whose client is "
+                "away, within the same limits. It is then sent in one order with the rest, also while the client is "
+                "connected."})
     reserve_bytes: int = field(default=64 << 20, metadata={
         "min": 0, "max": 1 << 40,
         "help": "Size of the files `reserve` and `reserve-emergency` of the data directory, in bytes: room that is "
@@ -178,6 +189,7 @@ class KernelSection:
         """These settings in the kernel's units."""
         values = dataclasses.asdict(self)
         values["retention_ms"] = values.pop("retention_hours") * 3_600_000
+        values["max_session_wait_ms"] = values.pop("max_session_wait_s") * 1_000
         del values["catalogue_url"]
         return KernelSettings(**values)
 

@@ -129,4 +129,5 @@ def _checked(section: MeetingSection, place: ConfigPlace, problems: Problems) ->
     for file in (cert, key):
         if file is not None and not Path(file).is_file():
             problems.add(place.source, "relay.cert", f"there is no file {file}")
-    return dataclasses.replace(section, cert=cert, key=key)
+    spool = section.spool and str(place.folder / section.spool)
+    return dataclasses.replace(section, cert=cert, key=key, spool=spool)

@@ -15,6 +15,8 @@ from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.arguments import (
     OF_CONSUMERS,
     OF_STREAM_CONSUMERS,
+    check_consumer_arguments,
+    queue_type,
     read_consumer_timeout,
     read_priority,
     unknown,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 NOT_IMPLEMENTED: Final = 540
 NOT_ALLOWED: Final = 530
+COMMAND_INVALID: Final = 503
 CONSUMERS_MAX: Final = 10_000          # of one channel
 WAITING_REPLIES_MAX: Final = 10_000    # requests of one channel whose answers wait for the disk
 
@@ -72,7 +75,7 @@ class Channel:
         self._methods: dict[str, Callable[[Arguments], None]] = {
             "channel.flow": self._flow, "access.request": self._give_ticket, "basic.qos": self._qos,
             "basic.consume": self._consume, "basic.cancel": self._cancel, "basic.get": self._get,
-            "basic.recover": self._recover, "basic.recover-async": self._recover,
+            "basic.recover": self._recover, "basic.recover-async": self._recover_async,
             "confirm.select": self._select_confirms, "tx.select": self._select_tx, "tx.commit": self._commit,
             "tx.rollback": self._roll_back, **self._definitions.methods}
 
@@ -94,7 +97,7 @@ class Channel:
         else:
             method = self._methods.get(name)
             if method is None:
-                raise ConnectionFault(NOT_IMPLEMENTED, f"{name} is not built")
+                raise ConnectionFault(COMMAND_INVALID, "unimplemented method")
             self.connection.channels.finish_turn()
             method(arguments)
 
@@ -246,6 +249,7 @@ class Channel:
             self._listen(arguments, tag)
             return
         table: Table = arguments["arguments"]
+        check_consumer_arguments(table, queue.where, queue_type(queue.arguments))
         priority, timeout_ms = read_priority(table, queue.where), read_consumer_timeout(table, queue.where)
         if unknown(table, OF_CONSUMERS | OF_STREAM_CONSUMERS if queue.settings.is_stream else OF_CONSUMERS):
             self.connection.note_not_honoured(UNKNOWN)
@@ -255,7 +259,7 @@ class Channel:
             self._read_stream(arguments, queue, tag)
             return
         others = queue.consumers
-        if others and (arguments["exclusive"] or others[0].exclusive):
+        if arguments["exclusive"] and (others or queue.settings.single_active) or others and others[0].exclusive:
             raise refused(f"{queue.where} in exclusive use")
         consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
                             limit=self._consumer_limit, priority=priority, timeout_ms=timeout_ms)
@@ -318,8 +322,6 @@ class Channel:
         queue = self.source(arguments["queue"])
         if queue.settings.is_stream:
             raise not_of_streams("basic.get", queue)
-        if queue.consumers and queue.consumers[0].exclusive:
-            raise refused(f"{queue.where} in exclusive use")
         if queue.settings.is_quorum and queue.settings.single_active:
             raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
                                     "supported by quorum queues with single active consumer")
@@ -359,6 +361,12 @@ class Channel:
             raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
         self.give_back()
         self.reply(encode_method("basic.recover-ok"))
+
+    def _recover_async(self, arguments: Arguments) -> None:
+        """As `_recover`, and nothing is answered."""
+        if not arguments["requeue"]:
+            raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
+        self.give_back()
 
     def _select_confirms(self, arguments: Arguments) -> None:
         if self.tx is not None:

@@ -140,6 +140,8 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             at = pos + 7 + (data[pos + 3] << 24 | data[pos + 4] << 16 | data[pos + 5] << 8 | data[pos + 6])
             if at < pos + 11 or pos + 11 <= end and data[pos + 7:pos + 11] != PUBLISH:
                 return pos, OTHER_FRAME, 0
+            if at + 2 <= end and data[at + 1] != HEADER:
+                return pos, OTHER_FRAME, 0                 # a heartbeat, or a method that may not come here
             if at + 8 + 12 > end:
                 return pos, NEED_MORE if at - pos <= body_max else OTHER_FRAME, 0
             payload = data[pos + 7:at]

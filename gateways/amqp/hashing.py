@@ -69,7 +69,7 @@ def weight_of(binding: Binding) -> int:
     """Raises ChannelFault 406 where a binding's key is no weight."""
     key = binding.routing_key
     if WEIGHT.fullmatch(key) is None:
-        raise precondition(f'The binding key must be an integer: <<"{key}">>')
+        raise precondition("The binding key must be an integer: " + (f'<<"{key}">>' if key else "<<>>"))
     if int(key) < 1:
         raise precondition("The binding key must be greater than 0")
     return int(key)

@@ -12,7 +12,7 @@ from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault
-from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
+from gatehouse.gateways.amqp.methods import Arguments, encode_method
 from gatehouse.gateways.amqp.tables import Field, Table, decode_table, plain, text
 
 if TYPE_CHECKING:
@@ -127,7 +127,6 @@ def refusal(why: NotAuthenticated, mechanism: str) -> ConnectionFault:
     else:
         fault = ConnectionFault(ACCESS_REFUSED, f"Login was refused using authentication mechanism {mechanism}. "
                                                 "For details see the broker logfile.")
-    fault.method = IDS["connection.start-ok"]
     return fault
 
 

@@ -14,7 +14,7 @@ from gatehouse.gateways.amqp.addresses import AmqpName
 from gatehouse.gateways.amqp.column import AMQP
 from gatehouse.gateways.amqp.errors import SyntaxFault, precondition
 from gatehouse.gateways.amqp.properties import Traits
-from gatehouse.gateways.amqp.tables import Field, Table, plain, text, typed
+from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, plain, text, typed
 from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
@@ -43,6 +43,14 @@ def keys_of(routing_key: str, headers: Table) -> list[str]:
         if field is not None and field.type == "A":
             keys += [entry.value.decode(errors="replace") for entry in field.value if entry.type == "S"]
     return keys
+
+
+def check_copies(headers: Table) -> None:
+    """CC and BCC are arrays. Raises ChannelFault 406."""
+    for name in CARBON_COPIES:
+        field = headers.get(name)
+        if field is not None and field.type != "A":
+            raise precondition(f'invalid message: {{unacceptable_type_in_header,"{name}",{TYPE_NAMES[field.type]}}}')
 
 
 def without_own_headers(raw: bytes, headers: Table) -> bytes:

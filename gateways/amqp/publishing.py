@@ -43,6 +43,8 @@ NO_ROUTE: Final = 312
 UNEXPECTED_FRAME: Final = 505
 NOT_IMPLEMENTED: Final = 540
 RESOURCE_ERROR: Final = 506
+NO_HEADER: Final = "expected content header for class 60, got non content header frame instead"
+NO_BODY: Final = "expected content body, got non content body frame instead"
 COMMANDS: Final = (DECIDE, RECALL)     # routing keys of the default exchange that are no queues
 
 
@@ -93,17 +95,21 @@ class Publishing:
     def check_no_content(self) -> None:
         """A method may not come between a publish and its content."""
         if self.content is not None:
-            kind = "header" if self.content.size < 0 else "body"
-            raise ConnectionFault(UNEXPECTED_FRAME, f"expected content {kind} for class 60, got method frame instead")
+            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_HEADER if self.content.size < 0 else NO_BODY))
 
     def take_header(self, payload: bytes) -> None:
         content = self.content
         if content is None:
             raise ConnectionFault(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         if content.size >= 0:
-            raise ConnectionFault(UNEXPECTED_FRAME, "expected content body, got non content body frame instead")
-        if len(payload) < codec.SMALLEST_HEADER or payload[:4] != codec.BASIC_HEADER:
-            raise SyntaxFault("a content header that is none of the class basic")
+            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_BODY))
+        if len(payload) < codec.SMALLEST_HEADER:
+            raise SyntaxFault("a content header that is cut off")
+        if payload[:2] != codec.BASIC_HEADER[:2]:
+            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, "expected content header for class 60, got one for "
+                                                                f"class {int.from_bytes(payload[:2], 'big')} instead"))
+        if payload[:4] != codec.BASIC_HEADER:
+            raise SyntaxFault("a content header with a weight")
         size = int.from_bytes(payload[4:12], "big")
         connection = self._channel.connection
         if size > connection.message_bytes_max:
@@ -120,8 +126,7 @@ class Publishing:
         if content is None:
             raise ConnectionFault(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         if content.size < 0:
-            raise ConnectionFault(UNEXPECTED_FRAME,
-                                  "expected content header for class 60, got non content header frame instead")
+            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_HEADER))
         content.parts.append(payload)
         content.got += len(payload)
         self._channel.connection.channels.note_part(len(payload))

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
+from gatehouse.gateways.amqp.arguments import UNLIMITED
 from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
 from gatehouse.gateways.amqp.mapping import read_names
 from gatehouse.gateways.amqp.routing import Binding
 from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
-from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
+from gatehouse.gateways.amqp.tables import INTEGERS, Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
 
-SPACE: Final = "amqp"                  # of this door's definitions
 ONCE_UNCHECKED: Final = ("x-delivery-limit", "x-consumer-timeout")
+SPACE: Final = "amqp"                  # of this door's definitions
 OVERFLOWS: Final = {"drop-head": "drop-head", "reject-publish": "reject", "reject-publish-dlx": "reject"}
 
 
@@ -413,13 +414,10 @@ def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
 
 def _reopened(vhost: VirtualHost, name: str, settings: dict[str, Any]) -> AmqpQueue:
     """A queue as it was declared; without arguments that were not looked at then, and cannot be."""
-    arguments, _ = decode_table(b64decode(settings["arguments"]), 0)
-    try:
-        return AmqpQueue(vhost, name, durable=True, auto_delete=settings["auto_delete"], owner=None,
-                         arguments=arguments)
-    except ChannelFault:
-        good: Table = {key: field for key, field in arguments.items() if key not in ONCE_UNCHECKED}
-        return AmqpQueue(vhost, name, durable=True, auto_delete=settings["auto_delete"], owner=None, arguments=good)
+    read, _ = decode_table(b64decode(settings["arguments"]), 0)
+    arguments: Table = {key: field for key, field in read.items()
+                        if key not in ONCE_UNCHECKED or field.type in INTEGERS and field.value >= UNLIMITED}
+    return AmqpQueue(vhost, name, durable=True, auto_delete=settings["auto_delete"], owner=None, arguments=arguments)
 
 
 def _limit(given: int | None) -> int:

@@ -126,11 +126,11 @@ class AmqpSender:
         self.refresh()
         name, routing_key = arguments["exchange"], arguments["routing_key"]
         traits = properties.traits(raw)
-        ttl_ms = self._check(traits)
         answered = None if name else reply_address(routing_key)
         if answered is not None:                                # decision 240
             name, routing_key = TOPIC_EXCHANGE, routing_key_of(answered)
         self._check_exchange(name, routing_key)
+        ttl_ms = self._check(traits)
         delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
         delay_key, repeat_key = read_key(traits.headers), _repeat_key(traits)
         target = self._target(name, routing_key, traits)
@@ -184,13 +184,12 @@ class AmqpSender:
 
     def _check(self, traits: Traits) -> int | None:
         """The message's time to live in ms, or None. Raises ChannelFault."""
-        if traits.user_id is not None and traits.user_id != self._rights.principal.name \
-                and not (self._rights.principal.anonymous and traits.user_id == "guest"):
-            raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was "
-                               f"'{self._rights.principal.name}'")
-        if traits.ttl_ms is None:
-            return None
-        return _milliseconds(traits.ttl_ms)
+        ttl_ms = None if traits.ttl_ms is None else _milliseconds(traits.ttl_ms)
+        principal = self._rights.principal
+        if traits.user_id is not None and traits.user_id not in (principal.name, principal.anonymous and "guest"):
+            name = "guest" if principal.anonymous else principal.name
+            raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was '{name}'")
+        return ttl_ms
 
     def _depends_on_headers(self, name: str) -> bool:
         """Whether headers decide where a message goes, at this exchange or at one behind it."""
@@ -203,6 +202,7 @@ class AmqpSender:
 
     def _target(self, name: str, routing_key: str, traits: Traits) -> SendTarget:
         headers = traits.headers
+        mapping.check_copies(headers)
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
         if len(keys) > 1:
             self._rights.require_publish(name, keys[1:])

@@ -111,6 +111,11 @@ def _interval_s(said: str) -> int | None:
     return int(number) * INTERVALS_S[unit]
 
 
+def _at_least_one(limit: int | None) -> int | None:
+    """RabbitMQ takes 0 for a stream of as little as can be; a topic's limit is 1 or more."""
+    return None if limit is None else max(1, limit)
+
+
 def not_of_streams(method: str, queue: AmqpQueue) -> ConnectionFault:
     return ConnectionFault(NOT_IMPLEMENTED, f"{method} not supported by stream queues {queue.where}")
 
@@ -123,7 +128,8 @@ class Streams:  # decision 197
 
     def open(self, queue: AmqpQueue) -> None:
         """Make its topic, or take one of its name that has one partition. Raises KernelError, ChannelFault."""
-        settings = TopicSettings(retention_ms=queue.settings.max_age_ms, retention_bytes=queue.settings.max_bytes)
+        settings = TopicSettings(retention_ms=queue.settings.max_age_ms,
+                                 retention_bytes=_at_least_one(queue.settings.max_bytes))
         tenant = queue.vhost.name
         try:
             self._kernel.create_topic(queue.name, partitions=1, settings=settings, tenant=tenant)
@@ -141,7 +147,7 @@ class Streams:  # decision 197
         if topic is None or queue.stream is None or not queue.stream.is_made:
             return
         settings = replace(topic.settings, retention_ms=queue.settings.max_age_ms,
-                           retention_bytes=queue.settings.max_bytes)
+                           retention_bytes=_at_least_one(queue.settings.max_bytes))
         if settings != topic.settings:
             self._kernel.change_topic(topic.name, settings=settings, tenant=queue.vhost.name)
 

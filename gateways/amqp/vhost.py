@@ -7,7 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gatehouse.gateways.amqp.arguments import COMPARED, check_field, check_same, check_type, read_queue_arguments
+from gatehouse.gateways.amqp.arguments import (
+    TAKEN,
+    check_field,
+    check_queue_arguments,
+    check_same,
+    check_type,
+    queue_type,
+    read_queue_arguments,
+)
 from gatehouse.gateways.amqp.errors import in_use, locked, not_found, precondition, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
 from gatehouse.gateways.amqp.policies import Policies, apply_to_queue
@@ -41,7 +49,7 @@ class AmqpQueue:
 
     def __init__(self, vhost: VirtualHost, name: str, *, durable: bool, auto_delete: bool, owner: object | None,
                  arguments: Table) -> None:
-        """Raises ChannelFault 406 for arguments that cannot be."""
+        """Its arguments were checked when it was declared."""
         self.vhost = vhost
         self.name = name
         self.durable = durable
@@ -49,7 +57,7 @@ class AmqpQueue:
         self.owner = owner                     # the connection that it is exclusive to
         self.arguments = arguments
         self.where = f"queue '{name}' in vhost '{vhost.name}'"         # for refusals
-        self.declared = read_queue_arguments(arguments, self.where)
+        self.declared = read_queue_arguments(arguments)
         self.settings = self.declared          # with what its policy says
         self.policy: Policy | None = None
         self.operator_policy: Policy | None = None
@@ -123,7 +131,7 @@ class VirtualHost:
     def delete_exchange(self, name: str, if_unused: bool) -> list[Binding | Destination]:
         """What is gone with it, itself last; nothing if there was none. Raises ChannelFault."""
         _not_default(name)
-        if name.startswith(RESERVED) and name in self.exchanges:
+        if name.startswith(RESERVED):
             raise refused(f"deletion of system exchange '{name}' in vhost '{self.name}' not allowed")
         exchange = self.exchanges.get(name)
         if exchange is None:
@@ -180,10 +188,11 @@ class VirtualHost:
                 raise locked(name, self.name)
             check_field("durable", queue.durable, durable, queue.where)
             check_field("auto_delete", queue.auto_delete, auto_delete, queue.where)
-            check_same(COMPARED, queue.arguments, arguments, queue.where)
+            check_same(TAKEN[queue_type(queue.arguments)], queue.arguments, arguments, queue.where)
             return queue, False
         if not generated:
             _not_reserved("queue", name)
+        check_queue_arguments(arguments, f"queue '{name}' in vhost '{self.name}'")
         queue = AmqpQueue(self, name, durable=durable, auto_delete=auto_delete, owner=owner, arguments=arguments)
         if queue.settings.is_quorum or queue.settings.is_stream:
             _check_lasting(queue, "quorum" if queue.settings.is_quorum else "stream", generated)

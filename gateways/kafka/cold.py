@@ -23,11 +23,6 @@ Row = SimpleNamespace
 
 MAX_BYTES: Final = 512 << 10      # of such a request: the offsets of 32,000 partitions, or 2,000 of the longest names
 
-TRAILED: Final = {"MetadataRequest", "AlterUserScramCredentialsRequest"}
-"""Requests that may be longer than they say, as for Kafka: where librdkafka asks for all topics, from version 9 on, its
-missing list takes four bytes instead of one, and what it meant comes behind what it said. Where it alters SCRAM
-credentials, a byte too many ends the request."""
-
 FIXED: Final = 0
 STRING: Final = 1
 BYTES: Final = 2
@@ -47,7 +42,11 @@ _plans: dict[tuple[str, int], Plan] = {}
 
 # decision 60: their schemas, our bounds
 def decode(message: Any, version: int, data: bytes, at: int, end: int) -> Row:
-    """The request body in data[at:end] as `message` (a class of kafka.protocol) defines it. Raises Malformed."""
+    """The request body in data[at:end] as `message` (a class of kafka.protocol) defines it. Raises Malformed.
+
+    What follows it is passed over, as Kafka does: librdkafka sends bytes too many in Metadata from version 9 on and in
+    AlterUserScramCredentials, kafka-go in DescribeAcls.
+    """
     if end - at > MAX_BYTES:
         raise Malformed(f"a {message.name} of {end - at} bytes; at most {MAX_BYTES} are taken")
     flexible: bool = message.flexible_version_q(version)
@@ -55,10 +54,7 @@ def decode(message: Any, version: int, data: bytes, at: int, end: int) -> Row:
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(message._struct, version, flexible)
-    row, at = _read_struct(plan, data, at, end, flexible)
-    if at != end and message.name not in TRAILED:
-        raise Malformed(f"{end - at} bytes after a {message.name}")
-    return row
+    return _read_struct(plan, data, at, end, flexible)[0]       # decision 250: what follows is passed over
 
 
 # decision 60: what is encoded is ours, so their encoders do it

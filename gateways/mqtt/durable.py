@@ -180,6 +180,7 @@ class DurableSession:
     def _send(self, messages: list[Outgoing | Released]) -> None:
         parts: list[bytes] = []
         not_sent: list[int] = []
+        count = len(messages)
         for message in messages:
             if isinstance(message, Released):
                 parts.append(encode_pubrels([PACKET_ID_BYTES[message.packet_id]]))
@@ -187,13 +188,15 @@ class DurableSession:
             packet = self._encode(message)
             if packet:
                 parts.append(packet)
-            else:
+            elif message.qos:
                 not_sent.append(message.packet_id)
+            else:
+                count -= 1
         if not_sent:
             self._session.acknowledge(not_sent)
         if parts:
             self._link.write_many(parts)
-            self._outbox.handed_out(len(messages) - len(not_sent), sum([len(part) for part in parts]))
+            self._outbox.handed_out(count - len(not_sent), sum([len(part) for part in parts]))
         if not self._outbox.has_room:
             self._held = True
             self._session.hold(True)
@@ -221,7 +224,8 @@ class DurableSession:
                 return b""
             if alias:
                 outgoing.has_named(message.address)
-        return encode_publish(first, topic, PACKET_ID_BYTES[message.packet_id], tail, message.value or b"")
+        packet_id = PACKET_ID_BYTES[message.packet_id] if message.qos else b""
+        return encode_publish(first, topic, packet_id, tail, message.value or b"")
 
     def acknowledge(self, packet_ids: list[int]) -> None:
         """PUBACK or PUBCOMP came for these, or a refusal."""

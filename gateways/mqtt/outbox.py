@@ -83,7 +83,8 @@ class Outbox:
                                     else min(config.max_inflight, outgoing.receive_maximum))
         self.window = Window(self.most_in_flight)
         self.own: OwnMessages | None = None        # where the client has a filter with no-local
-        self.durable: DurableSession | None = None             # what is above QoS 0 comes from it
+        self.durable: DurableSession | None = None             # what is above QoS 0 comes from it,
+        self.durable_has_all = False                           # and QoS 0, too
         self._backlog: Backlog | None = None       # made when needed: most clients never fall behind
         self._feed: RetainedFeed | None = None
         self.choosing: Choosing | None = None      # where a filter has a selector or a history
@@ -335,12 +336,12 @@ class Outbox:
         while start < end:
             stop = min(end, run_of(messages, start)) if granted else end
             qos = 0 if messages[start][3] & TRANSIENT else granted
+            if (qos or self.durable_has_all) and self.durable is not None:
+                start = stop
+                continue
             if not qos and self.guard.shedding.level >= Rung.QOS_0:
                 self.guard.shedding.counts[Rung.QOS_0] += stop - start
                 self.trace.on_event("mqtt", "dropped_overload", stop - start)
-                start = stop
-                continue
-            if qos and self.durable is not None:
                 start = stop
                 continue
             backlog = self._backlog

@@ -279,6 +279,11 @@ class MqttSession:
             return inbox.release(data, pos, PUBACK_SIZE)
         return outbox.take_exact(data, pos, PUBACK_SIZE)
 
+    def _release_again(self, packet: bytes) -> None:
+        """MQTT 3.1: a PUBREL that is sent again, with DUP."""
+        assert self._inbox is not None
+        self._inbox.release(bytes((packets.PUBREL,)) + packet[1:], 0, PUBACK_SIZE)
+
     def _transact(self) -> Transacting:
         assert self._inbox is not None and self._outbox is not None
         if self._outbox.transacting is None:
@@ -321,6 +326,8 @@ class MqttSession:
             self._unsubscribe(body)
         elif first == packets.DISCONNECT:
             self._handle_disconnect(body)
+        elif level == packets.MQTT31 and first == packets.PUBREL and len(packet) == PUBACK_SIZE:
+            self._release_again(packet)
         elif first in ACKS and level == packets.MQTT5:
             self._handle_ack(first, body)
         elif first in ACKS:
@@ -581,6 +588,7 @@ class MqttSession:
                 self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
                 clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
             outbox.durable = self._inbox.durable = durable
+            outbox.durable_has_all = sessions.keeps_transient
             self._inbox.received.update(dict.fromkeys(durable.received(), 0))
         elif was_there:
             sessions.clear(*name, self.user)

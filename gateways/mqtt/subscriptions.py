@@ -157,7 +157,7 @@ class Subscriptions:
                 resumed: bool = False) -> None:
         """A selector, a history; what there was of the filter before is over. Raises Denied, Stopping."""
         name, outbox = subscribed.filter, self._outbox
-        durable = self._outbox.durable if subscribed.qos else None
+        durable = self._outbox.durable if subscribed.qos or self._outbox.durable_has_all else None
         owed = durable.histories().get(name) if resumed and durable is not None else None
         if selector is None and begin is None and not owed:
             if outbox.choosing is not None:

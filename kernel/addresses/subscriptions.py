@@ -35,7 +35,7 @@ class QueueTarget:
 
 class Lasting:
     """Something with a partition of its own among the subscribers: what matches enters it, but for what its sender
-    asked no durability of (TRANSIENT)."""
+    asked no durability of (TRANSIENT), unless the hub is set to keep that."""
 
     __slots__ = ("partition_id",)
 
@@ -61,7 +61,8 @@ class Choosing:
 class Subscriptions:
     """Every subscription and binding of the hub. A filter hears of its own tenant's messages alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, lasting_take_all: bool = False) -> None:
+        self.lasting_take_all = lasting_take_all     # what is TRANSIENT enters the partitions of `Lasting`, too
         self._audiences: dict[str, Audience[Subscriber]] = {}
         self._queue_targets: dict[tuple[int, bool], QueueTarget] = {}
         self.limited: set[int] = set()               # queues that refuse messages when they are full
@@ -122,6 +123,8 @@ class Subscriptions:
         if lasting:
             also.update(lasting)
             placement.also = tuple(also)
+            if self.lasting_take_all:
+                placement.fleeting = placement.also
         placement.limited = bool(undecided) or bool(self.limited) and (
             placement.partition_id in self.limited or not self.limited.isdisjoint(also))
         if also and not placement.address_header:      # a queue knows no topic: the record says its address

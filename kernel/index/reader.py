@@ -413,6 +413,20 @@ class Reader:
 
         self._worker.submit(read, lambda sizes, error: on_done(in_memory if sizes is None else sizes))
 
+    def bytes_in_memory(self, partition_id: int, offset: int) -> tuple[int, int]:
+        """The bytes from an offset on, as far as memory has them, and from which offset on it does (`END`: it has
+        none)."""
+        first, size = END, 0
+        for memtable in self._memtables.oldest_first():
+            entries = memtable.entries
+            numbers, at = memtable.find(partition_id, offset)
+            for number in numbers[at:]:
+                begin, behind = entries.first_offset[number], entries.first_offset[number] + entries.count[number]
+                if behind > offset:
+                    first = min(first, begin)
+                    size += entries.byte_length[number] * (behind - max(begin, offset)) // (behind - begin)
+        return first, size
+
     def _bytes_in_memory(self, partition_id: int, start: int) -> int:
         return sum([memtable.entries.byte_length[number] for memtable in self._memtables.oldest_first()
                     for number in memtable.numbers_of(partition_id)

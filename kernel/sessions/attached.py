@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import OffsetOutOfRange, Stopping
-from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, Fetched, Headers, Owner, Record, Stored
+from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Fetched, Headers, Owner, Record, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.message_expiry import expires_at
@@ -40,6 +40,13 @@ class Hub(Protocol):
 
     @property
     def loop(self) -> Loop: ...
+
+    @property
+    def keeps_transient(self) -> bool:
+        """Whether messages wait that their senders asked no durability of."""
+
+    def is_too_old(self, timestamp_ms: int) -> bool:
+        """Whether a message has waited longer than one may."""
 
     def end_of(self, partition_id: int) -> int:
         """The offset behind the last message that waits."""
@@ -354,11 +361,15 @@ class Attached:
         if expires_at(record[4], record[1], None) <= self._hub.loop.wall_ms():
             self._hub.drop(session, "expired")
             return None
+        if self._hub.is_too_old(record[1]):
+            self._hub.drop(session, "age")
+            return None
         if not self.listener.may_have(address):
             self._hub.drop(session, "denied")
             return None
-        qos = min(2 if record[5] & EXACTLY_ONCE else 1, max([stint.qos for stint in stints]))
-        return _encode(record, session.give_id(offset, qos), qos, False, address, headers, stints)
+        published = 0 if record[5] & TRANSIENT else 2 if record[5] & EXACTLY_ONCE else 1
+        qos = min(published, max([stint.qos for stint in stints]))
+        return _encode(record, session.give_id(offset, qos) if qos else 0, qos, False, address, headers, stints)
 
     def _is_wanted(self, filter_text: str, record: Record, address: str, headers: Headers) -> bool:
         terms = self.session.terms_of(filter_text)
@@ -369,7 +380,8 @@ class Attached:
         if stints is None:
             if len(self._matching) >= ADDRESSES_MAX:
                 self._matching.clear()
-            stints = self._matching[address] = self.session.matching(address)
+            stints = self._matching[address] = self.session.matching(
+                address, transient=self._hub.keeps_transient)
         return stints
 
     def on_stored(self, stored: list[Stored]) -> None:

@@ -11,6 +11,7 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.sessions.records import (
+    DROPPED,
     SessionRecord,
     encode_flight,
     encode_received,
@@ -33,7 +34,7 @@ LAZY_MS: Final = 20
 """What nobody waits for (acknowledgements of a client) gets a frame of its own after this, if no other has come. A
 crash before forgets it: those messages come again, with DUP."""
 
-NO_FLIGHT: Final = [0, 0, 0, 0]
+NO_FLIGHT: Final = [0] * len(DROPPED)
 
 Named = tuple[str, str]
 """Tenant and client id."""

@@ -7,6 +7,7 @@
     FLIGHT         key     partition id u64
                    value   following u64 | dropped, by reason u32 each | runs, each:
                            first packet id u16 | first offset u64 | step u8 | count u16
+                           (before there was the reason `age`: one count less, which the length tells)
     RECEIVED       key     partition id u64
                    value   packet ids, u16 each
     WILL           key     tenant, NUL, client id
@@ -25,7 +26,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.sessions.values import Subscribed, Will
 
-DROPPED: Final = ("limit", "expired", "denied", "lost")
+DROPPED: Final = ("limit", "expired", "denied", "lost", "age")
 """Why a session was not given a message."""
 
 SENT_1: Final = 1            # QoS 1: sent, not acknowledged
@@ -37,7 +38,8 @@ OPEN: Final = -1             # of a stint: it goes on
 _PARTITION = struct.Struct(">Q")
 _SESSION = struct.Struct(">Qqqq")
 _STINT = struct.Struct(">QqBI")
-_FLIGHT = struct.Struct(">Q4I")
+_FLIGHT = struct.Struct(">Q5I")
+_FLIGHT_OF_BEFORE = struct.Struct(">Q4I")
 _RUN = struct.Struct(">HQBH")
 _WILL = struct.Struct(">qqqqB")
 _LENGTH = struct.Struct(">I")
@@ -141,9 +143,11 @@ def encode_flight(following: int, dropped: list[int], flight: Flight) -> bytes:
 
 
 def decode_flight(value: bytes) -> tuple[int, list[int], Flight]:
-    following, *dropped = _FLIGHT.unpack_from(value)
+    head = _FLIGHT if (len(value) - _FLIGHT.size) % _RUN.size == 0 else _FLIGHT_OF_BEFORE
+    following, *dropped = head.unpack_from(value)
+    dropped += [0] * (len(DROPPED) - len(dropped))
     flight: Flight = {}
-    for first_id, first_offset, step, count in _RUN.iter_unpack(value[_FLIGHT.size:]):
+    for first_id, first_offset, step, count in _RUN.iter_unpack(value[head.size:]):
         for at in range(count):
             flight[first_id + at] = first_offset + at, step
     return following, dropped, flight

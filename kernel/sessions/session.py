@@ -18,6 +18,7 @@ from gatehouse.kernel.errors import TooManyReceived
 from gatehouse.kernel.sessions.records import DROPPED, OPEN, RELEASED_2, SENT_1, SENT_2, Flight, Stint
 from gatehouse.kernel.sessions.terms import Terms
 from gatehouse.kernel.sessions.values import IDS_MAX, NEVER, Subscribed
+from gatehouse.kernel.sessions.weight import Weight
 
 CONNECTED: Final = 0
 RECEIVED_MAX: Final = 65_535         # packet ids there are
@@ -35,7 +36,7 @@ class Session(Lasting):
     """See the module's text."""
 
     __slots__ = ("attached", "client_id", "created_ms", "dropped", "expiry_ms", "flight", "following", "gone",
-                 "last_id", "received", "stints", "tenant", "terms", "until_ms", "user")
+                 "last_id", "received", "stints", "tenant", "terms", "until_ms", "user", "weight")
 
     def __init__(self, tenant: str, client_id: str, user: str, partition_id: int, created_ms: int, expiry_ms: int,
                  until_ms: int) -> None:
@@ -55,6 +56,7 @@ class Session(Lasting):
         self.dropped: list[int] | None = None        # counted by reason, as in `records.DROPPED`
         self.attached: Any = None                    # the connection that has it
         self.gone = False
+        self.weight: Weight | None = None            # of what waits; None: not weighed
 
     # ---- as the state says
 
@@ -148,19 +150,20 @@ class Session(Lasting):
         return [each._replace(selector=terms.text) if (terms := self.terms_of(each.filter)) else each
                 for each in subscribed]
 
-    def bound_filters(self) -> list[str]:
-        """The filters whose messages wait for the session."""
-        return [stint.filter for stint in self.stints if stint.until == OPEN and waits_for(stint.filter, stint.qos)]
+    def bound_filters(self, *, transient: bool) -> list[str]:
+        """The filters whose messages wait for the session; `transient`: those of QoS 0, too."""
+        return [stint.filter for stint in self.stints
+                if stint.until == OPEN and waits_for(stint.filter, stint.qos, transient)]
 
     @property
     def has_no_local(self) -> bool:
         return any(stint.no_local for stint in self.stints)
 
-    def matching(self, address: str) -> list[Stint]:
+    def matching(self, address: str, *, transient: bool) -> list[Stint]:
         """The filters that match an address, whenever they did."""
         levels = levels_of(address)
         return [stint for stint in self.stints
-                if waits_for(stint.filter, stint.qos) and matches(parse_filter(stint.filter), levels)]
+                if waits_for(stint.filter, stint.qos, transient) and matches(parse_filter(stint.filter), levels)]
 
     # ---- what is handed out
 
@@ -243,6 +246,18 @@ class Session(Lasting):
             self.received = None
         return unknown
 
+    # ---- what it weighs
+
+    def weigh(self) -> Weight:
+        """From here on what waits is weighed."""
+        if self.weight is None:
+            self.weight = Weight(self.following)
+        return self.weight
+
+    def stop_weighing(self) -> None:
+        """So little waits that it does not matter what it weighs."""
+        self.weight = None
+
     # ---- time
 
     def is_over(self, now_ms: int) -> bool:
@@ -250,7 +265,7 @@ class Session(Lasting):
         return self.until_ms not in (CONNECTED, NEVER) and self.until_ms <= now_ms
 
 
-def waits_for(filter_text: str, qos: int) -> bool:
-    """Whether messages that match wait for the session: QoS 0 waits for nobody, what a shared filter takes is its
-    group's, and other filters that begin with `$` are the door's own."""
-    return qos > 0 and not filter_text.startswith("$")
+def waits_for(filter_text: str, qos: int, transient: bool) -> bool:
+    """Whether messages that match wait for the session: QoS 0 waits for nobody unless `transient` says so, what a
+    shared filter takes is its group's, and other filters that begin with `$` are the door's own."""
+    return (qos > 0 or transient) and not filter_text.startswith("$")

@@ -7,7 +7,8 @@ waking up costs what waits, not what has passed.
     sleeps     the session's object, and its filters in the trie
     attached   a connection has it: `attached` hands out what waits
 
-What waits is bounded: beyond `max_session_messages` the oldest give way, counted.
+What waits is bounded in messages, bytes and age (`max_session_messages`, `max_session_bytes`, `max_session_wait_ms`):
+beyond, the oldest give way, counted. The last sixteen always wait, whatever they weigh.
 """
 from __future__ import annotations
 
@@ -44,6 +45,7 @@ from gatehouse.kernel.sessions.records import (
 from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session
 from gatehouse.kernel.sessions.terms import Terms, decode_terms
 from gatehouse.kernel.sessions.values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
+from gatehouse.kernel.sessions.weight import Weight
 from gatehouse.kernel.sessions.wills import Wills
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.slices import Slices
@@ -53,6 +55,9 @@ from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 
+UNWEIGHED: Final = 16                  # messages that may wait whatever they weigh: most sessions are never weighed
+AGES_PER_WAIT: Final = 8               # how often the age of what waits is looked at within the time that it may wait
+AGE_STEP_MS: Final = 1_000             # but no more often than this
 SUBSCRIPTIONS_MAX: Final = 10_000      # of one session
 STEP_ENDED: Final = 16                 # sessions that end, before the clock is read
 
@@ -84,6 +89,9 @@ class Sessions:  # decision 162
         self._by_partition: dict[int, Session] = {}
         self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
         self._armed_ms = 0
+        self._aging: dict[int, None] = {}                # partitions whose messages are looked at by their age,
+        self._aging_heap: list[tuple[int, int]] = []     # and when, a heap
+        self._aging_armed_ms = 0
         self._ready: dict[Attached, None] = {}
         self._serving = Slices(loop, on_error)
         self._ending = Slices(loop, on_error)
@@ -124,6 +132,8 @@ class Sessions:  # decision 162
                 self.keeper.touch(session, OF_SESSION)
                 session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
             self._wait(session)
+            if self.end_of(session.partition_id) > session.following:
+                self._age(session.partition_id, 0)
         self.wills.start()
 
     def stop(self) -> None:
@@ -144,13 +154,13 @@ class Sessions:  # decision 162
     def _add(self, session: Session) -> None:
         self._by_name[session.tenant, session.client_id] = session
         self._by_partition[session.partition_id] = session
-        for filter_text in dict.fromkeys(session.bound_filters()):
+        for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
 
     def _remove(self, session: Session) -> None:
         """It is not known any more."""
         session.end()
-        for filter_text in dict.fromkeys(session.bound_filters()):
+        for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
         del self._by_partition[session.partition_id]
         del self._by_name[session.tenant, session.client_id]
@@ -294,9 +304,9 @@ class Sessions:  # decision 162
     def _change(self, session: Session, filter_text: str, change: Callable[[int], bool]) -> bool:
         # decision 164: which filters a message is for is told by its offset
         self.keeper.touch(session, 0)
-        was_bound = filter_text in session.bound_filters()
+        was_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
         answer = change(self.keeper.since(session.partition_id))
-        is_bound = filter_text in session.bound_filters()
+        is_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
         if is_bound and not was_bound:
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
         elif was_bound and not is_bound:
@@ -336,6 +346,11 @@ class Sessions:  # decision 162
             self._wait(session)
 
     @property
+    def keeps_transient(self) -> bool:
+        """See `api.SessionsPort`."""
+        return self._settings.session_keeps_transient
+
+    @property
     def waiting(self) -> Collection[int]:
         """Partitions of sessions; see `kernel.write.pending_frame.Follower`."""
         return self._by_partition
@@ -352,11 +367,81 @@ class Sessions:  # decision 162
 
     def _hold_to_limit(self, session: Session) -> None:  # decision 165
         """The oldest give way where more wait than may."""
-        first = self._watermarks.next_offset(session.partition_id) - self._settings.max_session_messages
+        end, limit = self.end_of(session.partition_id), self._settings.max_session_bytes
+        first = end - self._settings.max_session_messages
+        if not limit or end - session.following <= UNWEIGHED:
+            session.stop_weighing()
+        else:
+            first = max(first, min(self._weighed(session, end, limit).first_within(limit), end - UNWEIGHED))
+        self._give_way(session, first, "limit")
+        if end > session.following:
+            self._age(session.partition_id, self._settings.max_session_wait_ms)
+
+    def _give_way(self, session: Session, first: int, reason: str) -> None:
+        """What waits before this offset is not given to the session."""
         if first > session.following:
-            self.drop(session, "limit", first - session.following)
+            self.drop(session, reason, first - session.following)
             session.pass_to(first)
             self.keeper.touch_lazily(session, OF_FLIGHT)
+
+    def _weighed(self, session: Session, end: int, limit: int) -> Weight:  # decision 270
+        """The bytes of what waits. What is not in memory any more counts a little later."""
+        weight = session.weigh()
+        weight.pass_to(session.following)
+        if weight.end_offset < end:
+            before = weight.end_offset
+            first, size = self._reader.bytes_in_memory(session.partition_id, before)
+            weight.add(end, size, limit)
+            if first > before:
+                self._reader.sizes([session.partition_id], partial(self._learn, session, weight, before, first, size))
+        return weight
+
+    def _learn(self, session: Session, weight: Weight, first: int, behind: int, in_memory: int, sizes: list[int]
+               ) -> None:
+        if session.weight is weight and not self._stopped:
+            weight.learn(first, min(behind, weight.end_offset), max(0, sizes[0] - in_memory))
+            self._hold_to_limit(session)
+
+    # ---- what is too old  # decision 271
+
+    def is_too_old(self, timestamp_ms: int) -> bool:
+        longest = self._settings.max_session_wait_ms
+        return longest > 0 and timestamp_ms < self.loop.wall_ms() - longest
+
+    def _age(self, partition_id: int, after_ms: int) -> None:
+        """Look so much later whether what waits there is too old."""
+        if not self._settings.max_session_wait_ms or partition_id in self._aging:
+            return
+        self._aging[partition_id] = None
+        heappush(self._aging_heap, (self.loop.now_ms() + after_ms, partition_id))
+        self._arm_aging()
+
+    def _arm_aging(self) -> None:
+        if self._aging_heap and (not self._aging_armed_ms or self._aging_heap[0][0] < self._aging_armed_ms):
+            self._aging_armed_ms = self._aging_heap[0][0]
+            self.loop.call_at(self._aging_armed_ms, self._look_at_ages)
+
+    def _look_at_ages(self) -> None:
+        self._aging_armed_ms = 0
+        oldest_ms = self.loop.wall_ms() - self._settings.max_session_wait_ms
+        for _ in range(STEP_ENDED):
+            if self._stopped or not self._aging_heap or self._aging_heap[0][0] > self.loop.now_ms():
+                break
+            _, partition_id = heappop(self._aging_heap)
+            self._reader.offset_for_time(partition_id, oldest_ms,
+                                         partial(self._age_known, partition_id, self.end_of(partition_id)))
+        if not self._stopped:
+            self._arm_aging()
+
+    def _age_known(self, partition_id: int, end: int, first: int | None, _: int) -> None:
+        """What waits from `first` on is not too old; None: all before `end` is."""
+        self._aging.pop(partition_id, None)
+        session = self._by_partition.get(partition_id)
+        if session is None or self._stopped:
+            return
+        self._give_way(session, end if first is None else first, "age")
+        if self.end_of(partition_id) > session.following:
+            self._age(partition_id, max(AGE_STEP_MS, self._settings.max_session_wait_ms // AGES_PER_WAIT))
 
     # ---- handing out
 

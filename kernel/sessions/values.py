@@ -33,7 +33,7 @@ class Outgoing(NamedTuple):
     """One message that a session hands to its client: durable under its packet id."""
 
     packet_id: int
-    qos: int                         # 1 or 2
+    qos: int                         # 1 or 2, or 0 with the packet id 0
     dup: bool                        # it was handed out before, on this connection's forerunner
     retain: bool                     # what its RETAIN flag is to be
     address: str
@@ -93,4 +93,4 @@ class SessionDescription(NamedTuple):
     waiting: int                     # messages that nobody has handed to it yet
     in_flight: int
     received: int                    # QoS 2 ids that came in and are not released
-    dropped: dict[str, int]          # by reason: limit, expired, denied, lost
+    dropped: dict[str, int]          # by reason: limit, expired, denied, lost, age

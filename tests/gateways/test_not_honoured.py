@@ -65,9 +65,9 @@ def test_amqp_counts_what_it_takes_without_effect(name: str, caplog: pytest.LogC
 @pytest.mark.parametrize("arguments", [
     {"x-queue-type": "classic"}, {"x-queue-type": "quorum"}, {"x-queue-mode": "lazy"}, {"x-queue-mode": "default"},
     {"x-queue-master-locator": "min-masters"},
-    {"x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once"},
+    {"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-strategy": "at-least-once"},
     {"x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "amq.fanout"},
-    {"x-max-in-memory-length": 5}, {"x-message-ttl": 60_000}])
+    {"x-queue-type": "quorum", "x-max-in-memory-length": 5}, {"x-message-ttl": 60_000}])
 def test_what_stock_clients_set_and_what_costs_nobody_anything_is_taken_without_a_word(arguments: dict[str, object]
                                                                                        ) -> None:
     hub = Hub()

@@ -1,5 +1,5 @@
 """A Kafka developer's first hour with clients that do not come from PyPI: Java's of two versions by their console
-tools, KafkaJS. Produce, a group, a second member, kill it, reset offsets, alter a topic.
+tools, KafkaJS, and three of Go. Produce, a group, a second member, kill it, reset offsets, alter a topic.
 
 What they need is fetched once by scripts/stock_clients.py.
 """
@@ -15,7 +15,15 @@ from typing import Any, Final
 
 import pytest
 
-from scripts.stock_clients import java_client, kafkajs
+from scripts.stock_clients import (
+    OLDEST_GO_OF_KAFKA,
+    franz_go,
+    has_recent_go,
+    java_client,
+    kafka_go,
+    kafkajs,
+    sarama,
+)
 from tests.interop.asking import ask
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, sound_hub
@@ -31,6 +39,10 @@ group_consumer_session_timeout_ms = 3000
 """
 CLASSIC: Final = ("session.timeout.ms=3000", "heartbeat.interval.ms=200")
 CONSUMER: Final = ("group.protocol=consumer",)
+
+WITH_GO: Final = {"kafka-go": (kafka_go, ())} | ({
+    "franz-go": (franz_go, ("classic",)), "franz-go-consumer": (franz_go, ("consumer",)), "sarama": (sarama, ())}
+    if has_recent_go(OLDEST_GO_OF_KAFKA) else {})
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +128,19 @@ def test_javas_clients(hub: RunningHub, tmp_path: Path, version: str, settings: 
     assert "successful" in tools.run(command, "--delete", "--group", group)
 
 
-def test_kafkajs(hub: RunningHub) -> None:
-    script = Path(__file__).with_name("kafkajs_hour.js")
-    done = subprocess.run(["node", str(script), address(hub), "hour-js", "hour-js"], text=True, capture_output=True,
-                          env={**os.environ, "NODE_PATH": str(kafkajs() / "node_modules")}, timeout=WAIT_S,
-                          check=False)
+def spend(hub: RunningHub, name: str, command: list[str], *more: str, **environment: str) -> None:
+    """An hour with a program that is given the broker, a topic and a group of this name, and perhaps more."""
+    done = subprocess.run([*command, address(hub), name, name, *more], text=True, capture_output=True,
+                          env={**os.environ, **environment}, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_kafkajs(hub: RunningHub) -> None:
+    spend(hub, "hour-js", ["node", str(Path(__file__).with_name("kafkajs_hour.js"))],
+          NODE_PATH=str(kafkajs() / "node_modules"))
+
+
+@pytest.mark.parametrize("name", WITH_GO)
+def test_clients_of_go(hub: RunningHub, name: str) -> None:
+    program, more = WITH_GO[name]
+    spend(hub, f"hour-{name}", [str(program())], *more)

@@ -331,6 +331,52 @@ def test_answers_read_as_rabbitmqs(api):
     assert api("POST", "overview")[0] == 405
 
 
+QUORUM = {"durable": True, "arguments": {"x-queue-type": "quorum"}}
+SECOND_GENERATION: list[tuple[str, str, Any, int]] = [
+    ("GET", "overview", None, 200), ("GET", "version", None, 200), ("GET", "all-configuration", None, 200),
+    ("PUT", "queues/%2F/ng.q", QUORUM, 201), ("PUT", "queues/%2F/ng.s", {
+        "durable": True, "arguments": {"x-queue-type": "stream", "x-max-age": "1D"}}, 201),
+    ("PUT", "exchanges/%2F/ng.x", {"type": "topic", "durable": True, "auto_delete": False, "arguments": {}}, 201),
+    ("POST", "bindings/%2F/e/ng.x/q/ng.q", {"routing_key": "a.#", "arguments": {}}, 201),
+    ("POST", "exchanges/%2F//publish", {"routing_key": "ng.q", "payload": "x", "payload_encoding": "string",
+                                        "properties": {}}, 200),
+    ("POST", "queues/%2F/ng.q/get", {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}, 200),
+    ("DELETE", "bindings/%2F/e/ng.x/q/ng.q/a.%23", None, 204), ("DELETE", "queues/%2F/ng.q/contents", None, 204),
+    ("DELETE", "queues/%2F/ng.q", None, 204), ("DELETE", "queues/%2F/ng.s", None, 204),
+    ("DELETE", "exchanges/%2F/ng.x", None, 204),
+    ("PUT", "policies/%2F/ng", {"pattern": "^ng", "apply-to": "quorum_queues", "priority": 1,
+                                "definition": {"max-length": 10}}, 201),
+    ("DELETE", "policies/%2F/ng", None, 204),
+    *[("GET", path, None, 200) for path in (
+        "nodes", "vhosts", "users", "permissions", "queues/detailed", "queues?page=1&page_size=100", "exchanges",
+        "bindings", "connections", "connections/username/guest", "channels", "consumers", "policies/%2F",
+        "operator-policies", "parameters", "parameters/federation-upstream", "global-parameters", "vhost-limits/%2F",
+        "user-limits/guest", "feature-flags", "deprecated-features", "deprecated-features/used", "auth/attempts/a",
+        "users/without-permissions", "definitions/%2F", "health/checks/alarms", "health/checks/local-alarms",
+        "health/checks/is-in-service", "health/checks/ready-to-serve-clients",
+        "health/checks/below-node-connection-limit", "health/checks/node-is-quorum-critical",
+        "health/checks/quorum-queues-without-elected-leaders/all-vhosts/", "healthchecks/node",
+        "health/checks/protocol-listener/amqp091")],
+    ("PUT", "feature-flags/quorum_queue/enable", {}, 204), ("PUT", "feature-flags/moon/enable", {}, 400),
+    ("POST", "rebalance/queues", {}, 204), ("GET", "health/checks/port-listener/x", None, 400),
+    ("PUT", "vhost-limits/%2F/max-queues", {"value": 1}, 400), ("PUT", "global-parameters/n", {"value": 1}, 400),
+]
+
+
+def test_what_rabbitmqadmin_of_the_second_generation_asks(api):
+    """Its calls, written down: it comes as a program of Rust, which takes minutes to build."""
+    for method, path, document, status in SECOND_GENERATION:
+        assert api(method, path, document)[0] == status, (method, path)
+    name = api("GET", "overview")[1]["node"]
+    absolute, relative = (api("GET", f"nodes/{name}/memory{end}")[1]["memory"] for end in ("", "/relative"))
+    assert absolute["total"]["rss"] == absolute["other_system"] > 1 << 20
+    assert relative["total"] == 100
+    status, failed = api("GET", "health/checks/port-listener/1")
+    assert (status, failed["missing"]) == (503, 1)
+    assert 1 not in failed["ports"]
+    assert api("GET", "health/checks/protocol-listener/amqp,moon")[1]["missing"] == ["moon"]
+
+
 def test_metrics_as_rabbitmqs_dashboards_read_them(hub, api):
     api("PUT", "queues/%2F/me%22asured", {})
     api("POST", "exchanges/%2F/amq.default/publish", message("me\"asured", "x"))

@@ -40,13 +40,15 @@ PUBACK, PUBREC, PUBREL, PUBCOMP = 0x40, 0x50, 0x62, 0x70
 class Hub:
     """One hub on one folder and port, which is killed and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kernel: str = "") -> None:
         self.folder = folder
+        self.kernel = kernel
         self.port = free_port()
         self.running = self._start()
 
     def _start(self) -> RunningHub:
-        running = RunningHub(self.folder, f'[gateways.mqtt]\nlisten = ["127.0.0.1:{self.port}"]\n')
+        running = RunningHub(self.folder, f'[kernel]\n{self.kernel}\n'
+                             f'[gateways.mqtt]\nlisten = ["127.0.0.1:{self.port}"]\n')
         running.wait_ready()
         return running
 
@@ -395,3 +397,25 @@ def test_a_delayed_message_is_recalled_by_its_key_after_a_kill(hub: Hub) -> None
     with pytest.raises(Empty):
         device.values.get(timeout=0.5)
     device.leave()
+
+
+@pytest.mark.parametrize("protocol", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+def test_qos_0_is_kept_for_who_sleeps_over_a_kill_where_the_hub_is_set_so(tmp_path: Path,
+                                                                          protocol: MQTTProtocolVersion) -> None:
+    hub = Hub(tmp_path, "session_keeps_transient = true")
+    sleeper = Paho(hub, "sleeper", protocol)
+    sleeper.connect()
+    sleeper.subscribe("plant/#", 1)
+    sleeper.leave()
+    publisher = Paho(hub, "publisher", protocol, keeps=False)
+    publisher.connect()
+    publisher.publish("plant/1", [b"a"], 0)
+    publisher.publish("plant/1", [b"b"], 1)          # on the disk behind it
+    publisher.leave()
+    hub.kill()
+    sleeper = Paho(hub, "sleeper", protocol)
+    assert sleeper.connect()
+    assert sleeper.take(2) == [(b"a", 0), (b"b", 1)]
+    sleeper.leave()
+    code, said = hub.running.stop()
+    assert code == 0 and "Traceback" not in said

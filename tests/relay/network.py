@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.world import World
@@ -11,6 +12,7 @@ from gatehouse.relay import frames
 from gatehouse.relay.hub_links import HubLinks
 from gatehouse.relay.meeting import Meeting, Visit
 from gatehouse.relay.settings import LinkSettings, MeetingSection, MetHub, MetLink, RelaySection
+from gatehouse.relay.shelves import Shelves
 from tests.kernel.rig import Rig, Witness
 from tests.simulation.disk import CrashKind, SimDisk
 from tests.simulation.store import SimStore
@@ -151,11 +153,15 @@ class Network:
         self.hubs = list(hubs)
         self.rng = rng or random.Random(1)
         self.section = MeetingSection(NAME, **section)
+        self.spool_bytes = 1 << 20 if section.get("spool") else 0
         self.met = tuple(MetHub(hub.name, (hub.links.identity.public.hex(),)) for hub in hubs)
         names = [hub.name for hub in hubs]
         everybody = [(a, b) for i, a in enumerate(names) for b in names[i + 1:]]
-        self.allowed = tuple(MetLink(pair, topics) for pair in (everybody if pairs is None else pairs))
+        self.allowed = tuple(MetLink(pair, topics, self.spool_bytes)
+                             for pair in (everybody if pairs is None else pairs))
+        self.away: list[TestHub] = []        # cannot reach the meeting point
         self.told: list[str] = []
+        self.wall_ms = 1_700_000_000_000
         self.change: Callable[[TestHub, bytes, bool], list[bytes]] = lambda hub, frame, up: [frame]
         self.replace_relay()
 
@@ -164,7 +170,9 @@ class Network:
         for hub in self.hubs:
             if hub.cable is not None:
                 hub.cable.cut = True
-        self.meeting = Meeting(self.section, self.met, self.allowed, self.rng.randbytes, self.told.append)
+        shelves = None if self.section.spool is None else Shelves(Path(self.section.spool), at_once, self.rng.randbytes)
+        self.meeting = Meeting(self.section, self.met, self.allowed, self.rng.randbytes, self.told.append,
+                               lambda: self.wall_ms, shelves)
 
     def cut(self, hub: TestHub) -> None:
         if hub.cable is not None:
@@ -189,7 +197,7 @@ class Network:
             hub.cable = None
             hub.links.lost("cut")
         if hub.cable is None:
-            if not hub.may_dial:
+            if not hub.may_dial or hub in self.away:
                 return False
             self.dial(hub)
             moved = True
@@ -208,6 +216,8 @@ class Network:
         return moved
 
     def tick(self, by_ms: int = TICK_MS) -> None:
+        self.wall_ms += by_ms
+        self.meeting.spools.handle_tick()
         for hub in self.hubs:
             self.tick_of(hub, by_ms)
 
@@ -232,6 +242,15 @@ class Network:
         a.rig.run()
         b.links.join(text)
         b.rig.run()
+
+
+def at_once(job: Callable[[], object], then: Callable[[object], None]) -> None:
+    """A disk that is quick."""
+    try:
+        result = job()
+    except OSError as error:
+        result = error
+    then(result)
 
 
 def carried(frame: bytes) -> bool:

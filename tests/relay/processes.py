@@ -21,11 +21,12 @@ class RunningRelay:
 
     def __init__(self, folder: Path, port: int, hubs: dict[str, str], topics: list[str],
                  prefix: tuple[str, ...] = (), more: str = "", name: str = "127.0.0.1",
-                 host: str = "127.0.0.1") -> None:
+                 host: str = "127.0.0.1", of_links: str = "") -> None:
         self.port = port
         self.prefix = prefix
         self.file = folder / "relay.toml"
         self.head = f'[relay]\nname = "{name}"\nlisten = "{host}:{port}"\n{more}'
+        self.of_links = of_links
         self.log = folder / "relay.log"
         self.write(hubs, topics)
         self.start()
@@ -34,7 +35,7 @@ class RunningRelay:
         tables = [self.head]
         tables += [f'[[hubs]]\nname = "{hub}"\nkeys = ["{key}"]\n' for hub, key in hubs.items()]
         names = list(hubs)
-        tables += [f"[[links]]\nhubs = {json.dumps([a, b])}\ntopics = {json.dumps(topics)}\n"
+        tables += [f"[[links]]\nhubs = {json.dumps([a, b])}\ntopics = {json.dumps(topics)}\n{self.of_links}"
                    for i, a in enumerate(names) for b in names[i + 1:]]
         self.file.write_text("".join(tables))
 

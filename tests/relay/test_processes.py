@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,18 +16,20 @@ RECEIVE = '[[relay.links]]\nname = "link"\nsend = ["orders/#"]\nreceive = ["plan
 
 
 @contextmanager
-def two_hubs(folder: Path) -> Iterator[tuple[RunningHub, RunningHub, RunningRelay]]:
+def two_hubs(folder: Path, of_link: str = "", of_relay: str = "", of_links: str = "") -> Iterator[
+        tuple[RunningHub, RunningHub, RunningRelay]]:
     port = free_port()
     url = f"ws://127.0.0.1:{port}/v1/relay"
     hubs = []
     for name, links in (("a", SEND), ("b", RECEIVE)):
         (folder / name).mkdir()
-        hubs.append(RunningHub(folder / name, hub_config(url, links)))
+        hubs.append(RunningHub(folder / name, hub_config(url, links + of_link)))
     relay = None
     try:
         for hub in hubs:
             hub.wait_ready()
-        relay = RunningRelay(folder, port, {"a": key_of(hubs[0]), "b": key_of(hubs[1])}, ["plant", "orders"])
+        relay = RunningRelay(folder, port, {"a": key_of(hubs[0]), "b": key_of(hubs[1])}, ["plant", "orders"],
+                             more=of_relay, of_links=of_links)
         yield hubs[0], hubs[1], relay
     finally:
         for hub in hubs:
@@ -120,3 +123,37 @@ def test_the_commands_of_a_link(tmp_path: Path) -> None:
         audited = read_all(a, "audit")
         assert {"relay.invited", "relay.pinned", "relay.paused", "relay.resumed"} <= {
             json.loads(message["value"])["action"] for message in audited}
+
+
+def test_what_is_kept_survives_everybody_and_arrives_without_its_sender(tmp_path: Path) -> None:
+    """B is away, A sends and goes, the meeting point is killed: B comes back to all of it."""
+    with two_hubs(tmp_path, "spool = true\n", 'spool = "spool"\n', "spool_bytes = 1000000\n") as (a, b, relay):
+        join(a, b)
+        ask(a, "POST", "/v1/publish/plant/1", body=b"0")
+        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        b.kill()
+        sent = ["0"]
+        for number in range(1, 30):
+            ask(a, "POST", f"/v1/publish/plant/{number % 3}", body=b"%d" % number)
+            sent.append(str(number))
+        wait_for(lambda: link_of(a)["spool"]["kept_messages"] == 29, lambda: link_of(a))
+        letters = link_of(a)["spool"]["kept_letters"]
+        wait_for(lambda: held(relay.port) == letters, lambda: held(relay.port))
+        assert "absent" in gatehouse("relay", "status", "--url", url_of(a)).stdout
+        a.kill()
+        relay.kill()
+        relay.start()
+        again = restarted(b)
+        try:
+            wait_for(lambda: len(read_all(again, "plant")) == 30, lambda: link_of(again))
+            assert Counter(message["value"] for message in read_all(again, "plant")) == Counter(sent)
+            wait_for(lambda: not held(relay.port), lambda: held(relay.port))
+        finally:
+            again.kill()
+
+
+def held(port: int) -> int:
+    """How many letters a meeting point keeps."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("gatehouse_relay_spool_letters ")))

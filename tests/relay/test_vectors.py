@@ -8,10 +8,25 @@ from hypothesis import strategies as st
 from gatehouse.kernel.message import Piece
 from gatehouse.relay import frames, letters
 from gatehouse.relay.errors import BadFrame, RelayError, UnsupportedVersion
-from gatehouse.relay.frames import Bounced, Carry, Challenge, Hello, Presence, Proof, Refused, Welcome
+from gatehouse.relay.frames import (
+    Bounced,
+    Carry,
+    Challenge,
+    Held,
+    Hello,
+    Presence,
+    Proof,
+    Refused,
+    Spool,
+    Spooled,
+    Spools,
+    Taken,
+    Welcome,
+)
 from gatehouse.relay.invitations import Invitation, check_join, decode_join, encode_join
-from gatehouse.relay.letters import Batches, Positions, Ready, Section, Stopped, StoredUntil
+from gatehouse.relay.letters import Batches, Positions, Ready, Section, SpoolKey, Stopped, StoredUntil
 from gatehouse.relay.sealing import Greeting, Identity, Peer, session_of
+from gatehouse.relay.spool_keys import KeptKey, Opener, Stretch, number_of, public_of
 
 K, N, A = b"k" * 32, b"n" * 32, b"a" * 16
 FRAMES = [
@@ -23,6 +38,11 @@ FRAMES = [
     (Carry(A, "plant", b"xyz"), "06" + A.hex() + "0005" + "706c616e74" + "78797a"),
     (Presence(A, True), "07" + A.hex() + "01"),
     (Bounced(A, "not_here", ""), "08" + A.hex() + "0008" + "6e6f745f68657265" + "0000"),
+    (Spools(A, b"i" * 8, 1 << 20), "09" + A.hex() + "69" * 8 + "0000000000100000"),
+    (Spool(A, 7, "plant", b"xyz"), "0a" + A.hex() + "0000000000000007" + "0005" + "706c616e74" + "78797a"),
+    (Held(A, 7), "0b" + A.hex() + "0000000000000007"),
+    (Spooled(A, 7, "plant", b"xyz"), "0c" + A.hex() + "0000000000000007" + "0005" + "706c616e74" + "78797a"),
+    (Taken(A, 8, 1 << 20), "0d" + A.hex() + "0000000000000008" + "00100000"),
 ]
 PIECE = Piece(7, 2, True, b"data", 1_000, 2_000, 99)
 LETTERS = [
@@ -36,6 +56,7 @@ LETTERS = [
      + "00000004" + "64617461"),
     (StoredUntil(5), "04" + "0000000000000005"),
     (Stopped("gap", "why"), "05" + "0003" + "676170" + "0003" + "776879"),
+    (SpoolKey(9, K, 1_000), "07" + "0000000000000009" + K.hex() + "00000000000003e8"),
 ]
 
 
@@ -56,7 +77,7 @@ def test_frames(frame: frames.Frame, written: str) -> None:
     data = bytes.fromhex(written)
     assert frames.encode(frame) == data
     assert frames.decode(data) == frame
-    if not isinstance(frame, Carry):
+    if not isinstance(frame, (Carry, Spool, Spooled)):
         assert frames.decode(data + b"more of a later minor version") == frame
         for end in range(len(data)):
             with pytest.raises(BadFrame):
@@ -161,3 +182,17 @@ def test_a_join_is_proved_by_both() -> None:
                   join._replace(proof=bytes(32)), join._replace(signature=bytes(64))):
         with pytest.raises(RelayError):
             check_join(other, b"\x33" * 32, inviting.public)
+
+
+def test_a_letter_that_is_kept_of_known_keys() -> None:
+    """Sealed for a key of the reader's, signed by its sender: the same bytes for the same keys."""
+    sender, reader = Identity(b"1" * 32), Identity(b"2" * 32)
+    theirs = KeptKey(9, public_of(b"3" * 32), 0, apart_ms=-5)
+    stretch = Stretch(sender, Peer(reader.public, b"reader".ljust(16)), theirs, b"4" * 32)
+    letters_kept = [stretch.seal("plant", b"said"), stretch.seal("plant", b"more")]
+    assert letters_kept[0][:41].hex() == "18" + "0000000000000009" + public_of(b"4" * 32).hex()
+    assert letters_kept[0][105:].hex() == "00" * 8 + "cd835826a416e2b5da107a8e5ddbbd65b2dccaa7ffd3ac56bbe055e4"
+    assert [number_of(letter) for letter in letters_kept] == [9, 9]
+    opener = Opener(reader, Peer(sender.public, b"sender".ljust(16)))
+    ours = theirs._replace(key=b"3" * 32)
+    assert [opener.open("plant", letter, ours) for letter in letters_kept] == [(-5, b"said"), (-5, b"more")]

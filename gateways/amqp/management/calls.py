@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.amqp.management import changing, definitions, hub, messages, policies, seeing
+from gatehouse.gateways.amqp.management import changing, definitions, health, hub, messages, policies, seeing
 from gatehouse.gateways.amqp.management.asking import Asking, ManagementError, nothing_there
 from gatehouse.gateways.contract import HttpAnswer
 
@@ -15,17 +15,38 @@ Handler = Callable[..., Awaitable[HttpAnswer]]
 
 _BETWEEN: Final = "bindings/{vhost}/e/{source}/{kind}/{destination}"
 
+EMPTY: Final = (
+    "topic-permissions", "users/{user}/topic-permissions", "vhosts/{vhost}/topic-permissions", "parameters",
+    "parameters/{component}", "parameters/{component}/{vhost}", "global-parameters", "vhost-limits",
+    "vhost-limits/{vhost}", "user-limits", "user-limits/{user}", "deprecated-features", "deprecated-features/used",
+    "users/without-permissions", "connections/{connection}/sessions")
+"""Lists of what there is none of here."""
+
+CHECKS: Final = (
+    "alarms", "local-alarms", "virtual-hosts", "is-in-service", "ready-to-serve-clients", "below-node-connection-limit",
+    "node-is-mirror-sync-critical", "node-is-quorum-critical", "reached-target-cluster-size",
+    "metadata-store/initialized", "metadata-store/initialized/with-data",
+    "quorum-queues-without-elected-leaders/all-vhosts",
+    "quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
+    "quorum-queues-without-elected-leaders/vhost/{vhost}",
+    "quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}")
+"""Health checks that all ask the same of one hub: whether it takes new work."""
+
 CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "overview", hub.overview), ("GET", "cluster-name", hub.cluster_name), ("GET", "nodes", hub.nodes),
     ("GET", "nodes/{node}", hub.node), ("GET", "extensions", hub.nothing), ("GET", "feature-flags", hub.feature_flags),
-    ("GET", "whoami", hub.whoami), ("GET", "aliveness-test/{vhost}", hub.aliveness),
-    ("GET", "health/checks/alarms", hub.health), ("GET", "health/checks/local-alarms", hub.health),
-    ("GET", "health/checks/virtual-hosts", hub.health),
-    ("GET", "health/checks/node-is-mirror-sync-critical", hub.health),
-    ("GET", "health/checks/node-is-quorum-critical", hub.health),
-    ("GET", "health/checks/port-listener/{port}", hub.port_listener),
-    ("GET", "health/checks/protocol-listener/{protocol}", hub.protocol_listener),
+    ("GET", "whoami", hub.whoami), ("GET", "version", hub.version), ("GET", "nodes/{node}/memory", hub.memory),
+    ("GET", "nodes/{node}/memory/{relative}", hub.memory), ("POST", "rebalance/queues", hub.rebalance),
+    ("PUT", "feature-flags/{name}/enable", hub.enable_feature), ("GET", "auth/attempts/{node}", hub.nothing),
+    ("GET", "auth/attempts/{node}/source", hub.nothing),
 
+    ("GET", "aliveness-test/{vhost}", health.aliveness), ("GET", "healthchecks/node", health.health),
+    ("GET", "healthchecks/node/{node}", health.health_of_node),
+    *[("GET", f"health/checks/{check}", health.health) for check in CHECKS],
+    ("GET", "health/checks/port-listener/{port}", health.port_listener),
+    ("GET", "health/checks/protocol-listener/{protocols}", health.protocol_listener),
+
+    *[("GET", path, hub.nothing) for path in EMPTY],
     ("GET", "vhosts", hub.vhosts), ("GET", "vhosts/{vhost}", hub.vhost), ("PUT", "vhosts/{vhost}", hub.put_vhost),
     ("DELETE", "vhosts/{vhost}", hub.put_vhost), ("GET", "vhosts/{vhost}/permissions", hub.permissions_of_vhost),
     ("GET", "vhosts/{vhost}/connections", seeing.connections), ("GET", "vhosts/{vhost}/channels", seeing.channels),
@@ -34,9 +55,10 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "permissions", hub.permissions), ("GET", "permissions/{vhost}/{user}", hub.permission),
     ("PUT", "permissions/{vhost}/{user}", hub.put_permission),
     ("DELETE", "permissions/{vhost}/{user}", hub.put_permission),
-    ("GET", "topic-permissions", hub.nothing), ("GET", "parameters", hub.nothing),
-    ("GET", "global-parameters", hub.nothing), ("GET", "vhost-limits", hub.nothing),
-    ("GET", "user-limits", hub.nothing), ("GET", "deprecated-features", hub.nothing),
+    *[(method, f"{limits}/{{of}}/{{name}}", hub.put_limit) for limits in ("vhost-limits", "user-limits")
+      for method in ("PUT", "DELETE")],
+    *[(method, path, hub.put_parameter) for method in ("PUT", "DELETE")
+      for path in ("global-parameters/{name}", "parameters/{component}/{vhost}/{name}")],
 
     ("GET", "exchanges", seeing.exchanges), ("GET", "exchanges/{vhost}", seeing.exchanges),
     ("GET", "exchanges/{vhost}/{exchange}", seeing.exchange),
@@ -46,7 +68,8 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "exchanges/{vhost}/{exchange}/bindings/destination", seeing.bindings_of_destination),
     ("POST", "exchanges/{vhost}/{exchange}/publish", messages.publish),
 
-    ("GET", "queues", seeing.queues), ("GET", "queues/{vhost}", seeing.queues),
+    ("GET", "queues", seeing.queues), ("GET", "queues/detailed", seeing.queues_of_all),
+    ("GET", "queues/{vhost}", seeing.queues),
     ("GET", "queues/{vhost}/{queue}", seeing.queue), ("PUT", "queues/{vhost}/{queue}", changing.put_queue),
     ("DELETE", "queues/{vhost}/{queue}", changing.delete_queue),
     ("GET", "queues/{vhost}/{queue}/bindings", seeing.bindings_of_queue),
@@ -61,11 +84,13 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "connections", seeing.connections), ("GET", "connections/{connection}", seeing.connection),
     ("DELETE", "connections/{connection}", seeing.close_connection),
     ("GET", "connections/{connection}/channels", seeing.channels_of_connection),
+    ("GET", "connections/username/{user}", seeing.connections_of_user),
     ("GET", "channels", seeing.channels), ("GET", "channels/{channel}", seeing.channel),
 
     *policies.CALLS,
 
-    ("GET", "definitions", definitions.export), ("GET", "definitions/{vhost}", definitions.export),
+    ("GET", "all-configuration", definitions.export), ("GET", "definitions", definitions.export),
+    ("GET", "definitions/{vhost}", definitions.export),
     ("POST", "definitions", definitions.load), ("POST", "definitions/{vhost}", definitions.load),
 )
 

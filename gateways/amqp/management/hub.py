@@ -1,4 +1,4 @@
-"""What tools ask of a node: overview, health, who they are, virtual hosts, users; as far as there is such a thing."""
+"""What tools ask of a node: overview, memory, who they are, virtual hosts, users; as far as there is such a thing."""
 from __future__ import annotations
 
 from typing import Any, Final
@@ -7,17 +7,20 @@ from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.exchanges import ROUTERS
 from gatehouse.gateways.amqp.login import hub_version
 from gatehouse.gateways.amqp.management.asking import Asking, bad_request, nothing_there
-from gatehouse.gateways.amqp.management.changing import declare_queue
 from gatehouse.gateways.amqp.management.listing import listed, one
-from gatehouse.gateways.amqp.management.messages import send
 from gatehouse.gateways.amqp.management.seeing import described_connections, queues_of
 from gatehouse.gateways.amqp.management.shown import COUNTED, Row, node_name, rate, with_rates
-from gatehouse.gateways.amqp.properties import write
-from gatehouse.gateways.amqp.tables import Table
 from gatehouse.gateways.contract import HttpAnswer
 
 RABBITMQ_VERSION: Final = "3.10.8"     # whose interface this is; what the hub itself is stands beside it
-PROBE: Final = "aliveness-test"
+MEMORY: Final = (
+    "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
+    "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs", "plugins", "metadata_store", "other_proc", "metrics", "mgmt_db", "mnesia",
+    "quorum_ets", "metadata_store_ets", "other_ets", "binary", "msg_index", "code", "atom", "other_system",
+    "allocated_unused", "reserved_unallocated")
+"""What RabbitMQ's memory is made of."""
+
 FEATURES: Final = ("implicit_default_bindings", "quorum_queue", "stream_queue")
 PROTOCOLS: Final = {"amqp": "amqp", "mqtt": "mqtt", "http": "http", "kafka": "kafka"}
 
@@ -27,7 +30,8 @@ def _stats(asking: Asking) -> Row:
     return with_rates(asking, ("", ""), {"publish": flow.messages_in, "deliver_get": flow.messages_out})
 
 
-def _listeners(asking: Asking) -> list[Row]:
+def listeners_of(asking: Asking) -> list[Row]:
+    """Where the hub listens."""
     rows = []
     for name, listener in asking.services.listeners.items():
         for address in listener.addresses():
@@ -68,7 +72,7 @@ async def overview(asking: Asking) -> HttpAnswer:
             "channels": sum([len(one_of.get("channels", ())) for one_of in open_connections]),
             "consumers": sum([len(queue.consumers) for queue in queues]),
             "exchanges": sum([1 + len(host.vhost.exchanges) for host in hosts])},
-        "listeners": _listeners(asking) if asking.may_administer else []}
+        "listeners": listeners_of(asking) if asking.may_administer else []}
     return HttpAnswer(200, one(row, asking.query))
 
 
@@ -92,6 +96,46 @@ async def node(asking: Asking, name: str) -> HttpAnswer:
     return HttpAnswer(200, one(_node(asking), asking.query))
 
 
+async def memory(asking: Asking, name: str, *relative: str) -> HttpAnswer:
+    """One number, or 100 percent of it: what of RabbitMQ's parts there is here is not counted apart."""
+    if name != node_name(asking):
+        raise nothing_there()
+    asking.require_administrator()
+    status = asking.services.status
+    used = 0 if status is None else (await status.document())["memory_bytes"]
+    total = 100 if relative else {"rss": used, "allocated": used, "erlang": 0}
+    return HttpAnswer(200, {"memory": {**dict.fromkeys(MEMORY, 0), "other_system": 100 if relative else used,
+                                       "strategy": "rss", "total": total}})
+
+
+async def version(asking: Asking) -> HttpAnswer:
+    return HttpAnswer(200, RABBITMQ_VERSION)
+
+
+async def enable_feature(asking: Asking, name: str) -> HttpAnswer:
+    """Those that are known are enabled."""
+    asking.require_administrator()
+    if name not in FEATURES:
+        raise bad_request("unsupported")
+    return HttpAnswer(204)
+
+
+async def rebalance(asking: Asking) -> HttpAnswer:
+    """Queues are in balance where there is one hub."""
+    asking.require_administrator()
+    return HttpAnswer(204)
+
+
+async def put_limit(asking: Asking, *path: str) -> HttpAnswer:
+    asking.require_administrator()
+    raise bad_request("limits are made with `gatehouse limits`, or at /v1/limits")
+
+
+async def put_parameter(asking: Asking, *path: str) -> HttpAnswer:
+    asking.require_administrator()
+    raise bad_request("there are no runtime parameters: no federation, no shovels; links to other hubs are [relay]")
+
+
 async def cluster_name(asking: Asking) -> HttpAnswer:
     return HttpAnswer(200, {"name": asking.services.hub_name})
 
@@ -104,50 +148,6 @@ async def nothing(asking: Asking, *path: str) -> HttpAnswer:
 async def feature_flags(asking: Asking) -> HttpAnswer:
     return HttpAnswer(200, [{"name": name, "desc": "", "doc_url": "", "state": "enabled", "stability": "stable",
                              "provided_by": "rabbit"} for name in FEATURES])
-
-
-# ---- health
-
-def _healthy(asking: Asking) -> HttpAnswer:
-    unready = asking.services.unready()
-    if not unready:
-        return HttpAnswer(200, {"status": "ok"})
-    return HttpAnswer(503, {"status": "failed", "reason": unready})
-
-
-async def health(asking: Asking, *path: str) -> HttpAnswer:
-    return _healthy(asking)
-
-
-async def port_listener(asking: Asking, port: str) -> HttpAnswer:
-    ports = [row["port"] for row in _listeners(asking)]
-    if port.isascii() and port.isdigit() and int(port[:6]) in ports:
-        return HttpAnswer(200, {"status": "ok", "port": int(port)})
-    return HttpAnswer(503, {"status": "failed", "reason": "No active listener", "missing": port, "ports": ports})
-
-
-async def protocol_listener(asking: Asking, protocol: str) -> HttpAnswer:
-    protocols = sorted({row["protocol"] for row in _listeners(asking)})
-    if protocol.lower() in (*protocols, "amqp0.9.1", "amqp091") and "amqp" in protocols:
-        return HttpAnswer(200, {"status": "ok", "protocol": protocol})
-    return HttpAnswer(503, {"status": "failed", "reason": "No active listener", "missing": protocol,
-                            "protocols": protocols})
-
-
-async def aliveness(asking: Asking, vhost: str) -> HttpAnswer:
-    """A message goes into a queue and out of it."""
-    host = asking.host(vhost)
-    await declare_queue(asking, host, PROBE, durable=False, auto_delete=False, arguments=Table())
-    queue = host.vhost.require_queue(PROBE, asking)
-    host.rights.require_source(queue)
-    await send(asking, host, "", PROBE, write({}), b"test_message")
-    for _ in range(2):                         # it is durable before it is in the queue
-        leased = await asking.ask.told(lambda done: asking.broker.queues.take(queue, done))
-        if leased is not None:
-            asking.broker.queues.ack(queue, [leased[:3]])
-            return _healthy(asking)
-        await asking.ask.told(lambda done: asking.broker.queues.when_flushed(lambda: done(None)))
-    return HttpAnswer(503, {"status": "failed", "reason": "the message did not come back"})
 
 
 # ---- who

@@ -43,7 +43,7 @@ ENCODINGS: Final = ("auto", "base64")
 async def publish(asking: Asking, vhost: str, exchange: str) -> HttpAnswer:
     host, document = asking.host(vhost), asking.document()
     needed(document, "payload", "payload_encoding", "properties", "routing_key")
-    exchange = "" if exchange == DEFAULT_NAME else exchange_of(host, exchange).name
+    exchange = "" if exchange in ("", DEFAULT_NAME) else exchange_of(host, exchange).name
     key = text_of(document, "routing_key")
     check_short(key)
     body = _decoded(text_of(document, "payload"), document["payload_encoding"])

@@ -114,6 +114,10 @@ async def queues(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     return HttpAnswer(200, listed(rows, asking.query))
 
 
+async def queues_of_all(asking: Asking) -> HttpAnswer:
+    return await queues(asking)
+
+
 async def queue(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     asked_for = queue_of(asking.host(vhost), name)
     row = {**show_queue(asking, asked_for), "deliveries": [], "incoming": [],
@@ -213,6 +217,11 @@ def _at(asking: Asking, vhost: str | None) -> list[Row]:
 async def connections(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     return HttpAnswer(200, listed([show_connection(asking, described) for described in _at(asking, vhost)],
                                   asking.query))
+
+
+async def connections_of_user(asking: Asking, name: str) -> HttpAnswer:
+    rows = [show_connection(asking, described) for described in described_connections(asking)]
+    return HttpAnswer(200, listed([row for row in rows if row["user"] == name], asking.query))
 
 
 async def channels(asking: Asking, vhost: str | None = None) -> HttpAnswer:

@@ -42,8 +42,8 @@ NEEDS: Final = (Need(Operation.RELAY, "hub"),)
 SHOWN: Final = Named("RelayLink", object_of(
     {"name": TEXT, "state": TEXT, "peer": nullable(TEXT), "hub": nullable(TEXT)},
     {"fault": TEXT, "key": TEXT, "sessions": WHOLE, "send": list_of(TEXT), "receive": list_of(TEXT),
-     "lag": map_of(WHOLE), "sent": map_of(ANYTHING), "received": map_of(ANYTHING), "bounced": map_of(WHOLE),
-     "tampered": WHOLE}))
+     "lag": map_of(WHOLE), "sent": map_of(ANYTHING), "received": map_of(ANYTHING), "spool": map_of(ANYTHING),
+     "bounced": map_of(WHOLE), "tampered": WHOLE}))
 RELAY: Final = Named("Relay", object_of(
     {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."}, "url": TEXT, "state": TEXT,
      "fault": TEXT, "connections": WHOLE, "links": list_of(SHOWN)}))

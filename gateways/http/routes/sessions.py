@@ -46,7 +46,8 @@ _SESSION: Final = {
     "in_flight": {**WHOLE, "description": "Messages that were sent and are not acknowledged."},
     "received": {**WHOLE, "description": "Packet ids with QoS 2 that are not released."},
     "dropped": {**map_of(WHOLE), "description": "Messages that it was not given, by reason: `limit` (more waited than "
-                                                "`max_session_messages`), `expired`, `denied`, `lost`."}}
+                                                "`max_session_messages` or `max_session_bytes`), `age` (they waited "
+                                                "longer than `max_session_wait_s`), `expired`, `denied`, `lost`."}}
 FILTER: Final = object_of({
     "filter": TEXT, "qos": WHOLE, "no_local": FLAG, "retain_as_published": FLAG, "retain_handling": WHOLE,
     "identifier": nullable(WHOLE), "selector": nullable(TEXT)})

@@ -15,6 +15,7 @@ from gatehouse.gateways.kafka.api.change_topics import CREATE_PARTITIONS, DELETE
 from gatehouse.gateways.kafka.api.cluster import (
     ALTER_REASSIGNMENTS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_QUORUM,
     DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
     LIST_REASSIGNMENTS,
@@ -38,7 +39,7 @@ from gatehouse.gateways.kafka.api.group_administration import (
 )
 from gatehouse.gateways.kafka.api.init_producer_id import INIT_PRODUCER_ID
 from gatehouse.gateways.kafka.api.list_offsets import LIST_OFFSETS
-from gatehouse.gateways.kafka.api.log_dirs import DESCRIBE_LOG_DIRS
+from gatehouse.gateways.kafka.api.log_dirs import ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS
 from gatehouse.gateways.kafka.api.membership import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from gatehouse.gateways.kafka.api.metadata import METADATA
 from gatehouse.gateways.kafka.api.offset_commit import OFFSET_COMMIT
@@ -54,6 +55,6 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in (
     INIT_PRODUCER_ID, SASL_AUTHENTICATE, DELETE_GROUPS, OFFSET_DELETE, DELETE_TOPICS, CREATE_PARTITIONS,
     DELETE_RECORDS, DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES,
     DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS,
-    OFFSET_FOR_LEADER_EPOCH, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS,
+    OFFSET_FOR_LEADER_EPOCH, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS, DESCRIBE_QUORUM,
     DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_SCRAM, ALTER_SCRAM, DESCRIBE_CLIENT_QUOTAS,
     ALTER_CLIENT_QUOTAS, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)}

@@ -1,8 +1,9 @@
-"""DescribeCluster 0 to 2, DescribeTopicPartitions 0, ElectLeaders 0 to 2, AlterPartitionReassignments 0 to 1,
-ListPartitionReassignments 0: what tools ask about many nodes, answered as the one node that there is.
+"""DescribeCluster 0 to 2, DescribeTopicPartitions 0, DescribeQuorum 0 to 2, ElectLeaders 0 to 2,
+AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0: what tools ask about many nodes, answered as the one
+node that there is.
 
 Every partition is led by node 1, which is its only replica: no election is needed, and a reassignment to anything else
-is refused.
+is refused. So is the quorum of Kafka's controllers, whose offsets count the starts of the hub.
 """
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from kafka.protocol.admin import (
     AlterPartitionReassignmentsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ElectLeadersRequest,
@@ -50,6 +53,8 @@ if TYPE_CHECKING:
 
 BROKERS: Final = 1               # endpoint types
 CONTROLLERS: Final = 2
+QUORUM: Final = ("__cluster_metadata", 0)
+UNKNOWN: Final = -1
 MAX_PARTITIONS: Final = 2_000    # of one answer, as Kafka's `max.request.partition.size.limit`
 
 
@@ -123,6 +128,33 @@ def _described(session: KafkaSession, name: str, first: int, most: int) -> tuple
     return row, stop if stop < topic.partitions else None
 
 
+# ---- DescribeQuorum
+
+def describe_quorum(request: Request) -> None:
+    asked, session = request.decode(DescribeQuorumRequest), request.session
+    if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
+        request.answer(DescribeQuorumResponse, error_code=CLUSTER_AUTHORIZATION_FAILED,
+                       error_message="Cluster authorization failed.", topics=[], nodes=[])
+        return
+    host, port = session.advertised()
+    end = session.kernel.epoch
+    only = Row(replica_id=NODE_ID, replica_directory_id=NO_UUID, log_end_offset=end, last_fetch_timestamp=UNKNOWN,
+               last_caught_up_timestamp=session.services.now_ms())
+    rows = []
+    for topic in asked.topics:
+        partitions = [Row(partition_index=partition.partition_index, error_code=NONE, error_message=None,
+                          leader_id=NODE_ID, leader_epoch=session.kernel.epoch, high_watermark=end,
+                          current_voters=[only], observers=[]) for partition in topic.partitions]
+        rows.append(Row(topic_name=topic.topic_name, partitions=partitions))
+        for row in partitions:
+            if (topic.topic_name, row.partition_index) != QUORUM:
+                row.error_code, row.error_message = UNKNOWN_TOPIC_OR_PARTITION, "No quorum leads this partition."
+                row.leader_id = row.leader_epoch = row.high_watermark = UNKNOWN
+                row.current_voters = []
+    node = Row(node_id=NODE_ID, listeners=[Row(name="CONTROLLER", host=host, port=port)])
+    request.answer(DescribeQuorumResponse, error_code=NONE, error_message=None, topics=rows, nodes=[node])
+
+
 # ---- ElectLeaders
 
 def elect_leaders(request: Request) -> None:
@@ -187,6 +219,8 @@ ALTER_REASSIGNMENTS = Api(key=45, name="AlterPartitionReassignments", first_vers
                           first_flexible=0, dispatch=alter_reassignments)
 LIST_REASSIGNMENTS = Api(key=46, name="ListPartitionReassignments", first_version=0, last_version=0,
                          first_flexible=0, dispatch=list_reassignments)
+DESCRIBE_QUORUM = Api(key=55, name="DescribeQuorum", first_version=0, last_version=2, first_flexible=0,
+                      dispatch=describe_quorum)
 DESCRIBE_CLUSTER = Api(key=60, name="DescribeCluster", first_version=0, last_version=2, first_flexible=0,
                        dispatch=describe_cluster)
 DESCRIBE_TOPIC_PARTITIONS = Api(key=75, name="DescribeTopicPartitions", first_version=0, last_version=0,

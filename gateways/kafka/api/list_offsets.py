@@ -1,9 +1,10 @@
-"""ListOffsets 1 to 10: the first and last offset of partitions, and records by their timestamps.
+"""ListOffsets 1 to 11: the first and last offset of partitions, and records by their timestamps.
 
     -1  latest               the high watermark
     -2  earliest             the log start
     -4  earliest local       the same: nothing is tiered
     -5  latest tiered        none: nothing is tiered
+    -6  earliest to tier     none, likewise
     -3  largest timestamp    the first record that has it, and the timestamp; -1 and -1 in an empty partition. As exact
                              as the index: messages of other doors count with the time of their append at least
      0  and above            the first record at or after this time
@@ -25,6 +26,7 @@ EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_TO_TIER: Final = -6
 
 
 class OffsetLookup(PartitionLookup):
@@ -42,7 +44,7 @@ class OffsetLookup(PartitionLookup):
             row.offset, row.leader_epoch = guard.bounds(partition_id)[0], self.epoch
         elif asked.timestamp == LATEST:
             row.offset, row.leader_epoch = guard.bounds(partition_id)[1], self.epoch
-        elif asked.timestamp != LATEST_TIERED:
+        elif asked.timestamp not in (LATEST_TIERED, EARLIEST_TO_TIER):
             row.error_code = UNSUPPORTED_VERSION
 
     def on_looked_up(self, row: Row, offset: int | None, timestamp_ms: int) -> None:
@@ -63,4 +65,4 @@ def dispatch(request: Request) -> None:
     lookup.settle()
 
 
-LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=10, first_flexible=6, dispatch=dispatch)
+LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=11, first_flexible=6, dispatch=dispatch)

@@ -27,6 +27,7 @@ from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     INCONSISTENT_GROUP_PROTOCOL,
+    INVALID_GROUP_ID,
     INVALID_SESSION_TIMEOUT,
     NONE,
 )
@@ -137,6 +138,8 @@ def join(request: Request) -> None:
     waiting = Join(request, asked.member_id)
     try:
         require_group(session, Operation.CONSUME, asked.group_id)
+        if not asked.group_id:
+            raise Refused(INVALID_GROUP_ID, "a group has a name")
         session.kernel.assigned.join(asked.group_id, joining_of(request, asked), GroupRules(
             config.group_initial_rebalance_delay_ms, config.group_max_size), waiting.on_answer,
             session.principal.tenant)

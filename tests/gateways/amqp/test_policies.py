@@ -69,7 +69,7 @@ def test_the_highest_priority_counts_then_the_first_by_name():
 ])
 def test_arguments_and_policy_together(arguments: dict[str, Any], said: dict[str, Any], changed: dict[str, Any]):
     table: Table = {f"x-{key.replace('_', '-')}": typed(value) for key, value in arguments.items()}
-    declared = read_queue_arguments(table, "queue")
+    declared = read_queue_arguments(table)
     result = merged(declared, table, read_policy("p", {"pattern": "", "definition": said}).definition)
     given = {field: getattr(result, field) for field in changed}
     assert given == changed

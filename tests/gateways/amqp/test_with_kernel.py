@@ -168,7 +168,9 @@ def test_without_a_limit_it_comes_for_ever(hub: KernelHub, arguments: dict[str, 
     ("x-queue-leader-locator", "elsewhere", "invalid_queue_locator_arg"),
     ("x-quorum-initial-group-size", 0, "{value_zero,0}")])
 def test_arguments_that_cannot_be(hub: KernelHub, name: str, value: object, why: str) -> None:
-    told = closed(hub.client().ask("queue.declare", queue="q", arguments={name: value}))
+    kind = "classic" if name == "x-queue-version" else "quorum"
+    told = closed(hub.client().ask("queue.declare", queue="q", durable=True,
+                                   arguments={"x-queue-type": kind, name: value}))
     assert told == f"PRECONDITION_FAILED - invalid arg '{name}' for queue 'q' in vhost '/': {why}"
 
 

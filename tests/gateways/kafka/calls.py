@@ -203,6 +203,11 @@ CALLS: dict[int, Call] = {
     31: Call(lambda peer, version: {"filters": [Row(**_acl_filter(peer, version))]},
              lambda peer, answer: [len(row.matching_acls) for row in answer.filter_results] == [1]
              and accounts_of(peer).accounts.rules == {}),
+    34: Call(lambda peer, version: {"dirs": [
+        Row(path="log", topics=[Row(name="plant", partitions=[0, 7])]),
+        Row(path="elsewhere", topics=[Row(name="plant", partitions=[1])])]},
+        lambda peer, answer: [(topic.topic_name, [(part.partition_index, part.error_code) for part in topic.partitions])
+                              for topic in answer.results] == [("plant", [(0, 0), (7, 3), (1, 57)])]),
     35: Call(lambda peer, version: {"topics": [Row(topic="plant", partitions=[0])]},
              lambda peer, answer: [(topic.name, [(part.partition_index, part.partition_size > 60)
                                                  for part in topic.partitions])
@@ -242,6 +247,10 @@ CALLS: dict[int, Call] = {
         lambda peer, answer: [row.error_code for row in answer.results] == [0, 0]
         and {name: list(user.scram) for name, user in accounts_of(peer).accounts.users.items()}
         == {"ann": ["SCRAM-SHA-512"], "new": ["SCRAM-SHA-512"]}),
+    55: Call(lambda peer, version: {"topics": [Row(topic_name="__cluster_metadata", partitions=[
+        Row(partition_index=0), Row(partition_index=1)])]},
+        lambda peer, answer: [(part.error_code, part.leader_id, [voter.replica_id for voter in part.current_voters])
+                              for part in _partitions(answer)] == [(0, 1, [1]), (3, -1, [])]),
     60: Call(lambda peer, version: {"include_cluster_authorized_operations": True, "endpoint_type": 1,
                                     "include_fenced_brokers": False},
              lambda peer, answer: (answer.cluster_id, answer.controller_id, [broker.broker_id for broker in

@@ -242,7 +242,7 @@ def test_lists_offsets(version: int, late: bool) -> None:
     peer = peer_with_records()
     peer.kernel.late = late
     for timestamp, expected in {-1: (0, 3, -1), -2: (0, 1, -1), 1001: (0, 1, 1001), 1500: (0, -1, -1), -3: (0, 2, 1002),
-                                -4: (0, 1, -1), -5: (0, -1, -1), -6: (35, -1, -1)}.items():
+                                -4: (0, 1, -1), -5: (0, -1, -1), -6: (0, -1, -1), -7: (35, -1, -1)}.items():
         assert offsets(peer, version, {("plant", 0): timestamp}) == [expected]
     assert offsets(peer, version, {("plant", 1): -1, ("plant", 0): -1, ("plant", 2): -1, ("other", 0): -1}) == [
         (0, 0, -1), (0, 3, -1), (3, -1, -1), (3, -1, -1)]

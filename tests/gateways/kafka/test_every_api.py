@@ -64,7 +64,7 @@ def test_the_readme_lists_what_is_offered() -> None:
     assert re.findall(r"^\| \d+ \| .* \| `api/.*$", text, re.MULTILINE) == rows
 
 
-@pytest.mark.parametrize(("key", "version", "answered"), [(55, 1, True), (57, 1, True), (66, 0, True), (27, 1, False),
+@pytest.mark.parametrize(("key", "version", "answered"), [(57, 0, True), (57, 1, True), (66, 0, True), (27, 1, False),
                                                           (1000, 0, False), (15, 99, False)])
 def test_what_is_not_offered_is_refused_so_that_its_client_raises(key: int, version: int, answered: bool) -> None:
     peer = plant()
@@ -80,6 +80,6 @@ def test_what_is_not_offered_is_refused_so_that_its_client_raises(key: int, vers
 
 def test_nothing_that_is_not_offered_is_answered_before_a_login() -> None:
     peer = plant()
-    header = (55).to_bytes(2, "big") + b"\0\1" + b"\0\0\0\7\xff\xff"
+    header = (57).to_bytes(2, "big") + b"\0\1" + b"\0\0\0\7\xff\xff"
     assert peer.send(len(header).to_bytes(4, "big") + header) == []
     assert peer.link.closed

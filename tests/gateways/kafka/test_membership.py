@@ -137,7 +137,7 @@ def test_a_join_is_refused_in_kafkas_words(version: int) -> None:
         assert answer.protocol_name == (None if version >= 7 else "")
         return int(answer.error_code)
 
-    assert code(group="") == 24 and code(group="x" * 256) == 24
+    assert code(group="") == 24 and code(group="x" * 256) == 24 and code(group="", session_timeout_ms=0) == 24
     assert code(group="leased") == 23
     assert code(session_timeout_ms=5_999) == 26 and code(session_timeout_ms=1_800_001) == 26
     assert code(member_id="stranger") == 25 and code(group="new", member_id="stranger") == 25

@@ -12,6 +12,7 @@ from gatehouse.gateways.mqtt.durable import OWN_IDS
 from gatehouse.gateways.mqtt.properties import ALIAS, ALIAS_MAXIMUM, SESSION_EXPIRY, SUBSCRIPTION_ID, WILL_DELAY, Packet
 from gatehouse.gateways.mqtt.window import LAST_ID, Window
 from gatehouse.kernel.log.log import LogFull
+from gatehouse.kernel.settings import KernelSettings
 from tests.gateways.mqtt.conversations import connect as connect_clean
 from tests.gateways.mqtt.five import (
     Client,
@@ -64,6 +65,19 @@ def rest(client: Client) -> list[Seen]:
     """Everything that came, also what came right behind CONNACK."""
     behind, client.behind = client.behind, []
     return behind + client.take()
+
+
+def test_qos_0_waits_where_the_hub_is_set_so_and_comes_once_and_in_order() -> None:
+    hub = FakeHub(settings=KernelSettings(default_partitions=1, session_keeps_transient=True))
+    client = sleeper(hub, ("plant/#", 1), ("fleet/#", 0))
+    publish(hub, "plant/1", b"awake", qos=0)
+    assert [(seen.value, seen.qos) for seen in messages(client)] == [(b"awake", 0)], "once"
+    leave(client)
+    publish(hub, "plant/1", b"a", qos=0)
+    publish(hub, "plant/1", b"b", qos=1)
+    publish(hub, "fleet/1", b"c", qos=1)
+    client = Client(hub, "c", clean=False, properties=KEEPS)
+    assert [(seen.value, seen.qos) for seen in messages(client)] == [(b"a", 0), (b"b", 1), (b"c", 0)]
 
 
 def test_what_was_missed_comes_when_the_client_comes_back() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import SessionRefused, StorageFull, TooManySessions
 from gatehouse.kernel.message import RETAIN
 from gatehouse.kernel.records.record import add_header, encode_headers
+from gatehouse.kernel.sessions.records import decode_flight, encode_flight
 from gatehouse.kernel.sessions.values import NEVER, Outgoing, Released, Subscribed
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
@@ -325,6 +327,121 @@ def test_the_oldest_give_way_at_the_limit() -> None:
     assert description is not None and (description.waiting, description.dropped["limit"]) == (3, 5)
     client.connect()
     assert client.values() == [b"5", b"6", b"7"]
+
+
+def test_what_was_in_flight_is_read_as_it_was_written_before_there_was_a_limit_of_time() -> None:
+    flight = {7: (100, 1), 8: (101, 1), 9: (200, 3)}
+    now = encode_flight(300, [1, 2, 3, 4, 5], flight)
+    assert decode_flight(now) == (300, [1, 2, 3, 4, 5], flight)
+    assert decode_flight(now[:24] + now[28:]) == (300, [1, 2, 3, 4, 0], flight)
+    assert decode_flight(now[:24]) == (300, [1, 2, 3, 4, 0], {})
+
+
+def limited(tmp_path: Path | None = None, **settings: Any) -> tuple[Rig, Client]:
+    """A hub with these limits of sessions, and a client that sleeps on `plant/#`."""
+    rig = Rig(tmp_path, settings=KernelSettings(segment_bytes=1 << 20, **settings))
+    client = Client(rig)
+    client.connect()
+    client.subscribe("plant/#")
+    client.sleep()
+    return rig, client
+
+
+def dropped(rig: Rig, reason: str) -> int:
+    description = rig.kernel.sessions.describe("/", "c1")
+    assert description is not None
+    return description.dropped[reason]
+
+
+def test_the_oldest_give_way_at_the_limit_of_bytes() -> None:
+    rig, client = limited(max_session_bytes=40_000)
+    for at in range(60):
+        publish(rig, "plant/1", b"%d" % at + bytes(998))
+    gone = dropped(rig, "limit")
+    assert 19 <= gone <= 26, "some forty of a thousand bytes have room"
+    client.connect(window=100)
+    assert [int((value or b"").rstrip(bytes(1))) for value in client.values()] == list(range(gone, 60))
+
+
+def test_sixteen_messages_wait_whatever_they_weigh() -> None:
+    rig, client = limited(max_session_bytes=1_000)
+    for _ in range(40):
+        publish(rig, "plant/1", bytes(500))
+    assert dropped(rig, "limit") == 24
+    client.connect(window=100)
+    assert len(client.values()) == 16
+
+
+def test_what_waited_before_a_start_of_the_hub_counts_in_bytes(tmp_path: Path) -> None:
+    rig, client = limited(tmp_path, max_session_bytes=40_000)
+    for _ in range(30):
+        publish(rig, "plant/1", bytes(1_000))
+    rig.world.advance(10_000)                        # a checkpoint: the index has it all
+    rig.restart()
+    assert dropped(rig, "limit") == 0
+    for _ in range(30):
+        publish(rig, "plant/1", bytes(1_000))
+    rig.run()
+    assert 19 <= dropped(rig, "limit") <= 26
+
+
+def test_what_was_handed_out_weighs_no_more() -> None:
+    rig, client = limited(max_session_bytes=40_000)
+    for _ in range(30):
+        publish(rig, "plant/1", bytes(1_000))
+    client.connect(window=100)
+    assert len(client.values()) == 30
+    for _ in range(30):
+        publish(rig, "plant/1", bytes(1_000))
+    assert len(client.values()) == 30 and dropped(rig, "limit") == 0
+
+
+def test_what_has_waited_too_long_gives_way_while_the_client_sleeps(tmp_path: Path) -> None:
+    rig, client = limited(tmp_path, max_session_wait_ms=60_000)
+    publish(rig, "plant/1", b"old")
+    rig.world.advance(40_000)
+    publish(rig, "plant/1", b"new")
+    rig.restart()
+    assert dropped(rig, "age") == 0
+    rig.world.advance(40_000)
+    assert dropped(rig, "age") == 1, "also where nothing else happens"
+    client.connect()
+    assert client.values() == [b"new"]
+
+
+def test_a_message_that_waited_too_long_is_not_handed_out() -> None:
+    rig, client = limited(max_session_wait_ms=60_000)
+    publish(rig, "plant/1", b"old")
+    rig.world.advance(33_000)
+    published_ms = rig.world.loop.wall_ms()
+    publish(rig, "plant/1", b"between two looks")    # which are 7.5 s apart
+    while not rig.kernel.sessions.is_too_old(published_ms + 100):
+        rig.world.advance(500)
+    assert dropped(rig, "age") == 1, "nobody has looked at the second"
+    client.connect()
+    assert client.values() == [] and dropped(rig, "age") == 2
+
+
+def test_qos_0_waits_where_the_hub_keeps_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, settings=KernelSettings(segment_bytes=1 << 20, session_keeps_transient=True))
+    client = Client(rig)
+    client.connect()
+    client.subscribe("plant/#", 1)
+    client.subscribe("fleet/#", 0)
+    client.sleep()
+    publish(rig, "plant/1", b"a", qos=0)
+    publish(rig, "plant/1", b"b", qos=1)
+    publish(rig, "fleet/1", b"c", qos=2)
+    rig.restart()
+    client.connect(window=1)
+    taken = [(message.value, message.qos, message.packet_id) for message in client.take()
+             if isinstance(message, Outgoing)]
+    assert taken == [(b"a", 0, 0), (b"b", 1, 1)], "the window is full, and the order stays"
+    client.held.acknowledge([1])
+    assert [(message.value, message.qos) for message in client.take() if isinstance(message, Outgoing)] == [(b"c", 0)]
+    rig.restart()
+    client.connect()
+    assert client.take() == [], "what was sent with QoS 0 is done with"
 
 
 def test_expired_messages_are_dropped_and_counted() -> None:
