@@ -142,6 +142,8 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_groups_left_out": Declared(
         GAUGE, "Groups that are in none of these rows, as there are more than one look takes."),
     "gatehouse_journey_events": Declared(COUNTER, "Events of messages' journeys that were recorded."),
+    "gatehouse_journeys_asked_left_out": Declared(
+        "counter", "Messages that were not followed though their senders asked for it: `tracing.asked_per_minute`."),
     "gatehouse_journey_events_left_out": Declared(
         COUNTER, "Those that were not: beyond a topic's budget of errors, or lost with a flush that was refused."),
     "gatehouse_journeys_followed": Declared(GAUGE, "Messages that are followed now."),

@@ -1,11 +1,12 @@
 """Looks twice a second how the hub does, and says what is left undone: memory, how late the loop is, how long the disk
-keeps what is written. The ladder decides; everybody else looks at `kernel.shedding`."""
+keeps what is written. The ladder decides; everybody else looks at `kernel.shedding`. How much is stored of what limits
+bound is looked up with it."""
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.shedding import NAMES, Rung
 from gatehouse.ladder import LOOK_MS, Ladder
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from gatehouse.metrics import Sample
 
 log = logging.getLogger("gatehouse")
+
+RESTS: Final = 50                  # looking what is stored takes at most one part in so many of the time
 
 
 class Overload:
@@ -36,6 +39,7 @@ class Overload:
         self._due_s = 0.0
         self._handle: asyncio.TimerHandle | None = None
         self._memory = 0.0
+        self._stored_due_s = 0.0
 
     def start(self) -> None:
         self._arm()
@@ -76,6 +80,9 @@ class Overload:
 
     def _on_look(self) -> None:
         now_s = self._aio.time()
+        if now_s >= self._stored_due_s:
+            self._admission.look_at_stored()
+            self._stored_due_s = now_s + RESTS * (self._aio.time() - now_s)
         self.look(now_s, max(0.0, now_s - self._due_s))
         self._arm()
 

@@ -75,6 +75,8 @@ class Relaying:
                     return {"invitation": self.links.invite(link, given["lasts_ms"])}
                 case "join":
                     return {"link": self.links.join(given["invitation"])}
+                case "rotate":
+                    return self.links.use_next_key() if given["use"] else self.links.rotate()
                 case "pause":
                     self.links.pause(link)
                 case "resume":

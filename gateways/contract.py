@@ -184,8 +184,8 @@ class Links(Protocol):
         """The meeting point and every link."""
 
     def act(self, by: By, action: str, link: str, **given: Any) -> dict[str, Any]:
-        """`invite`, `join`, `pause`, `resume`, `unlink`, `rewind`, `explain`, in somebody's name. Raises LinkFault, and
-        what the kernel refuses."""
+        """`invite`, `join`, `pause`, `resume`, `unlink`, `rewind`, `explain`, `rotate`, in somebody's name. Raises
+        LinkFault, and what the kernel refuses."""
 
 
 DRILLS: Final = ("held_disk", "full_memory", "killed_hub")

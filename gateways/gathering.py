@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.kernel.errors import KernelError, Stopping
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.message import MANY, NOBODY, SpeakersWanted, Stored
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.places import GivenPlaces
     from gatehouse.gateways.switchboard import Switchboard
-    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.api import KernelPort, Message
 
 PART_MESSAGES: Final = 16              # more than that of one session costs little by itself
 PART_BYTES: Final = 16 << 10           # as it came
@@ -187,17 +187,20 @@ class Gathering:
         first = parts[0].guard
         in_turn = first.tells and len(messages) > port.unfollowed()
         if in_turn:
-            port.speak_in_turn([part.stop for part in parts], [part.guard.origin for part in parts])
+            self._speak_in_turn(port, parts)
+        elif first.tells:
+            port.speaks(MANY if gathered.is_mixed or first.origin.traces else NOBODY)
         try:
-            if gathered.is_mixed:
-                port.append_gathered([part.places.guard for part in parts], [part.stop for part in parts], messages,
-                                     number, gathered.positions)
-            else:
-                port.append(parts[0].places.guard, messages, number, gathered.positions, None)
+            try:
+                self._append(port, gathered, number)
+            except SpeakersWanted:
+                self._speak_in_turn(port, parts)
+                self._append(port, gathered, number)
+            finally:
+                if first.tells:
+                    port.speaks(NOBODY)
         except KernelError:
             switchboard.take_back(number)
-            if in_turn:
-                port.speaks(first.origin)
             self._append_each(gathered)
             return
         except Exception as fault:
@@ -206,9 +209,20 @@ class Gathering:
             for part in parts:
                 part.fail(fault)
             return
-        if in_turn:
-            port.speaks(first.origin)
         first.charge_gathered(len(messages), gathered.size_bytes)
+
+    @staticmethod
+    def _speak_in_turn(port: KernelPort, parts: list[OneRead]) -> None:
+        port.speak_in_turn([part.stop for part in parts], [part.guard.origin for part in parts])
+
+    @staticmethod
+    def _append(port: KernelPort, gathered: Gathered, number: int) -> None:
+        messages, parts = gathered.messages, gathered.parts
+        if gathered.is_mixed:
+            port.append_gathered([part.places.guard for part in parts], [part.stop for part in parts], messages, number,
+                                 gathered.positions)
+        else:
+            port.append(parts[0].places.guard, messages, number, gathered.positions, None)
 
     def _append_each(self, gathered: Gathered) -> None:
         forgetting: list[Guard] = []

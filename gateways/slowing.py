@@ -90,7 +90,11 @@ class Slowing:
         self._is_full = False
         self._is_last = False                    # the peer has said goodbye
         self.is_held = False
-        """Whether what waits does because the hub has too much to do."""
+        """Whether what waits does because the hub has too much to do, or as much is stored as may be."""
+
+        self.refuses: Callable[[], bool] = bool
+        """Whether the peer can be told that what it publishes is refused."""
+
 
     @property
     def is_full(self) -> bool:
@@ -170,9 +174,9 @@ class Slowing:
 
     def _may_publish(self) -> bool:
         """Whether the hub has anybody publish; else it is asked again in a while."""
-        self.is_held = self.guard.publishing_waits
+        self.is_held = self.guard.waits(self.refuses())
         if self.is_held:
-            self.guard.shedding.counts[Rung.PUBLISHERS] += 1
+            self.guard.shedding.leaves(Rung.PUBLISHERS)
             self.wait(WAIT_MS)
         return not self.is_held
 

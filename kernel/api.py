@@ -842,6 +842,12 @@ class HubPort(HubFacts, Ports, Protocol):
     def topic(self, name: str, tenant: str = "/") -> Topic | None:
         """A topic by its name."""
 
+    def topics(self, tenant: str = "/") -> list[Topic]:
+        """Every topic of a tenant, sorted by name."""
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
+        """See `KernelPort.sizes`."""
+
     def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
         """See `KernelPort.create_topic`."""

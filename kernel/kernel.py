@@ -57,6 +57,7 @@ from gatehouse.kernel.log.frame_writer import FrameWriter, WorkerWriter
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
+    NOBODY,
     Fetched,
     Headers,
     Judge,
@@ -251,12 +252,12 @@ class Kernel:  # decision 138
         self._idempotency = idempotency = Idempotency(window, committer, loop.now_ms)
         self._appending = appending = Appending(
             committer=committer, places=places, disk_guard=disk_guard, idempotency=idempotency,
-            queue_limits=leasing.queues.max_lengths, receipts=receipts, recorder=recorder)
+            queue_limits=leasing.queues.max_lengths, receipts=receipts, speaker=self.speaker, recorder=recorder)
         self._validating = validating = Validating(loop, validation_worker, backpressure, on_error)
         self._batches = Batches(
             appending=appending, committer=committer, validating=validating, topics=topics, places=places,
             subscriptions=subscriptions, producers=producers, idempotency=idempotency, disk_guard=disk_guard,
-            listens=deliveries.listens, receipts=receipts, recorder=recorder)
+            listens=deliveries.listens, receipts=receipts, speaker=self.speaker, recorder=recorder)
         self._retained = RetainedValues(store=store, state=state, topics=topics, committer=committer,
                                         worker=reader_worker, wall_ms=loop.wall_ms)
         self.scheduling = scheduling = Scheduling(
@@ -482,6 +483,7 @@ class Kernel:  # decision 138
                     token: object = None) -> None:
         """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
         `append`; with neither, once everything before is durable. Raises what `append` does, with nothing taken."""
+        self.speaker.speaks(NOBODY)                  # nobody's connection
         self._appending.append(messages, owner, token, False)
         if records:
             self._committer.put_state(records)

@@ -82,9 +82,16 @@ class Origin(NamedTuple):
     user: str = ""
     client: str = ""
     peer: str = ""
+    traces: bool = False         # it has the right to have messages followed
 
 
 NOBODY: Final = Origin()
+MANY: Final = Origin(traces=True)
+"""Several, of whom some may have that right: who they are is said where it is asked for."""
+
+
+class SpeakersWanted(Exception):
+    """A message asks to be followed, and whose it is was not said: nothing was done, `speak_in_turn` is to be told."""
 
 
 class When(NamedTuple):

@@ -9,14 +9,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from gatehouse.kernel.message import NOBODY, Leased, Message, Origin, Placement, Record
+from gatehouse.kernel.message import MANY, NOBODY, Leased, Message, Origin, Placement, Record, SpeakersWanted
 
 # What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
-# `write.pending_frame.PendingFrame` and its runs.
+# `write.pending_frame.PendingFrame` and its runs, `records.validation.Validated`.
 Cursor = Any
 LeasedGroup = Any
 PendingFrame = Any
 Run = Any
+Validated = Any
 
 
 class Speaker:
@@ -36,11 +37,16 @@ class Speaker:
 
     def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
         """Of the messages that are told next, those before each of these indices come from there."""
-        self._stops, self._origins = stops, origins
+        self.origin, self._stops, self._origins = MANY, stops, origins
 
     def origin_of(self, at: int) -> Origin:
         """Where the message at this index of a call comes from."""
         return self._origins[bisect_right(self._stops, at)] if self._stops else self.origin
+
+    def require(self) -> None:
+        """Raises SpeakersWanted where several speak and it was not said who."""
+        if not self._stops and self.origin == MANY:
+            raise SpeakersWanted
 
 
 @runtime_checkable
@@ -61,17 +67,23 @@ class Recorder(Protocol):  # decision 202
     def gap(self) -> int:
         """How many messages pass before one that may be followed; `kernel.write` counts them down."""
 
-    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int) -> tuple[list[int], int]:
-        """Which of these messages are followed, that at `at` and those behind it, and how many pass before the next
-        one. Those that have no trace context are given one, in place."""
+    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
+               ) -> tuple[list[int], int]:
+        """Which of these messages are followed, of that at `at` and those behind it, and of those that perhaps ask for
+        it; and how many pass before the next one. Those that have no trace context are given one, in place."""
 
     def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
                    places: Sequence[tuple[Run, int]], followed: Sequence[int]) -> None:
         """These messages, which are followed, are in the pending frame, each in its place."""
 
-    def follow_batch(self, frame: PendingFrame, run: Run, topic: str, at: int, records: Sequence[Record] | None) -> int:
-        """A producer's batch is in the pending frame, of which the record at `at` may be followed. How many pass before
-        the next one."""
+    def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
+                     ) -> tuple[Validated, object, int]:
+        """A batch of this producer is about to enter a topic; its record at `at` may be followed. The batch, in
+        which those that are followed have a trace context; what `on_batch_entered` is to be told; how many pass
+        before the next one."""
+
+    def on_batch_entered(self, frame: PendingFrame, run: Run, followed: object) -> None:
+        """That batch is in the pending frame."""
 
     def write(self, frame: PendingFrame, first_id: int) -> None:
         """The frame is about to be sealed: what is waiting goes into it."""

@@ -60,6 +60,12 @@ class LinkRefused(RelayError):
     code = "link_refused"
 
 
+class KeyNotPinned(RelayError):
+    """A hub is not to be known by another key yet: there is none, or the other hub of a link has not pinned it."""
+
+    code = "key_not_pinned"
+
+
 class UnknownLink(RelayError):
     """There is no link of that name."""
 

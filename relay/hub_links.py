@@ -17,7 +17,7 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
-from gatehouse.relay.errors import BadFrame, BadInvitation, RelayError, UnknownLink, WrongKey
+from gatehouse.relay.errors import BadFrame, BadInvitation, KeyNotPinned, RelayError, UnknownLink, WrongKey
 from gatehouse.relay.frames import (
     Bounced,
     Carry,
@@ -46,6 +46,7 @@ from gatehouse.relay.invitations import (
     encode_join,
     encode_joined,
 )
+from gatehouse.relay.letters import NextKey
 from gatehouse.relay.link import Around, Link
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.passing import Filters
@@ -58,8 +59,9 @@ from gatehouse.relay.pins import (
     pin_record,
 )
 from gatehouse.relay.positions import Origin, arrived_record, decode_sent
-from gatehouse.relay.sealing import Identity
+from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
+from gatehouse.relay.spool_keys import KeptKey, decode_key, key_record
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -69,6 +71,9 @@ OFFLINE: Final = "offline"
 PROVING: Final = "proving"
 ONLINE: Final = "online"
 
+IDENTITY: Final = 2                      # whose a kept key is: this hub's own, see `spool_keys`
+IN_USE: Final = 0
+NEXT: Final = 1
 MAX_INVITATIONS: Final = 1_000
 MAX_SPOOLS: Final = 10_000               # of other hubs, that are remembered
 JOIN_AGAIN_MS: Final = 5_000
@@ -99,7 +104,10 @@ class HubLinks:
         self._wall_ms = wall_ms
         self._told = told
         self._allowed = allowed
-        self.identity: Final = Identity(secret)
+        self._secret = secret
+        seeds = {number: kept.key for number, kept in self._seeds()}
+        self.identity = Identity(secret, seeds.get(IN_USE))
+        self._next = None if NEXT not in seeds else Identity(secret, seeds[NEXT])
         self.settings = {link.name: link for link in settings}
         self.links: dict[str, Link] = {}
         self.state = OFFLINE
@@ -120,7 +128,8 @@ class HubLinks:
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
-                              self._carry, self._frame, allowed, rights, told, lambda: self._max_frame_bytes - 1024)
+                              self._carry, self._frame, allowed, rights, told, lambda: self._max_frame_bytes - 1024,
+                              self._next_key, self._on_next_key, self._on_pinned)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)
@@ -170,6 +179,8 @@ class HubLinks:
                 self._on_carried(peer, topic, payload)
             case Presence(peer, there) if self.state == ONLINE:
                 (self._there.add if there else self._there.discard)(peer)
+                if there:
+                    self._follow(peer)
                 for link in self._links_to(peer):
                     link.on_presence(there)
                 self._join_at_ms = 0
@@ -179,8 +190,9 @@ class HubLinks:
                 for link in self._links_to(peer):
                     link.on_spool_frame(frame)
             case Held(peer) | Spooled(peer) if self.state == ONLINE:
-                for link in self._links_to(peer):
-                    link.on_spool_frame(frame)
+                for link in self.links.values():
+                    if any(known.address == peer for known in link.pin.peers):
+                        link.on_spool_frame(frame)
             case Bounced(peer, code, reason):
                 for link in self._links_to(peer):
                     link.on_bounced(code, reason)
@@ -328,6 +340,92 @@ class HubLinks:
                         self.links[name].on_presence(True)
                 return
 
+    # ---- another key
+
+    # decision 281: a key is followed by another that both sides pinned before it is used
+    def _seeds(self) -> list[tuple[int, KeptKey]]:
+        prefix = self._kernel.hub + bytes((IDENTITY,))
+        return [(kept.number, kept) for kept in
+                [decode_key(key, value) for key, value in self._kernel.link_states(Kind.SPOOL_KEY, prefix)
+                 if key.startswith(prefix)]]
+
+    def _next_key(self) -> NextKey | None:
+        if self._next is None:
+            return None
+        return NextKey(self._next.public, self._next.sign(
+            what_is_announced(self._kernel.hub, self.identity.public, self._next.public)))
+
+    def rotate(self) -> dict[str, Any]:
+        """Make the key that is to follow this hub's, unless there is one, and have the other hubs pin it. Raises
+        Stopping."""
+        if self._next is None:
+            seed = self._chance(32)
+            self._kernel.append_with([], [key_record(self._kernel.hub, IDENTITY, NEXT,
+                                                     KeptKey(NEXT, seed, self._wall_ms()))],
+                                     _Then(partial(self._say_next, Identity(self._secret, seed))))
+            self._next = Identity(self._secret, seed)
+            self._told("", "key made", self._next.public.hex())
+        return {"key": self.identity.public.hex(), "next_key": self._next.public.hex(), "waits_for": self._untold()}
+
+    def _say_next(self, made: Identity) -> None:
+        for link in self.links.values():
+            link.say_next_key()
+
+    def _untold(self) -> list[str]:
+        """Links whose other hub has not pinned what is to follow our key."""
+        return [] if self._next is None else sorted(
+            name for name, pin in self._pins.items() if pin.told != self._next.public.hex())
+
+    def use_next_key(self) -> dict[str, Any]:
+        """Be known by it from now on: every link begins anew. Raises KeyNotPinned, Stopping."""
+        made, waits_for = self._next, self._untold()
+        if made is None:
+            raise KeyNotPinned("there is no next key: `gatehouse relay rotate` makes one")
+        if waits_for:
+            raise KeyNotPinned(f"the other hub of {', '.join(waits_for)} has not pinned the next key yet: it has to be "
+                               "connected once, or be unlinked")
+        seed = dict(self._seeds())[NEXT]
+        self._kernel.append_with([], [key_record(self._kernel.hub, IDENTITY, IN_USE, seed._replace(number=IN_USE)),
+                                      key_record(self._kernel.hub, IDENTITY, NEXT, None)],
+                                 _Then(partial(self._use, made)))
+        return {"key": made.public.hex(), "next_key": "", "waits_for": []}
+
+    def _use(self, made: Identity) -> None:
+        self.identity, self._next = made, None
+        self._around = dataclasses.replace(self._around, identity=made)
+        for name, link in list(self.links.items()):
+            link.on_disconnected()
+            self._make(name)
+        self._told("", "key in use", made.public.hex())
+        if self._wire is not None:
+            self._wire.close("this hub is known by another key now")
+
+    def _on_next_key(self, name: str, said: NextKey) -> None:
+        """Raises WrongKey, KernelError."""
+        pin = self._pins[name]
+        verify(said.key, said.signature,
+               what_is_announced(bytes.fromhex(pin.hub), bytes.fromhex(pin.key), said.key))
+        new = dataclasses.replace(pin, next_key=said.key.hex())
+        self._kernel.append_with([], [pin_record(name, new)], _Then(lambda: self.links[name].say_pinned(said.key)
+                                                                     if name in self.links else None))
+        self._pins[name] = self.links[name].pin = new
+        if pin.next_key != new.next_key:
+            self._told(name, "next key pinned", new.next_key)
+
+    def _on_pinned(self, name: str, key: bytes) -> None:
+        self._keep(name, dataclasses.replace(self._pins[name], told=key.hex()))
+
+    def _follow(self, peer: bytes) -> None:
+        """A hub that is here by the key which was to follow its own."""
+        for name, pin in list(self._pins.items()):
+            if pin.next_key and frames.address_of_key(bytes.fromhex(pin.next_key)) == peer:
+                self._keep(name, dataclasses.replace(pin, key=pin.next_key, next_key="", old_key=pin.key))
+                link = self.links.get(name)
+                if link is not None:
+                    link.on_disconnected()
+                    self._make(name)
+                self._told(name, "key followed", f"hub {pin.hub}, key {pin.next_key}")
+
     # ---- what people say
 
     def unlink(self, name: str) -> None:
@@ -428,7 +526,9 @@ class HubLinks:
 
     def describe(self) -> dict[str, Any]:
         """For people and programs."""
-        return {"key": self.identity.public.hex(), "url": self._section.url, "state": self.state, "fault": self.fault,
+        return {"key": self.identity.public.hex(),
+                "next_key": "" if self._next is None else self._next.public.hex(), "url": self._section.url,
+                "state": self.state, "fault": self.fault,
                 "connections": self.connections,
                 "links": [self.describe_link(name) for name in sorted(self.settings.keys() | self._pins.keys())]}
 

@@ -7,6 +7,8 @@
     5 STOPPED    code text | text                                            this side takes no more
     6 PACKED     size u32 | one frame of zstd                                a letter of so many bytes; 1.1
     7 SPOOL_KEY  number u64 | key 32 | now i64                               letters may be kept, sealed for it; 1.2
+    8 NEXT_KEY   key 32 | signature 64                                       this hub's key from some day on; 1.2
+    9 PINNED     key 32                                                      that key is pinned beside the other; 1.2
 
     section := partition u32 | flags u8 | predecessor u64 | next u64 | lost u64 | count u32 | piece*
     piece   := first offset u64 | count u32 | stored at i64 | largest time i64 | first id i64 | whole u8 | body
@@ -14,8 +16,8 @@
 A section covers the offsets from `predecessor` until before `next` of one partition: what of them is in no piece did
 not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a whole batch of a producer.
 `window`: so many bytes of such letters may be on their way, as they are before they are packed. `takes` (1.1; left out:
-0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY. Flag 1: the reader has heard nothing of this
-partition yet, and this is where it begins.
+0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY; 4, it reads NEXT_KEY. Flag 1: the reader has
+heard nothing of this partition yet, and this is where it begins.
 """
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.compression import ZSTD, decompress
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.fields import Fields, body, i64, text, u8, u32, u64
-from gatehouse.relay.frames import KEY_BYTES
+from gatehouse.relay.frames import KEY_BYTES, SIGNATURE_BYTES
 
 POSITIONS: Final = 1
 READY: Final = 2
@@ -38,9 +40,12 @@ STORED: Final = 4
 STOPPED: Final = 5
 PACKED: Final = 6
 SPOOL_KEY: Final = 7
+NEXT_KEY: Final = 8
+PINNED: Final = 9
 
 TAKES_PACKED: Final = 1
 TAKES_SPOOL_KEYS: Final = 2
+TAKES_NEXT_KEYS: Final = 4
 PACK_LEVEL: Final = 3
 MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
 
@@ -106,7 +111,16 @@ class SpoolKey(NamedTuple):
     now_ms: int
 
 
-Letter = Positions | Ready | Batches | StoredUntil | Stopped | SpoolKey
+class NextKey(NamedTuple):
+    key: bytes
+    signature: bytes
+
+
+class Pinned(NamedTuple):
+    key: bytes
+
+
+Letter = Positions | Ready | Batches | StoredUntil | Stopped | SpoolKey | NextKey | Pinned
 
 
 def encode(letter: Letter) -> bytes:
@@ -133,6 +147,10 @@ def encode(letter: Letter) -> bytes:
             return u8(STOPPED) + text(code) + text(reason)
         case SpoolKey(number, key, now_ms):
             return u8(SPOOL_KEY) + u64(number) + key + i64(now_ms)
+        case NextKey(key, signature):
+            return u8(NEXT_KEY) + key + signature
+        case Pinned(key):
+            return u8(PINNED) + key
 
 
 def decode(data: bytes) -> Letter:
@@ -156,6 +174,10 @@ def decode(data: bytes) -> Letter:
         return Stopped(fields.text(), fields.text())
     if kind == SPOOL_KEY:
         return SpoolKey(fields.u64(), fields.take(KEY_BYTES), fields.i64())
+    if kind == NEXT_KEY:
+        return NextKey(fields.take(KEY_BYTES), fields.take(SIGNATURE_BYTES))
+    if kind == PINNED:
+        return Pinned(fields.take(KEY_BYTES))
     raise BadFrame(f"there is no letter of kind {kind}")
 
 

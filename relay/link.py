@@ -27,10 +27,13 @@ from gatehouse.relay.frames import SPOOL_FULL, Frame, Held, Spooled, Spools
 from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, InCounts
 from gatehouse.relay.letters import (
     MAX_POSITIONS,
+    TAKES_NEXT_KEYS,
     TAKES_PACKED,
     TAKES_SPOOL_KEYS,
     Batches,
     Letter,
+    NextKey,
+    Pinned,
     Positions,
     Ready,
     SpoolKey,
@@ -108,6 +111,13 @@ class Around:
     """(link, what happened, details), for the log and the audit topic."""
 
     max_payload_bytes: Callable[[], int]
+    next_key: Callable[[], NextKey | None]
+    """What is to follow this hub's key."""
+
+    on_next_key: Callable[[str, NextKey], None]
+    """(link, what is to follow the other hub's). Raises WrongKey, KernelError."""
+
+    on_pinned: Callable[[str, bytes], None]
 
 
 class Link:
@@ -132,9 +142,10 @@ class Link:
         self._there = False
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
+        self._their_takes = 0
         self._kept_ms = 0
-        self.spooling = Spooling(settings, pin, around, self._rates, self._new_incoming, self._say_spool_key,
-                                 self._stop_told, self._note_tampering)
+        self.spooling = Spooling(settings, lambda: self.pin, around, self._rates, self._new_incoming,
+                                 self._say_spool_key, self._stop_told, self._note_tampering)
 
     # ---- who is there
 
@@ -297,7 +308,7 @@ class Link:
                      for origin, arrived in self._around.arrivals.stored_of(self.peer.hub)]
         for at in range(0, len(positions), MAX_POSITIONS):
             self._say("", Positions(positions[at:at + MAX_POSITIONS]))
-        takes = TAKES_PACKED | (TAKES_SPOOL_KEYS if self.settings.spool else 0)
+        takes = TAKES_PACKED | TAKES_NEXT_KEYS | (TAKES_SPOOL_KEYS if self.settings.spool else 0)
         self._say("", Ready(WINDOW_BYTES, list(self.settings.receive), takes))
         self.spooling.on_ready_said()
 
@@ -317,6 +328,12 @@ class Link:
             case Ready():
                 outgoing.on_ready(letter)
                 self.spooling.on_ready(letter)
+                self._their_takes = letter.takes
+                self.say_next_key()
+            case NextKey():
+                self._around.on_next_key(self.settings.name, letter)
+            case Pinned(key):
+                self._around.on_pinned(self.settings.name, key)
             case SpoolKey():
                 self.spooling.on_key(letter)
             case Stopped(code, reason):
@@ -376,6 +393,7 @@ class Link:
             if side is not None:
                 side.close()
         self._session = self._outgoing = self._incoming = None
+        self._their_takes = 0
         self.spooling.on_session_ended()
 
     # ---- the spool
@@ -389,6 +407,20 @@ class Link:
                 self.spooling.on_held(frame)
             case Spooled():
                 self.spooling.on_spooled(frame)
+
+    # ---- another key
+
+    def say_next_key(self) -> None:
+        """Say what will follow this hub's key, to who can pin it and has not."""
+        said = self._around.next_key()
+        if said is not None and self._session is not None and self._their_takes & TAKES_NEXT_KEYS \
+                and self.pin.told != said.key.hex():
+            self._say("", said)
+
+    def say_pinned(self, key: bytes) -> None:
+        """The key that will follow the other hub's is in our log."""
+        if self._session is not None:
+            self._say("", Pinned(key))
 
     def _say_spool_key(self, key: SpoolKey) -> None:
         if self._session is not None:

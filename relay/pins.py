@@ -20,10 +20,24 @@ class Pin:
     begun_ms: int = 0
     paused: bool = False
     invitation: str = ""
+    next_key: str = ""
+    """What the other hub has said will follow its key."""
+
+    old_key: str = ""
+    """What its key has followed: letters that are kept may be signed with it."""
+
+    told: str = ""
+    """The key that will follow ours, once the other hub has said that it has pinned it."""
 
     @property
     def peer(self) -> Peer:
         return Peer(bytes.fromhex(self.key), bytes.fromhex(self.hub))
+
+    @property
+    def peers(self) -> list[Peer]:
+        """By every key that is pinned, the one in use first."""
+        return [Peer(bytes.fromhex(key), bytes.fromhex(self.hub))
+                for key in (self.key, self.next_key, self.old_key) if key]
 
 
 @dataclass(frozen=True, slots=True)

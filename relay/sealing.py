@@ -48,14 +48,21 @@ MAX_LETTERS: Final = 1 << 32
 class Identity:
     """The key of a hub: made of a secret that the hub keeps, so that a restored hub is the same."""
 
-    def __init__(self, secret: bytes) -> None:
-        seed = blake2b(secret, digest_size=32, person=b"relay identity").digest()
+    def __init__(self, secret: bytes, seed: bytes | None = None) -> None:
+        """`seed`: of the key that has followed the one which is made of the secret."""
+        if seed is None:
+            seed = blake2b(secret, digest_size=32, person=b"relay identity").digest()
         self._key = Ed25519PrivateKey.from_private_bytes(seed)
         self.public: Final = self._key.public_key().public_bytes_raw()
         self.address: Final = address_of_key(self.public)
 
     def sign(self, text: bytes) -> bytes:
         return self._key.sign(text)
+
+
+def what_is_announced(hub: bytes, key: bytes, next_key: bytes) -> bytes:
+    """What a hub signs with the key that will follow its own: it has it."""
+    return b"gatehouse relay 1 next key" + hub + key + next_key
 
 
 def verify(key: bytes, signature: bytes, text: bytes) -> None:

@@ -5,7 +5,7 @@
 
 The reader makes a key, keeps it in its log and says it in an open session. Another follows after a day; the older one
 is kept for as long as something may lie at a meeting point that was sealed for it. The sender makes a key for each
-stretch that it spools and signs it with its identity, over the reader's key and both addresses. So the meeting point
+stretch that it spools and signs it with its identity, over its address and the reader's key. So the meeting point
 can drop letters and nothing else; a letter that comes twice is a repetition by its positions.
 
     SPOOL_KEY state   hub 16 | whose u8 | number u64   →  key 32 | made i64 | apart i64 | takes u8 | count u32 | filter*
@@ -70,8 +70,8 @@ def public_of(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
-def _signed(sender: bytes, reader: bytes, number: int, reader_key: bytes, stretch_key: bytes) -> bytes:
-    return b"gatehouse relay 1 spool" + sender + reader + u64(number) + reader_key + stretch_key
+def _signed(sender: bytes, number: int, reader_key: bytes, stretch_key: bytes) -> bytes:
+    return b"gatehouse relay 1 spool" + sender + u64(number) + reader_key + stretch_key
 
 
 def _cipher(private: X25519PrivateKey, public: bytes, signed: bytes) -> ChaCha20Poly1305:
@@ -86,11 +86,11 @@ def _cipher(private: X25519PrivateKey, public: bytes, signed: bytes) -> ChaCha20
 class Stretch:
     """The seal of what one hub has kept for another, from one start of it on. `secret`: 32 fresh random bytes."""
 
-    def __init__(self, identity: Identity, peer: Peer, theirs: KeptKey, secret: bytes) -> None:
+    def __init__(self, identity: Identity, theirs: KeptKey, secret: bytes) -> None:
         """Raises WrongKey."""
         ephemeral = X25519PrivateKey.from_private_bytes(secret)
         public = ephemeral.public_key().public_bytes_raw()
-        signed = _signed(identity.address, peer.address, theirs.number, theirs.key, public)
+        signed = _signed(identity.address, theirs.number, theirs.key, public)
         self._cipher = _cipher(ephemeral, theirs.key, signed)
         self._head = u8(SPOOL_SEALED) + u64(theirs.number) + public + identity.sign(signed)
         self._apart = i64(theirs.apart_ms)
@@ -106,13 +106,11 @@ class Stretch:
 class Opener:
     """Opens what the other hub had kept for this one; remembers one stretch."""
 
-    def __init__(self, identity: Identity, peer: Peer) -> None:
-        self._identity = identity
-        self._peer = peer
+    def __init__(self) -> None:
         self._head = b""
         self._cipher: ChaCha20Poly1305 | None = None
 
-    def open(self, topic: str, letter: bytes, ours: KeptKey) -> tuple[int, bytes]:
+    def open(self, topic: str, letter: bytes, ours: KeptKey, sender: Peer) -> tuple[int, bytes]:
         """How far the clocks are apart, and what is said. Raises WrongKey, BadFrame."""
         fields = Fields(letter, 1 + NUMBER_BYTES)
         stretch_key, signature = fields.take(KEY_BYTES), fields.take(SIGNATURE_BYTES)
@@ -120,8 +118,8 @@ class Opener:
         head = letter[:1 + NUMBER_BYTES + KEY_BYTES + SIGNATURE_BYTES]
         if self._cipher is None or head != self._head:
             private = X25519PrivateKey.from_private_bytes(ours.key)
-            signed = _signed(self._peer.address, self._identity.address, ours.number, public_of(ours.key), stretch_key)
-            verify(self._peer.key, signature, signed)
+            signed = _signed(sender.address, ours.number, public_of(ours.key), stretch_key)
+            verify(sender.key, signature, signed)
             self._cipher, self._head = _cipher(private, stretch_key, signed), head
         try:
             said = self._cipher.decrypt(b"\1\0\0\0" + u64(number), fields.rest(), head + u64(number) + topic.encode())

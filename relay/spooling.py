@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gatehouse.relay.link import Around
     from gatehouse.relay.pins import Pin
     from gatehouse.relay.rate import Rate
+    from gatehouse.relay.sealing import Peer
     from gatehouse.relay.settings import LinkSettings
 
 WINDOW_BYTES: Final = 1 << 20          # of letters on their way to the spool, or from it
@@ -63,15 +64,16 @@ class SpoolCounts:
 class Spooling:
     """See the module's text. `say` seals and sends a letter in the open session; `stop` is the link's."""
 
-    def __init__(self, settings: LinkSettings, pin: Pin, around: Around, rates: tuple[Rate, Rate], new_incoming:
-                 Callable[[Callable[[int], None], Callable[[RelayError | KernelError], None]], Incoming],
+    def __init__(self, settings: LinkSettings, pin_now: Callable[[], Pin], around: Around, rates: tuple[Rate, Rate],
+                 new_incoming: Callable[[Callable[[int], None], Callable[[RelayError | KernelError], None]], Incoming],
                  say_key: Callable[[SpoolKey], None], stop: Callable[[str], None], tampered: Callable[[str], None]
                  ) -> None:
         self.counts = SpoolCounts()
         self.fault = ""
         self._settings = settings
-        self._peer = pin.peer
-        self._begun_ms = pin.begun_ms
+        self._peer = pin_now().peer
+        self._pin = pin_now
+        self._begun_ms = pin_now().begun_ms
         self._around = around
         self._rates = rates
         self._new_incoming = new_incoming
@@ -85,7 +87,7 @@ class Spooling:
         self._said = 0
         self._out_again_ms = 0
         self._incoming: Incoming | None = None
-        self._opener = Opener(around.identity, self._peer)
+        self._opener = Opener()
         self._taken = 0
         self._in_again_ms = 0
         self._session = 0                    # counts, so that a key that was durable too late is not said
@@ -213,7 +215,7 @@ class Spooling:
             return
         theirs = keys[-1]
         try:
-            self._stretch = Stretch(around.identity, self._peer, theirs, around.chance(32))
+            self._stretch = Stretch(around.identity, theirs, around.chance(32))
         except WrongKey as error:
             self._out_failed(error)
             return
@@ -299,11 +301,16 @@ class Spooling:
             why = "unknown_key" if ours is None else "other_filters"
             self.counts.passed_over[why] = self.counts.passed_over.get(why, 0) + 1
             return None, 0
-        apart_ms, said = self._opener.open(spooled.topic, spooled.payload, ours)
+        apart_ms, said = self._opener.open(spooled.topic, spooled.payload, ours,
+                                            self._sender(spooled.peer))
         letter = letters.decode(letters.unpack(said, self._around.max_payload_bytes()))
         if not isinstance(letter, Batches) or letter.topic != spooled.topic:
             raise WrongKey("a letter that was kept is none of batches, or its envelope names another topic")
         return letter, apart_ms
+
+    def _sender(self, address: bytes) -> Peer:
+        """The other hub, by the key which it had as it sent a letter."""
+        return next((peer for peer in self._pin().peers if peer.address == address), self._peer)
 
     def _on_stored(self, number: int) -> None:
         """That letter is on our disk: the meeting point may forget it."""

@@ -11,14 +11,14 @@ from gatehouse.cli.account_access import Command, Document, access_options, acco
 from gatehouse.cli.tables import as_json, show, table
 
 COLUMNS: Final = ("id", "effect", "who", "operations", "kind", "pattern", "tenant", "from_file")
-OPERATIONS: Final = ("publish", "consume", "create", "alter", "transact", "administer", "relay", "connect",
-                     "describe")
+OPERATIONS: Final = ("publish", "consume", "create", "alter", "transact", "administer", "relay", "trace",
+                     "connect", "describe")
 
 
 def kind_options(command: Command) -> Command:
     """--topic, --group, --hub, --client; an address without."""
-    for kind, help in (("client", "It names a client id: connect."), ("hub", "On the hub itself: administer, relay."),
-                       ("group", "It names a consumer group."),
+    for kind, help in (("client", "It names a client id: connect."),
+                       ("hub", "On the hub itself: administer, relay, trace."), ("group", "It names a consumer group."),
                        ("topic", "It names a topic as a whole, instead of addresses.")):
         command = click.option(f"--{kind}", "kind", flag_value=kind, help=help)(command)
     return command

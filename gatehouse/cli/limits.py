@@ -9,8 +9,8 @@ import click
 from gatehouse.cli.account_access import Command, Document, access_options, accounts_of
 from gatehouse.cli.tables import as_json, show, table
 
-COLUMNS: Final = ("id", "of", "direction", "messages_per_s", "bytes_per_s", "operations_per_s", "connections", "tenant",
-                  "observe", "from_file")
+COLUMNS: Final = ("id", "of", "direction", "messages_per_s", "bytes_per_s", "operations_per_s", "connections",
+                  "stored_messages", "stored_bytes", "tenant", "observe", "from_file")
 RATES: Final = ("messages_per_s", "bytes_per_s", "operations_per_s")
 BURSTS: Final = ("messages_burst", "bytes_burst", "operations_burst")
 
@@ -19,6 +19,10 @@ def amount_options(command: Command) -> Command:
     """--messages-per-s and the rest of what a limit says."""
     command = click.option("--connections", type=click.IntRange(0), default=None,
                            help="Open at once, of the hub, a door, a tenant or a user.")(command)
+    for name in ("stored_bytes", "stored_messages"):
+        command = click.option(f"--{name.replace('_', '-')}", name, type=click.IntRange(0), default=None,
+                               help=f"{name.partition('_')[2].capitalize()} that may be stored, of a tenant or in a "
+                                    "topic.")(command)
     for name in reversed(BURSTS):
         command = click.option(f"--{name.replace('_', '-')}", name, type=click.IntRange(1), default=None,
                                help=f"{name.partition('_')[0].capitalize()} at once. Default: one second's.")(command)

@@ -177,6 +177,21 @@ def join(invitation: str, url: str, json_wanted: bool) -> None:
     show(document, f"joined {document['link']}", json_wanted)
 
 
+@relay.command()
+@click.option("--use", is_flag=True, help="Be known by the next key from now on.")
+@hub_options
+def rotate(use: bool, url: str, json_wanted: bool) -> None:
+    """Have another key follow this hub's, without a break.
+
+    Three steps: `rotate` makes it, and the other hubs pin it; the meeting point's file names it beside the old one and
+    is read again (SIGHUP); `rotate --use`. Then the old one can be taken out of that file.
+    """
+    with asking(url) as hub:
+        document = _ask(hub, "POST", "/v1/relay/rotate", {"use": use})
+    show(document, pairs({"key": document["key"], **({"next key": document["next_key"]} if not use else {}),
+                          "not pinned by": ", ".join(document["waits_for"]) or "none"}), json_wanted)
+
+
 def _changing(action: str, help: str, done: str) -> click.Command:
     @click.command(action, help=help)
     @click.argument("link")

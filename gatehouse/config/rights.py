@@ -74,6 +74,10 @@ class LimitSettings:
         "min": 0, "max": 10 ** 18,
         "help": "Connections that may be open at once, of the hub, a door, a tenant or a user; calls of HTTP are "
                 "none."})
+    stored_messages: int | None = field(default=None, metadata={
+        "min": 0, "max": 10 ** 18, "help": "Messages that may be stored at once, in all topics of a tenant or in one."})
+    stored_bytes: int | None = field(default=None, metadata={
+        "min": 0, "max": 10 ** 18, "help": "Bytes of the log that they may have."})
     tenant: str = field(default="/", metadata={
         "help": "The tenant of a client, an address, a topic or a group of consumers; `*`: each by itself."})
     observe: bool = field(default=False, metadata={

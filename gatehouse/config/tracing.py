@@ -30,6 +30,11 @@ class TracingSection:
         "min": 0, "max": 1_000_000,
         "help": "Errors of one topic that are recorded in a minute: retries, leases whose time was up, dead letters. "
                 "Those beyond are counted."})
+    asked_per_minute: int = field(default=1_000, metadata={
+        "min": 0, "max": 1_000_000,
+        "help": "Messages of all topics that are followed in a minute because their senders ask for it: by "
+                "`x-trace: always`, or by a `traceparent` whose sampled flag is set. It takes the right `trace` on the "
+                "hub; of others, and beyond this, it means nothing."})
     otlp_endpoint: str = field(default="", metadata={
         "help": "Where spans of followed messages are sent over OTLP/HTTP, as `http://127.0.0.1:4318/v1/traces`; \"\": "
                 "nowhere. Needs the extra `otlp`; the SDK reads OTEL_EXPORTER_OTLP_HEADERS and its like."})
@@ -66,4 +71,4 @@ def read_topic_rates(tables: dict[str, Any], place: ConfigPlace, problems: Probl
 def journeys_of(section: TracingSection, topics: Mapping[str, float]) -> JourneySettings:
     """The section and the tables of topics as the kernel's settings."""
     return JourneySettings(section.enabled, section.rate, section.followed_per_second, topics,
-                           section.retention_hours * 3_600_000, section.errors_per_minute)
+                           section.retention_hours * 3_600_000, section.asked_per_minute, section.errors_per_minute)

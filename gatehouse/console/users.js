@@ -5,7 +5,7 @@ import { count, fill, h, moment, name, number, visible } from "./dom.js";
 import { listing } from "./listing.js";
 import { confirmed, field, heading } from "./page.js";
 
-const OPERATIONS = ["publish", "consume", "create", "alter", "administer", "transact", "relay", "connect", "describe"];
+const OPERATIONS = ["publish", "consume", "create", "alter", "administer", "transact", "relay", "trace", "connect", "describe"];
 const KINDS = ["address", "topic", "group", "hub", "client"];
 
 export function users(page) {

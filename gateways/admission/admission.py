@@ -27,6 +27,7 @@ from gatehouse.gateways.admission.limits.charging import Charging
 from gatehouse.gateways.admission.limits.handing_out import HandingOut
 from gatehouse.gateways.admission.limits.limit import IN, QUOTA, Limit
 from gatehouse.gateways.admission.limits.meter import charge_all
+from gatehouse.gateways.admission.limits.stored import look_at
 from gatehouse.gateways.admission.login import Login
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.places import GivenPlaces
@@ -199,6 +200,13 @@ class Admission:
     def look_at_overload(self) -> None:
         """The level of `shedding` is another."""
         self.limits.hold_publishing(self.shedding.level >= Rung.PUBLISHERS)
+
+    def look_at_stored(self) -> None:
+        """Find how much is stored of what limits bound: to be called now and then."""
+        for meter, tenant, topic in self.limits.meters_of_stored() if self.limits.stored else ():
+            topics = [self._kernel.topic(topic, tenant)] if topic else self._kernel.topics(tenant)
+            partition_ids = [id for each in topics if each is not None for id in each.partition_ids()]
+            look_at(meter, partition_ids, self._kernel)
 
     # --- may they ----------------------------------------------------------------------------------------------------
 

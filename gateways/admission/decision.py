@@ -15,6 +15,9 @@ class Operation(enum.Enum):
     ADMINISTER = "administer"
     TRANSACT = "transact"
     RELAY = "relay"
+    TRACE = "trace"
+    """Have messages followed that one publishes."""
+
     CONNECT = "connect"
     DESCRIBE = "describe"
     """Know that something is there, and how it is set; whoever may consume or publish may that, too."""

@@ -60,6 +60,13 @@ class OverQuota(KernelError):
         """Of these places; the rest of a burst may be stored."""
 
 
+class NoRoomLeft(OverQuota):
+    """As much is stored as a limit lets there be: room comes with what is deleted or expires. The sender may repeat
+    it."""
+
+    code = "no_room_left"
+
+
 class AccountError(Exception):
     """A change of users, keys or rules that was refused."""
 

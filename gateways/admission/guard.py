@@ -110,7 +110,7 @@ class Guard:
         self._port = switchboard.port
         self._door = door
         self._client_id = client_id
-        self._origin: Final = Origin(door, principal.name, client_id, peer)
+        self._peer = peer
         self.tells: Final = self._port.records_journeys
         """Whether the kernel is to be told who speaks."""
 
@@ -159,6 +159,8 @@ class Guard:
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id) if self._client_id \
             else self.logged_in
+        self._origin = Origin(self._door, self.logged_in.name, self._client_id, self._peer,
+                              self.tells and admission.may_hub(self._principal, Operation.TRACE))
         self._readable = Partitions()
         self._alterable = Partitions()
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
@@ -593,10 +595,10 @@ class Guard:
             self._renew()
         return self._charging.limited
 
-    @property
-    def publishing_waits(self) -> bool:
-        """Whether nobody may publish for now: the hub has too much to do."""
-        return self._admission.limits.publishing_waits
+    def waits(self, refuses: bool) -> bool:
+        """Whether nothing may be published for now, and what has come is to wait: the hub has too much to do, or as
+        much is stored as may be and the door has no word to refuse it."""
+        return self._charging.waits(refuses)
 
     @property
     def limits_version(self) -> int:

@@ -37,7 +37,7 @@ KINDS: Final[Mapping[str, frozenset[Operation]]] = {
     TOPIC: frozenset((Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER, Operation.TRANSACT,
                       Operation.DESCRIBE)),
     GROUP: frozenset((Operation.CONSUME, Operation.ALTER, Operation.TRANSACT)),
-    HUB: frozenset((Operation.ADMINISTER, Operation.RELAY)),
+    HUB: frozenset((Operation.ADMINISTER, Operation.RELAY, Operation.TRACE)),
     CLIENT: frozenset((Operation.CONNECT,)),
 }
 

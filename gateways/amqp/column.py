@@ -63,6 +63,7 @@ AMQP: Final = Column("amqp", "AMQP", {
     ),
     "retain": (header_cell("x-retain", Shape.FLAG),),
     "traceparent": (header_cell("traceparent"),),
+    "x-trace": (header_cell("x-trace"),),
     "receipt": (header_cell("receipt"),),
     "receipt-group": (header_cell("receipt-group"),),
 }, header_limits="names have up to 255 bytes; of several of one name the first keeps it and all stand in x-dup-NAME",

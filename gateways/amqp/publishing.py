@@ -304,11 +304,11 @@ class Publishing:
             return
         self._append_what_fits(messages, list(range(first, self._tag + 1)))
 
-    def _append_what_fits(self, messages: list[Message], tags: list[int]) -> None:
+    def _append_what_fits(self, messages: list[Message], tags: list[int], was_gathered: bool = False) -> None:
         """Append; what a full queue does not take is refused. Raises AmqpError."""
         while messages:
             try:
-                self._append(messages, tags[-1])
+                self._append(messages, tags[-1], was_gathered=was_gathered)
                 return
             except QueueFull as full:
                 place = messages[full.index][0]
@@ -321,11 +321,12 @@ class Publishing:
             kept = sorted({*range(len(messages))}.difference(without_room))
             messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
 
-    def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None) -> None:
+    def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None, was_gathered: bool = False
+                ) -> None:
         """`tag`: of the last. Raises QueueFull, OverQuota where the publisher wants confirms, AmqpError."""
         try:
             self._channel.connection.append(messages, self if self.confirms else None, tag, repeat_key,
-                                            refuses=self.confirms)
+                                            refuses=self.confirms, was_gathered=was_gathered)
         except QueueFull:
             raise
         except OverQuota as over:
@@ -336,7 +337,7 @@ class Publishing:
             raise _of_publish(precondition(str(error))) from None
         except ReceiptDenied as error:                       # what came before it is sound
             if error.index:
-                self._append(messages[:error.index], tag - len(messages) + error.index)
+                self._append(messages[:error.index], tag - len(messages) + error.index, was_gathered=was_gathered)
             raise _of_publish(refused(str(error))) from None
         except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed
             raise _of_publish(not_placed(error)) from None
@@ -349,7 +350,7 @@ class Publishing:
         """See `gathering.Gatherer`."""
         last = token if isinstance(token, int) else len(messages)
         try:
-            self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)))
+            self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)), was_gathered=True)
         except AmqpError as error:
             self._channel.fail_publish(error)
         return False

@@ -309,6 +309,7 @@ class AmqpSession:
             sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
             self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
                                     self._take_sorted)
+            self._slowing.refuses = lambda: any(channel.publishing.confirms for channel in self.channels)
         self._slowing.guard = self.guard
 
     def _update_secret(self, secret: bytes) -> None:
@@ -365,12 +366,12 @@ class AmqpSession:
         self._link.write(codec.frame(codec.METHOD, number, payload))
 
     def append(self, messages: list[Message], owner: Submitter | None, token: object, repeat_key: str | None = None, *,
-               refuses: bool = False) -> None:
+               refuses: bool = False, was_gathered: bool = False) -> None:
         """Append messages; once, however often they come with the same `repeat_key`. `refuses`: the client is told of
         each that is too much for a limit. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
         self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key,
-                                         refuses=refuses))
+                                         refuses=refuses, was_gathered=was_gathered))
 
     def gather(self, messages: list[Message], gatherer: Gatherer, token: object, *, refuses: bool) -> bool:
         """Append a few messages with those of other connections; False: not these, `append` them."""
@@ -444,8 +445,8 @@ class AmqpSession:
     def _tell_blocked(self, now_ms: int) -> None:
         self._blocked = True
         if login.WANTS_BLOCKED in self._capabilities:
-            self._write_method(0, encode_method("connection.blocked", reason=(
-                "the hub has more to do than it can" if self._is_held else "the disk is slower than its publishers")))
+            reason = "nothing may be published for now" if self._is_held else "the disk is slower than its publishers"
+            self._write_method(0, encode_method("connection.blocked", reason=reason))
 
     def hold(self) -> None:
         """Take nothing more of what has come until `go_on`, which is called as often."""

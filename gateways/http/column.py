@@ -42,6 +42,7 @@ HTTP: Final = Column("http", "HTTP", {
     "deliver-at": (header_cell("X-Deliver-At"), header_cell("X-Delay", Shape.SECONDS_FROM_NOW, read_only=True)),
     "retain": (header_cell("X-Retain"),),
     "traceparent": (header_cell("traceparent"),),
+    "x-trace": (header_cell("X-Trace"),),
     "receipt": (header_cell("X-Receipt"),),
     "receipt-group": (header_cell("X-Receipt-Group"),),
 }, header_limits="names are HTTP tokens whose case is lost; values are UTF-8 text without control characters "

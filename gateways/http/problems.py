@@ -71,6 +71,8 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "no_answer": Problem(504, "No answer", "The request is stored, and nothing answered it in time."),
     "no_links": Problem(409, "No links", "The hub's configuration has no `[relay]`."),
     "unknown_link": Problem(404, "Unknown link", "There is no link of that name, or none with another hub yet."),
+    "key_not_pinned": Problem(409, "Key not pinned",
+                              "There is no next key, or the other hub of a link has not pinned it yet."),
     "bad_invitation": Problem(400, "Bad invitation", "It does not read, is over, was used, or is for another hub."),
     "unknown_session": Problem(404, "Unknown session", "No client of this id has a session that outlives its "
                                                        "connection."),
@@ -147,6 +149,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "origin_not_allowed": Problem(403, "Origin not allowed", "A web page of an origin not in `cors_origins` asked."),
     # --- how fast
     "body_too_slow": Problem(408, "Body too slow", "The body did not arrive in `body_timeout_s`; nothing was stored."),
+    "no_room_left": Problem(429, "No room left", "As much is stored as a limit lets there be."),
     "overloaded": Problem(503, "Overloaded", "The hub has more to do than it can and lets nobody new in for a while. "
                                              "Come again."),
     "too_many_connections": Problem(429, "Too many connections", "A limit of connections is reached."),

@@ -24,6 +24,7 @@ KAFKA: Final = Column("kafka", "Kafka", {
     "deliver-at": (header_cell("deliver-at"),),
     "retain": (header_cell("retain"),),
     "traceparent": (header_cell("traceparent"),),
+    "x-trace": (header_cell("x-trace"),),
     "receipt": (header_cell("receipt"),),
     "receipt-group": (header_cell("receipt-group"),),
 }, show_header=lambda name, value: (name, value), text_is_bytes=True)

@@ -26,6 +26,8 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.UnknownTopic: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
     errors.UnknownPartition: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
     errors.TooManyTopics: error_codes.POLICY_VIOLATION,
+    refusals.OverQuota: error_codes.POLICY_VIOLATION,
+    refusals.NoRoomLeft: error_codes.KAFKA_STORAGE_ERROR,               # which producers repeat
     errors.TopicExists: error_codes.TOPIC_ALREADY_EXISTS,
     errors.InvalidTopic: error_codes.INVALID_TOPIC,
     errors.InvalidAddress: error_codes.INVALID_TOPIC,

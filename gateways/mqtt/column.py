@@ -47,6 +47,7 @@ MQTT5: Final = Column("mqtt5", "MQTT 5", {
     "deliver-at": (header_cell("deliver-at"), header_cell("delay", Shape.SECONDS_FROM_NOW, read_only=True)),
     "retain": (property_cell("retain", Shape.FLAG),),
     "traceparent": (header_cell("traceparent"),),
+    "x-trace": (header_cell("x-trace"),),
     "receipt": (header_cell("receipt"),),
     "receipt-group": (header_cell("receipt-group"),),
 }, header_limits="names and values are UTF-8 text without NUL, up to 65535 bytes; no null values",

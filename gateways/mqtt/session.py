@@ -554,6 +554,7 @@ class MqttSession:
         self._inbox.slow_down = self._slow_down
         self._slowing = Slowing(link, guard, self._timers, self._pacer, self._now_ms,
                                 partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
+        self._slowing.refuses = lambda: self._level == packets.MQTT5
         outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
         pumping = self._timers.add(lambda _: outbox.pump())
         outbox.later = lambda wait_ms: pumping.at(self._now_ms() + max(1, wait_ms))

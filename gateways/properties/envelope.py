@@ -158,6 +158,7 @@ FIELDS: Final = (
     EnvelopeField("deliver-at", Kind.TIME, "not to be delivered earlier"),
     EnvelopeField("retain", Kind.FLAG, "the value is kept as the address's last"),
     EnvelopeField("traceparent", Kind.TRACEPARENT, "the trace that the message is part of"),
+    EnvelopeField("x-trace", Kind.TEXT, "`always`: its journey is recorded, where its sender has the right `trace`"),
     EnvelopeField("receipt", Kind.TEXT, "the address that is told when it is acknowledged, dies or expires"),
     EnvelopeField("receipt-group", Kind.TEXT, "the group or queue that the receipt is about; without it, any"),
 )

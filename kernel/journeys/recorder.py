@@ -12,7 +12,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
 from gatehouse.kernel.errors import KernelError, Stopping, TopicExists
@@ -23,7 +23,12 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.recorder import Hearing, Speaker
+from gatehouse.kernel.records.adding_headers import InBatch
+from gatehouse.kernel.records.batch import CODEC_MASK
+from gatehouse.kernel.records.compression import NONE
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
+from gatehouse.kernel.records.trace_marks import asks_in
+from gatehouse.kernel.records.validation import Validated, with_contexts
 from gatehouse.kernel.shedding import Rung, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -44,7 +49,9 @@ STEP_MS: Final = 100
 
 OF_CLIENTS_ID: Final = -2
 REFUSED_ID: Final = -3
-"""Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused."""
+ASKED_ID: Final = -4
+"""Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused, and of
+messages whose senders ask to have them followed."""
 
 LAZY_MS: Final = 100
 """Events that no frame has taken along get one of their own after this."""
@@ -57,6 +64,20 @@ MAX_ROUTED: Final = 32
 
 CORRELATION: Final = b"correlation-id"
 _WANTED: Final = frozenset((HEADER, CORRELATION))
+
+
+MAX_PACKED_BYTES: Final = 1 << 20
+PACKED_PER_MS: Final = 2_000
+"""Of compressed batches, opened: what is packed again so that a record has a trace context. 2 MB a second, and one
+batch at a time."""
+
+
+class FollowedRecord(NamedTuple):
+    """Of a producer's batch that has no place yet."""
+
+    at: int
+    topic_id: int
+    event: Event
 
 
 class Entered:
@@ -110,6 +131,7 @@ class Journeys:  # decision 198
         self._on_error = on_error
         self._sampling = Sampling(settings.rate, settings.topics)
         self._budget = Budget(settings.errors_per_minute)
+        self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
         self._waiting: list[Event] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
@@ -117,6 +139,7 @@ class Journeys:  # decision 198
         self._contexts: list[Context | None] = []           # of what `follow` found, until `on_entered`
         self._armed = False
         self._stopped = False
+        self._packed_ms = self._packed_bytes = 0            # of compressed batches that were opened; what is owed still
         self._step = self._in_step = 0                      # and how many were followed in it
         self._most_in_step = -(-settings.followed_per_second * STEP_MS // 1_000)
         self.events = 0
@@ -148,24 +171,33 @@ class Journeys:  # decision 198
         """See `Recorder`."""
         return self._sampling.gap()
 
-    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int) -> tuple[list[int], int]:
+    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
+               ) -> tuple[list[int], int]:
         """See `Recorder`."""
         followed: list[int] = []
-        self._contexts = []
         while at < len(messages):
             message = messages[at]
-            placement: Placement = message[0] if placements is None else placements[message[0]]
-            if self._follows(placement):
-                headers = message[2]
-                context = self._context_of(headers)
-                if context is None:
-                    context = self._new_context()
-                    messages[at] = (message[0], message[1], add_header(headers, encode_header(HEADER, context.header())
-                                                                       ), message[3], message[4])
+            if self._follows(message[0] if placements is None else placements[message[0]]):
                 followed.append(at)
-                self._contexts.append(context)
             at += 1 + self._sampling.gap()
+        if asking:
+            followed = sorted({*followed, *[
+                index for index in asking if self._speaker.origin_of(index).traces and asks_in(messages[index][2])
+                and self._grants(messages[index][0] if placements is None else placements[messages[index][0]])]})
+        self._contexts = []
+        for index in followed:
+            message = messages[index]
+            context = self._context_of(message[2])
+            if context is None:
+                context = self._new_context()
+                headers = add_header(message[2], encode_header(HEADER, context.header()))
+                messages[index] = (message[0], message[1], headers, message[3], message[4])
+            self._contexts.append(context)
         return followed, at - len(messages)
+
+    def _grants(self, placement: Placement) -> bool:   # decision 243
+        """Whether there is room for a message whose sender asks to have it followed, and may ask."""
+        return placement.topic_id != self._trail.topic_id and self._asked.spend(ASKED_ID, self._loop.now_ms())
 
     def _follows(self, placement: Placement) -> bool:
         if placement.topic_id == self._trail.topic_id:
@@ -219,31 +251,64 @@ class Journeys:  # decision 198
                      trace_id=context.trace_id if context is not None else b"",
                      span_id=context.span_id if context is not None else b"")
 
-    def follow_batch(self, frame: PendingFrame, run: Run, topic: str, at: int, records: Sequence[Record] | None) -> int:
+    # decision 242
+    def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
+                     ) -> tuple[Validated, object, int]:
         """See `Recorder`."""
-        of = self._topics.of_partition(run.partition_id)
-        mine = None if of is None or of[0].id == self._trail.topic_id else self._frame(frame)
-        while at < run.count:
-            if of is not None and mine is not None and self._chooses(topic):
-                mine.entered.append(Entered(run, at, self._of_record(
-                    of[0].tenant, topic, run.partition_id, records[at] if records and at < len(records) else None),
-                    of[0].id, None))
+        indexes: list[int] = []
+        count = validated.header.record_count
+        while at < count:
+            if topic_id != self._trail.topic_id and self._chooses(topic):
+                indexes.append(at)
             at += 1 + self._sampling.gap()
-        return at - run.count
+        if validated.traced and topic_id != self._trail.topic_id:
+            now_ms = self._loop.now_ms()
+            indexes = sorted({*indexes, *[index for index in validated.traced if self._asked.spend(ASKED_ID, now_ms)]})
+        if not indexes:
+            return validated, None, at - count
+        followed: list[FollowedRecord] = []
+        event = Event(Kind.STORED, tenant=tenant if tenant != TENANT else "", door=origin.door or self._door_names(0),
+                      user=origin.user, client=origin.client, peer=origin.peer)
 
-    def _of_record(self, tenant: str, topic: str, partition_id: int, record: Record | None) -> Event:
-        """Of a producer's record; None where its batch was not opened."""
-        origin = self._speaker.origin
-        event = Event(Kind.STORED, partition_id=partition_id, address=topic, tenant=tenant if tenant != TENANT else "",
-                      door=origin.door or self._door_names(0), user=origin.user, client=origin.client, peer=origin.peer)
-        if record is None:
-            return event
-        headers = dict(record[4])
-        context = read(headers.get(HEADER))
-        return event._replace(
-            address=self._places.routes.address_of(topic, record[2], record[4]), key=record[2] or b"",
-            correlation_id=headers.get(CORRELATION) or b"", trace_id=context.trace_id if context is not None else b"",
-            span_id=context.span_id if context is not None else b"")
+        def context_of(record: InBatch) -> bytes | None:
+            headers = dict(record.headers)
+            context = given = read(headers.get(HEADER))
+            if context is None:
+                context = self._new_context()
+            followed.append(FollowedRecord(record.at, topic_id, event._replace(
+                address=self._places.routes.address_of(topic, record.key, record.headers), key=record.key or b"",
+                correlation_id=headers.get(CORRELATION) or b"", trace_id=context.trace_id,
+                span_id=context.span_id)))
+            return encode_header(HEADER, context.header()) if given is None else None
+
+        if self._opens(validated):
+            return with_contexts(validated, indexes, context_of), followed, at - count
+        followed += [FollowedRecord(index, topic_id, event._replace(address=topic)) for index in indexes]
+        return validated, followed, at - count
+
+    def _opens(self, validated: Validated) -> bool:
+        """Whether a batch is opened, and packed again, for the contexts of its records: one that is not compressed
+        always, else as long as packing takes some hundredths of the processor at most."""
+        if validated.header.attributes & CODEC_MASK == NONE:
+            return True
+        if validated.opened_bytes > MAX_PACKED_BYTES:
+            return False
+        now_ms = self._loop.now_ms()
+        self._packed_bytes = max(0, self._packed_bytes - max(0, now_ms - self._packed_ms) * PACKED_PER_MS)
+        self._packed_ms = now_ms
+        if self._packed_bytes > 0:
+            return False
+        self._packed_bytes = validated.opened_bytes
+        return True
+
+    def on_batch_entered(self, frame: PendingFrame, run: Run, followed: object) -> None:
+        """See `Recorder`."""
+        mine = self._frame(frame)
+        if mine is None:
+            return
+        assert isinstance(followed, list), "it is what `follow_batch` gave"
+        for at, topic_id, event in followed:
+            mine.entered.append(Entered(run, at, event._replace(partition_id=run.partition_id), topic_id, None))
 
     # ---- groups and queues
 
@@ -554,7 +619,8 @@ class Journeys:  # decision 198
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        return {"journey_events_total": self.events, "journey_events_left_out_total": self.left_out,
+        return {"journeys_asked_left_out_total": self._asked.left_out,
+                "journey_events_total": self.events, "journey_events_left_out_total": self.left_out,
                 "journeys_followed": len(self.following)}
 
 

@@ -25,5 +25,8 @@ class JourneySettings:
     """The same for topics with a rate of their own."""
 
     retention_ms: int = 72 * 3_600_000
+    asked_per_minute: int = 1_000
+    """Messages that are followed because their senders ask for it, in a minute, of all topics."""
+
     errors_per_minute: int = 1_000
     """Errors of one topic that are recorded in a minute."""

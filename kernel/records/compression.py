@@ -24,6 +24,10 @@ CHECKSUM_BYTES: Final = 4
 
 _XERIAL = b"\x82SNAPPY\0"      # Java clients frame snappy: magic, two versions, then length-prefixed blocks
 _XERIAL_HEADER_BYTES = 16
+_XERIAL_VERSIONS = b"\0\0\0\x01\0\0\0\x01"
+_XERIAL_BLOCK_BYTES = 32 << 10
+
+GZIP_LEVEL: Final = 1                         # the hub's own packing is of a batch now and then, while others wait
 
 
 class OpenedTooLarge(CorruptBatch):
@@ -52,6 +56,23 @@ def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
     except (zlib.error, RuntimeError, EOFError, zstandard.ZstdError, cramjam.DecompressionError, ValueError) as error:
         raise CorruptBatch(f"compressed records do not decompress: {error}") from None
     raise CorruptBatch(f"unknown compression codec {codec}")
+
+
+def compress(codec: int, data: bytes, like: bytes) -> bytes:
+    """Records packed as `like` is, which somebody packed with the same codec: what reads that reads this."""
+    if codec == GZIP:
+        gzip = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 31)
+        return gzip.compress(data) + gzip.flush()
+    if codec == SNAPPY:
+        if not like.startswith(_XERIAL):
+            return bytes(cramjam.snappy.compress_raw(data))
+        blocks = [bytes(cramjam.snappy.compress_raw(data[at:at + _XERIAL_BLOCK_BYTES]))
+                  for at in range(0, len(data), _XERIAL_BLOCK_BYTES)]
+        return b"".join([_XERIAL, _XERIAL_VERSIONS, *[len(block).to_bytes(4, "big") + block for block in blocks]])
+    if codec == LZ4:                          # Java reads frames of independent blocks alone
+        return bytes(lz4.frame.compress(data, block_linked=False))
+    assert codec == ZSTD, "it was opened before"
+    return zstandard.ZstdCompressor().compress(data)
 
 
 def _whole(out: bytes, limit_bytes: int, ended: bool, behind: bytes | None) -> bytes:

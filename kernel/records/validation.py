@@ -15,15 +15,17 @@ hold up the loop for a slice at most.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
 from gatehouse.kernel.message import Headers, Record
+from gatehouse.kernel.records.adding_headers import Extra, InBatch, with_headers
 from gatehouse.kernel.records.asked import ASKED, Asked, asked_of
 from gatehouse.kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
-from gatehouse.kernel.records.record import decode_records
+from gatehouse.kernel.records.record import decode_records, read_headers
+from gatehouse.kernel.records.trace_marks import CONTEXT, MARK, asks_of
 from gatehouse.kernel.records.walking import NO_TIMESTAMP, walk_records
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
@@ -46,6 +48,7 @@ class Validated(NamedTuple):
     records: list[Record] | None       # where they were wanted; offsets are counted from 0, message ids too
     opened_bytes: int
     asks: list[tuple[int, Asked, bytes | None, Headers]]      # records that ask for a receipt: index, key, headers
+    traced: list[int]                  # records that ask to be followed, where their sender may ask that
 
 
 def opened_limit(stored_bytes: int, record_bytes: int) -> int:
@@ -54,9 +57,10 @@ def opened_limit(stored_bytes: int, record_bytes: int) -> int:
 
 
 # decision 113
-def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool, most_bytes: int = MAX_OPENED_BYTES
-             ) -> Validated:
-    """Open a batch whose header `check_batch` has checked; keep its records if they are wanted.
+def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool, most_bytes: int = MAX_OPENED_BYTES,
+             traces: bool = False) -> Validated:
+    """Open a batch whose header `check_batch` has checked; keep its records if they are wanted. `traces`: its sender
+    may have records followed.
 
     Raises InvalidRecord, InvalidTimestamp, MessageTooLarge, CorruptBatch where it does not decompress; OpenedTooLarge
     where it opens to more than `most_bytes` without being too large.
@@ -65,6 +69,7 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
     records: list[Record] | None = [] if wanted else None
     largest_ms, headers = NO_TIMESTAMP, 0
     asks: list[tuple[int, Asked, bytes | None, Headers]] = []
+    traced: list[int] = []
     for first in range(0, header.record_count, SLICE_RECORDS):
         stop = min(first + SLICE_RECORDS, header.record_count)
         start = at
@@ -79,11 +84,37 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
             asks += asking(decode_records(data, start, stop - first, first, header.base_ms, first))
             if len(asks) > MAX_ASKS:
                 raise MessageTooLarge(f"more than {MAX_ASKS} records of a batch ask for a receipt")
+        if traces and slice_headers and (data.find(MARK, start, at) >= 0 or data.find(CONTEXT, start, at) >= 0):
+            traced += [record[0] for record in decode_records(data, start, stop - first, first, header.base_ms, first)
+                       if asks_of(record[4])]
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {header.record_count} records")
     if largest_ms != header.max_ms:
         batch, header = _stamped(batch, header, largest_ms)
-    return Validated(batch, header, records, len(data), asks)
+    return Validated(batch, header, records, len(data), asks, traced)
+
+
+def with_contexts(validated: Validated, indexes: Sequence[int], context_of: Extra) -> Validated:
+    """The batch with a `traceparent` in those of these records that have none, as `context_of` says it."""
+    added: dict[int, bytes] = {}
+
+    def note(record: InBatch) -> bytes | None:
+        header = context_of(record)
+        if header is not None:
+            added[record.at] = header
+        return header
+
+    batch, header = with_headers(validated.batch, validated.header, indexes, validated.opened_bytes, note)
+    if not added:
+        return validated
+    contexts = {at: read_headers(b"\x02" + encoded, 0)[0] for at, encoded in added.items()}
+    records, asks = validated.records, validated.asks
+    if records is not None:
+        records = [(*record[:4], record[4] + contexts[record[0]], *record[5:]) if record[0] in contexts else record
+                   for record in records]
+    asks = [(at, asked._replace(traceparent=contexts[at][0][1] or b""), key, headers) if at in contexts
+            else (at, asked, key, headers) for at, asked, key, headers in asks]
+    return Validated(batch, header, records, validated.opened_bytes, asks, validated.traced)
 
 
 def asking(records: list[Record]) -> list[tuple[int, Asked, bytes | None, Headers]]:

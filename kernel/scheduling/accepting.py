@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.stated import STATED, stated
-from gatehouse.kernel.errors import InvalidDelay, KeptFull, TooManyScheduled
+from gatehouse.kernel.errors import InvalidDelay, KeptFull, QueueFull, TooManyScheduled
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
@@ -73,6 +73,7 @@ class Accepting:
 
     def _add(self, whens: list[When], firsts: list[Due], pending_frame: PendingFrame, messages: list[Message],
              places: RunPlaces) -> None:
+        self._refuse_full(firsts, messages)
         builder = pending_frame.builder
         for message, when, due in zip(messages, whens, firsts, strict=True):
             if due is AT_ONCE:
@@ -81,6 +82,16 @@ class Accepting:
             pending = pending_of(message, due, builder.now_ms, when)
             places.append((self._book.plan_of(pending_frame).accept(pending), 0))
             builder.note_bytes(len(pending.headers) + len(pending.value or b"") + STATE_BYTES)
+
+    def _refuse_full(self, firsts: list[Due], messages: list[Message]) -> None:
+        """What is due at once enters at once. Raises KeptFull, QueueFull, with nothing done."""
+        at_once = [index for index, due in enumerate(firsts) if due is AT_ONCE]
+        if not at_once:
+            return
+        try:
+            self._appending.refuse_full([messages[index] for index in at_once])
+        except QueueFull as full:
+            raise QueueFull(str(full), at_once[full.index], full.queue) from None
 
 
 def first_due(when: When, now_ms: int, wall_ms: int) -> Due:

@@ -1,14 +1,14 @@
 """Messages enter the pending frame; producers' batches by `batches`."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Judge, Message, Owner, Placement
-from gatehouse.kernel.recorder import Recorder
+from gatehouse.kernel.recorder import Recorder, Speaker
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
 from gatehouse.kernel.write.pending_frame import Entering, PendingFrame, check
@@ -52,13 +52,15 @@ class Appending:
     """What `check` finds is refused before anything of a call is taken."""
 
     def __init__(self, *, committer: Committer, places: Places, disk_guard: DiskGuard, idempotency: Idempotency,
-                 queue_limits: QueueLimits, receipts: ReceiptKeeper, recorder: Recorder | None = None) -> None:
+                 queue_limits: QueueLimits, receipts: ReceiptKeeper, speaker: Speaker,
+                 recorder: Recorder | None = None) -> None:
         self._committer = committer
         self._places = places
         self._disk_guard = disk_guard
         self._idempotency = idempotency
         self._queue_limits = queue_limits
         self._receipts = receipts
+        self._speaker = speaker
         self._recorder = recorder
         self.unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
@@ -70,7 +72,10 @@ class Appending:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()
         candidates: list[int] = []
-        limited = check(messages, self._places.refresh, placements, candidates)
+        tracing: list[int] | None = [] if self._speaker.origin.traces else None
+        limited = check(messages, self._places.refresh, placements, candidates, tracing)
+        if tracing:
+            self._speaker.require()
         askings = self._receipts.asking(messages, placements, candidates, judge) if candidates else None
         if limited or self._disk_guard.kept_full:
             placed: list[Message] = messages if placements is None else [
@@ -84,8 +89,8 @@ class Appending:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions or askings else None
         self.unfollowed -= len(messages)                # decision 199
-        if self.unfollowed < 0:
-            self._add_followed(pending_frame, messages, places, placements)
+        if self.unfollowed < 0 or tracing:
+            self._add_followed(pending_frame, messages, places, placements, tracing or ())
         else:
             pending_frame.builder.add(messages, places, None, placements)
         if askings:
@@ -104,7 +109,8 @@ class Appending:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         candidates: list[int] = []
-        limited = check(messages, self._places.refresh, None, candidates)
+        tracing: list[int] | None = [] if self._speaker.origin.traces else None
+        limited = check(messages, self._places.refresh, None, candidates, tracing)
         if limited:
             messages = self._places.choose(messages)
         askings = self._receipts.asking(messages, None, candidates, judge) if candidates else None
@@ -117,8 +123,8 @@ class Appending:
             add(pending_frame, messages, places)
         else:
             self.unfollowed -= len(messages)
-            if self.unfollowed < 0:
-                self._add_followed(pending_frame, messages, places, None)
+            if self.unfollowed < 0 or tracing:
+                self._add_followed(pending_frame, messages, places, None, tracing or ())
             else:
                 pending_frame.builder.add(messages, places)
         if askings and add is None:
@@ -128,11 +134,11 @@ class Appending:
         self._committer.note_size()
 
     def _add_followed(self, pending_frame: PendingFrame, messages: list[Entering], places: MessagePlaces | None,
-                      placements: dict[int, Placement] | None) -> None:
+                      placements: dict[int, Placement] | None, asking: Sequence[int]) -> None:
         """Some of these may be followed: they are told to whoever records journeys."""
         recorder = self._recorder
-        assert recorder is not None, "nobody counts down to what is not recorded"
-        followed, self.unfollowed = recorder.follow(messages, placements, self.unfollowed + len(messages))
+        assert recorder is not None, "nobody speaks, and nobody counts down, to what is not recorded"
+        followed, self.unfollowed = recorder.follow(messages, placements, self.unfollowed + len(messages), asking)
         all_places: MessagePlaces = [] if places is None else places
         pending_frame.builder.add(messages, all_places if followed else places, None, placements)
         if followed:
@@ -145,6 +151,12 @@ class Appending:
             raise KeptFull(KEPT_FULL)
         if check(messages, self._places.refresh):
             self._queue_limits.require_room(messages)
+
+    def refuse_full(self, messages: list[Message]) -> None:
+        """These enter now, and were checked. Raises KeptFull, QueueFull, with nothing done."""
+        if self._disk_guard.kept_full:
+            self.refuse_owed(messages)
+        self._queue_limits.refuse_full(messages)
 
     def check_entering(self, messages: list[Message]) -> None:
         """These are about to enter. Raises QueueFull, and what `check` raises."""

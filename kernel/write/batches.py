@@ -15,8 +15,8 @@ from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidRecord, MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Owner, Record
-from gatehouse.kernel.recorder import Recorder
+from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Origin, Owner, Record
+from gatehouse.kernel.recorder import Recorder, Speaker
 from gatehouse.kernel.records.batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,
@@ -61,7 +61,7 @@ class Batches:
     def __init__(self, *, appending: Appending, committer: Committer, validating: Validating, topics: Topics,
                  places: Places, subscriptions: Subscriptions, producers: Producers, idempotency: Idempotency,
                  disk_guard: DiskGuard, listens: Callable[[Topic], bool], receipts: ReceiptKeeper,
-                 recorder: Recorder | None = None) -> None:
+                 speaker: Speaker, recorder: Recorder | None = None) -> None:
         """`listens`: whether a live subscriber may hear of what enters a topic."""
         self._appending = appending
         self._committer = committer
@@ -74,6 +74,7 @@ class Batches:
         self._disk_guard = disk_guard
         self._listens = listens
         self._receipts = receipts
+        self._speaker = speaker
         self._recorder = recorder
         self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
 
@@ -81,7 +82,8 @@ class Batches:
                divert: Divert | None, judge: Judge | None = None) -> None:
         """See `Kernel.append_batch`."""
         arrived = self._arrived(partition_id, batch, divert is not None)
-        self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert, judge))
+        self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert, judge,
+                                                                self._speaker.origin))
 
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
@@ -91,7 +93,8 @@ class Batches:
         records = sum([arrival.header.record_count for arrival in arrived])
         if records > MAX_RECORDS:
             raise MessageTooLarge(f"{records} records are more than are taken in one request: {MAX_RECORDS}")
-        self._validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key))
+        self._validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key,
+                                                            self._speaker.origin))
 
     # ---- when they come
 
@@ -107,7 +110,7 @@ class Batches:
             raise UnsupportedBatch("Kafka transactions are not built yet")
         wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
                   or self._listens(topic))
-        return Arrived(partition_id, batch, header, of, limit, wanted)
+        return Arrived(partition_id, batch, header, of, limit, wanted, self._speaker.origin.traces)
 
     def _of(self, partition_id: int) -> tuple[Topic, int]:
         of = self._topics.of_partition(partition_id)
@@ -118,12 +121,13 @@ class Batches:
     # ---- when they are sound
 
     def _enter(self, arrived: Arrived, owner: Owner | None, token: object, divert: Divert | None, judge: Judge | None,
-               validated: list[Validated]) -> Entering:
+               origin: Origin, validated: list[Validated]) -> Entering:
         partition_id, (opened,) = arrived.partition_id, validated
         header = opened.header
         self._of(partition_id)
         if divert is not None and divert(header, opened.records or []):
             return
+        opened, followed = self._followed(arrived, opened, origin)
         inside = self._inside(arrived, opened)
         yield from self._look_inside(arrived, inside)
         self._of(partition_id)
@@ -134,7 +138,7 @@ class Batches:
             self._disk_guard.refuse()
         self._check(inside)
         askings = self._askings(arrived.of, opened, judge) if opened.asks else None
-        run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside)
+        run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed)
         if askings:
             self._receipts.on_entered(pending_frame, askings, [(run, at) for at in range(run.count)])
         if header.producer_id >= 0:
@@ -143,8 +147,9 @@ class Batches:
         self._committer.note_size()
 
     def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
-                   validated: list[Validated]) -> Entering:
-        insides = [self._inside(arrival, opened) for arrival, opened in zip(arrived, validated, strict=True)]
+                   origin: Origin, validated: list[Validated]) -> Entering:
+        opening = [self._followed(arrival, opened, origin) for arrival, opened in zip(arrived, validated, strict=True)]
+        insides = [self._inside(arrival, opened) for arrival, (opened, _) in zip(arrived, opening, strict=True)]
         for arrival, inside in zip(arrived, insides, strict=True):
             yield from self._look_inside(arrival, inside)
         for arrival in arrived:
@@ -157,22 +162,22 @@ class Batches:
             self._disk_guard.refuse()
         for inside in insides:
             self._check(inside)
-        places: RunPlaces = [(self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside), 0)
-                          for arrival, opened, inside in zip(arrived, validated, insides, strict=True)]
+        places: RunPlaces = [
+            (self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed), 0)
+            for arrival, (opened, followed), inside in zip(arrived, opening, insides, strict=True)]
         if key is not None:
             self._idempotency.remember(pending_frame, mine, places, key)
         pending_frame.wait(owner, token, places)
         self._committer.note_size()
 
-    def _add(self, pending_frame: PendingFrame, topic: Topic, partition_id: int, validated: Validated, inside: Inside
-             ) -> Run:
+    def _add(self, pending_frame: PendingFrame, topic: Topic, partition_id: int, validated: Validated, inside: Inside,
+             followed: object) -> Run:
         if topic.settings.log_append_time:
             validated, inside = as_appended(validated, inside, pending_frame.builder.now_ms)
         header = validated.header
         run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
-        self._unfollowed -= header.record_count
-        if self._unfollowed < 0:
-            self._follow(pending_frame, run, inside.records)
+        if followed is not None and self._recorder is not None:
+            self._recorder.on_batch_entered(pending_frame, run, followed)
         pending_frame.builder.note(run, inside.noted)
         if inside.listened:
             pending_frame.builder.hear_batch(run, validated.records, validated.opened_bytes)
@@ -186,12 +191,17 @@ class Batches:
         return self._receipts.judged([(at, asked, topic.tenant, address_of(topic.name, key, headers))
                                       for at, asked, key, headers in opened.asks], judge)
 
-    def _follow(self, pending_frame: PendingFrame, run: Run, records: list[Record]) -> None:
-        """Some of these may be followed: they are told to whoever records journeys."""
-        recorder = self._recorder
+    def _followed(self, arrived: Arrived, opened: Validated, origin: Origin) -> tuple[Validated, object]:
+        """A batch as it enters, and what whoever records journeys is to be told of it: where some of its records are
+        followed, they have a trace context. It is asked before anybody looks into it."""
+        self._unfollowed -= opened.header.record_count
+        if self._unfollowed >= 0 and not opened.traced:
+            return opened, None
+        recorder, topic = self._recorder, arrived.of[0]
         assert recorder is not None, "nobody counts down to what is not recorded"
-        self._unfollowed = recorder.follow_batch(pending_frame, run, self._of(run.partition_id)[0].name,
-                                                 self._unfollowed + run.count, records)
+        opened, followed, self._unfollowed = recorder.follow_batch(
+            topic.name, topic.tenant, topic.id, opened, self._unfollowed + opened.header.record_count, origin)
+        return opened, followed
 
     # ---- what is in them
 

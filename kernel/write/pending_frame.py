@@ -22,11 +22,14 @@ from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, NumberedMessage
 from gatehouse.kernel.records.asked import ASKED
 from gatehouse.kernel.records.batch import BatchHeader, placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
+from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
 
 FIRST: Final = 14
-"""The length of STATED and of ASKED, as it stands in front of their names."""
+"""The length of STATED, ASKED and MARK, as it stands in front of their names."""
 
-assert STATED[0] == ASKED[0] == FIRST
+assert STATED[0] == ASKED[0] == MARK[0] == FIRST
+
+CONTEXT_FIRST: Final = CONTEXT[0]
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 
@@ -57,13 +60,14 @@ Entering = tuple[Any, "bytes | None", bytes, int, int]
 
 
 def check(messages: list[Entering], refresh: Callable[[Placement], None],
-          places: dict[int, Placement] | None = None, asking: list[int] | None = None) -> bool:
+          places: dict[int, Placement] | None = None, asking: list[int] | None = None,
+          tracing: list[int] | None = None) -> bool:
     """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
     `places` is given, messages have numbers of places in front; UnknownPlace where one is not in it.
 
     Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
     that is too long for it. True where one enters a queue that may be full. Those that perhaps ask for a receipt are
-    added to `asking`."""
+    added to `asking`, those that perhaps ask to be followed to `tracing`."""
     last: object = None
     limit = 0
     limited = False
@@ -85,13 +89,16 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         size = len(headers) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
-        # both names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
+        # their names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
         # takes the left side for a number, and formats an error that it drops
         if FIRST in headers:
             if headers.find(STATED) >= 0 and not placement.address_header:
                 messages[at] = stated(message, placement)
             if asking is not None and headers.find(ASKED) >= 0:
                 asking.append(at)
+        if tracing is not None and (FIRST in headers and headers.find(MARK) >= 0
+                                    or CONTEXT_FIRST in headers and headers.find(CONTEXT) >= 0):
+            tracing.append(at)
     return limited
 
 

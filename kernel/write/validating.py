@@ -44,6 +44,7 @@ class Arrived(NamedTuple):
     of: tuple[Topic, int]                  # topic and number of the partition
     record_bytes: int                      # what the topic takes
     wanted: bool                           # its records, by whoever looks into it
+    traces: bool = False                   # its sender may have records followed
 
     @property
     def is_opened(self) -> bool:
@@ -62,7 +63,7 @@ class Arrived(NamedTuple):
 
     def validated(self, most_bytes: int) -> Validated:
         """Raises what `validate` does."""
-        return validate(self.batch, self.header, self.record_bytes, self.wanted, most_bytes)
+        return validate(self.batch, self.header, self.record_bytes, self.wanted, most_bytes, self.traces)
 
 
 Entering = Iterator[None]

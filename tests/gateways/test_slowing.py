@@ -23,8 +23,10 @@ class FakeGuard:
     def __init__(self) -> None:
         self.limited = True
         self.limits_version = 1
-        self.publishing_waits = False
         self.left = (3, 1 << 30)
+
+    def waits(self, refuses: bool) -> bool:
+        return False
 
     def room(self) -> tuple[int, int]:
         return self.left

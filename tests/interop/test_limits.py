@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from tests.running_hub import DEADLINE_S, RunningHub
 
 RATE = 100
-RUN_S = 10.0
+RUN_S = 7.0
 
 
 class Hub:
@@ -42,6 +42,10 @@ class Hub:
 
     def limit(self, of: str, **amounts: Any) -> None:
         assert self.ask("POST", "/v1/limits", {"of": of, **amounts})[0] == 201
+
+    def unlimit(self, id: str = "1") -> None:
+        """What waits need not be waited for."""
+        assert self.ask("DELETE", f"/v1/limits/{id}")[0] == 204
 
     def stored(self, topic: str) -> int:
         """How many messages a topic holds."""
@@ -153,6 +157,7 @@ def test_one_user_on_four_doors_at_once_is_held_to_one_limit_of_what_comes_in(as
         begin = asked.taken()
         elapsed_s = run_for(RUN_S, by_mqtt, by_amqp, by_http, by_kafka)
         taken = asked.taken() - begin
+        asked.unlimit()
         assert taken <= (RATE * elapsed_s + RATE) * 1.05 + 100, "a second's burst, and one batch of Kafka's beyond"
         assert taken >= RATE * RUN_S * 0.5
         assert refused and min(refused) >= 1 and throttled and answered.is_set() and client.is_connected()
@@ -202,6 +207,7 @@ def test_one_user_on_four_doors_at_once_is_held_to_one_limit_of_what_goes_out(as
 
         elapsed_s = run_for(RUN_S, by_mqtt, by_amqp, by_http, by_kafka)
         taken = asked.taken()
+        asked.unlimit()
         assert taken <= (RATE * elapsed_s + RATE) * 1.05 + 200, "a second's burst, and a fetch and a page beyond"
         assert taken >= RATE * RUN_S * 0.5 and got and by_amqp_count
 
@@ -235,3 +241,31 @@ def test_a_topic_that_fails_says_so_on_each_door_in_its_words(asked: Hub) -> Non
             producer.poll(0.1)
         assert throttled
         assert producer.flush(DEADLINE_S) == 0, "slowed, and stored"
+
+
+def test_a_topic_that_holds_as_much_as_it_may_says_so_on_each_door_until_there_is_room(asked: Hub) -> None:
+    assert asked.ask("PUT", "/v1/topics/load", {"partitions": 1})[0] == 201
+    asked.limit("topic:load", stored_messages=5)
+    codes: list[int] = []
+    delivered: list[Any] = []
+    end_s = time.monotonic() + DEADLINE_S
+    with asked.mqtt("five", mqtt.MQTTv5) as client, asked.amqp() as channel:
+        client.on_publish = lambda *answer: codes.append(answer[3].value)
+        while 0x97 not in codes and time.monotonic() < end_s:
+            client.publish("load/a", b"x", qos=1).wait_for_publish(1)
+        assert 0x97 in codes and client.is_connected() and asked.stored("load") == 5
+
+        status, headers, problem = asked.ask("POST", "/v1/publish/load/a", b"x")
+        assert (status, problem["code"]) == (429, "over_quota") and int(headers["Retry-After"]) >= 1
+        channel.confirm_delivery()
+        with pytest.raises(pika.exceptions.NackError):
+            channel.basic_publish("load", "a", b"x")
+        producer = Producer(asked.kafka())
+        producer.produce("load", b"kafka", b"a", on_delivery=lambda *outcome: delivered.append(outcome[0]))
+        producer.poll(1)
+        assert not delivered and asked.stored("load") == 5
+        assert asked.ask("PUT", "/v1/limits/1", {"of": "topic:load", "stored_messages": 1000})[0] == 200
+        assert producer.flush(DEADLINE_S) == 0 and delivered == [None], "producers repeat it"
+        channel.basic_publish("load", "a", b"x")
+        assert asked.ask("POST", "/v1/publish/load/a", b"x")[0] == 201
+        assert asked.stored("load") == 8

@@ -23,6 +23,7 @@ from tests.running_hub import RunningHub, running_hub
 
 ROOT = Path(__file__).parents[2]
 EXPORTED = Path(__file__).with_name("definitions_rabbitmq_3_10.json")
+EXPORTED_BY_4 = Path(__file__).with_name("definitions_rabbitmq_4.json")
 
 Api = Callable[..., tuple[int, Any]]
 
@@ -236,7 +237,8 @@ def test_definitions_of_a_real_rabbitmq_load_with_a_report(tmp_path):
     with running_hub(tmp_path, "http", "amqp") as hub:
         status, report = ask(hub, "POST", "definitions", EXPORTED.read_bytes())
         assert status == 200
-        assert report["made"] == {"exchanges": 3, "queues": 4, "bindings": 4, "policies": 2}
+        assert report["made"] == {"exchanges": 3, "queues": 4, "bindings": 4, "policies": 2,
+                                  "operator_policies": 0}
         assert {one["name"]: one["reason"] for one in report["refused"]} == {
             "far": "there is no such virtual host, or nothing of this name"}
         assert sorted(report["not_taken"]) == ["global_parameters", "permissions", "users", "vhosts"]
@@ -253,6 +255,31 @@ def test_definitions_of_a_real_rabbitmq_load_with_a_report(tmp_path):
     (tmp_path / "again").mkdir()
     with running_hub(tmp_path / "again", "http", "amqp") as hub:
         assert ask(hub, "POST", "definitions", exported)[1]["refused"] == []
+        hub.stop()
+
+
+def test_definitions_of_rabbitmq_4_load_with_a_report(tmp_path):
+    """The shape is that of its export: types of queues and operator policies stand apart."""
+    with running_hub(tmp_path, "http", "amqp") as hub:
+        status, report = ask(hub, "POST", "definitions", EXPORTED_BY_4.read_bytes())
+        assert status == 200
+        assert report["made"] == {"exchanges": 1, "queues": 4, "bindings": 2, "policies": 2, "operator_policies": 1}
+        assert {one["name"]: one["reason"] for one in report["changed"]} == {
+            "/": "limits: limits are made with `gatehouse limits`", "orders": "without effect: x-delayed-retry-type"}
+        assert {one["name"]: one["reason"] for one in report["refused"]} == {
+            "local": "unknown exchange type 'x-local-random'",
+            "devices": "invalid arg 'x-queue-type' for queue 'devices' in vhost '/': "
+                       "\"unsupported queue type 'rabbit_mqtt_qos0_queue'\""}
+        assert {name: row["count"] for name, row in report["not_taken"].items()} == {
+            "users": 1, "permissions": 1, "parameters": 1, "global_parameters": 2}
+        shown = {one["name"]: one for one in ask(hub, "GET", "queues/%2F")[1]}
+        assert {name: row["type"] for name, row in shown.items()} == {
+            "orders": "quorum", "told": "quorum", "audit": "stream", "old": "classic"}
+        assert (shown["orders"]["policy"], shown["orders"]["operator_policy"]) == ("limits", "bounded")
+        exported = ask(hub, "GET", "definitions")[1]
+        assert [row["name"] for row in exported["parameters"]] == ["bounded"]
+        again = ask(hub, "POST", "definitions", exported)[1]
+        assert (again["refused"], again["existed"]["operator_policies"]) == ([], 1)
         hub.stop()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pika
 import pytest
+from confluent_kafka import Producer
 from paho.mqtt import client as mqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
@@ -217,3 +218,46 @@ def test_live_subscribers_are_told_of_where_a_message_is_followed(tmp_path: Path
         for client in clients:
             client.disconnect()
             client.loop_stop()
+
+
+def test_who_has_the_right_has_a_message_followed_on_every_door(tmp_path: Path) -> None:
+    """By stock clients: curl's header, a user property, headers of AMQP and Kafka; Kafka's compressed batches too."""
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    with guarded_hub(tmp_path) as hub:
+        for user in ("root", "ada"):
+            headers = {"X-Trace": "always", "Content-Type": "application/json"}
+            assert http(hub, "POST", "/v1/publish", json.dumps({"messages": [
+                {"address": f"open/http/{user}", "value": 1}]}).encode(), user=user, headers=headers)[0] == 201
+            client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+            client.username_pw_set(user, PASSWORD)
+            client.connect("127.0.0.1", hub.ports("mqtt")[0])
+            client.loop_start()
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.UserProperty = [("x-trace", "always")]
+            client.publish(f"open/mqtt/{user}", b"x", qos=1, properties=properties).wait_for_publish(WAIT_S)
+            client.disconnect()
+            client.loop_stop()
+            connection = pika.BlockingConnection(pika.ConnectionParameters(
+                "127.0.0.1", hub.ports("amqp")[0], credentials=pika.PlainCredentials(user, PASSWORD)))
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.basic_publish("amq.topic", f"open.amqp.{user}", b"x", pika.BasicProperties(
+                headers={"x-trace": "always"}))
+            connection.close()
+            producer = Producer({
+                "bootstrap.servers": f"127.0.0.1:{hub.ports('kafka')[0]}", "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": user, "sasl.password": PASSWORD,
+                "compression.type": "gzip", "linger.ms": 50})
+            context = f"00-{trace}-b7ad6b716920333{user == 'root':d}-01".encode()
+            for number in range(20):
+                producer.produce("open", b"%d" % number, f"kafka/{user}".encode(),
+                                 headers=[("traceparent", context)] if number == 7 else [])
+            assert producer.flush(WAIT_S) == 0
+
+        def found(address: str) -> int:
+            said = json.loads(http(hub, "GET", f"/v1/trace?address={address.replace('/', '%2F')}", user="root")[1])
+            return len(said["messages"])
+
+        for door in ("http", "mqtt", "amqp", "kafka"):
+            wait_for(lambda door=door: found(f"open/{door}/root") == 1)
+            assert found(f"open/{door}/ada") == 0, door

@@ -30,6 +30,7 @@ schemathesis.openapi.format("who", strategies.sampled_from(["user:", "group:"]).
 schemathesis.openapi.format("address-pattern", strategies.sampled_from(["plant/#", "inbox/{user}/+", "a", "+/b/#"]))
 # None of these would refuse the others.
 for _name, _of in (("limit-of-connections", ["door:none", "user:limited", "tenant:none"]),
+                   ("limit-of-what-is-stored", ["tenant:none"]), ("limit-of-a-topic", ["topic:limited"]),
                    ("limit-of-the-hub", ["door:none", "user:limited", "group:none"]),
                    ("limit-of-a-tenant", ["client:limited", "address:limited/#", "topic:limited"]),
                    ("limit-of-consumers", ["consumers:none"])):

@@ -1,7 +1,6 @@
 """What clients get wrong, and what they may do: each case is asked of RabbitMQ and of the hub, which answer the same.
 
-A case is its name and its steps on one or two connections of their own. Queues `q`, `q2` and exchanges `x`, `x2` are
-gone before the next case.
+A case is its name and its steps on one or two connections of their own. What it declares is gone before the next case.
 """
 from __future__ import annotations
 
@@ -10,54 +9,14 @@ from typing import Any, Final
 
 from pika import spec
 
-from tests.rabbitmq.wire import Await, Raw, Send, Step
+from tests.rabbitmq.frameworks import FRAMEWORKS
+from tests.rabbitmq.steps import AWAITED, QUORUM, STREAM, bind, consume, exchange, get, publish, qos, queue
+from tests.rabbitmq.wire import Raw, Send, Step
 
 Basic, Channel, Confirm, Connection, Exchange, Queue, Tx = (
     spec.Basic, spec.Channel, spec.Confirm, spec.Connection, spec.Exchange, spec.Queue, spec.Tx)
 
 BIG: Final = 1 << 62
-
-
-def queue(name: str = "q", *, on: int = 0, durable: bool = True, exclusive: bool = False, auto_delete: bool = False,
-          passive: bool = False, channel: int = 1, **arguments: Any) -> Send:
-    """queue.declare; arguments have `_` for `-`."""
-    return Send(Queue.Declare(queue=name, durable=durable, exclusive=exclusive, auto_delete=auto_delete,
-                              passive=passive, arguments=table(arguments)), connection=on, channel=channel)
-
-
-def exchange(name: str = "x", kind: str = "direct", *, durable: bool = True, auto_delete: bool = False,
-             internal: bool = False, passive: bool = False, **arguments: Any) -> Send:
-    """exchange.declare; arguments have `_` for `-`."""
-    return Send(Exchange.Declare(exchange=name, type=kind, durable=durable, auto_delete=auto_delete,
-                                 internal=internal, passive=passive, arguments=table(arguments)))
-
-
-def table(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", "-"): value for name, value in arguments.items()}
-
-
-def bind(source: str = "x", key: str = "k", to: str = "q", **arguments: Any) -> Send:
-    return Send(Queue.Bind(queue=to, exchange=source, routing_key=key, arguments=table(arguments)))
-
-
-def publish(key: str = "q", source: str = "", body: bytes = b"m", *, mandatory: bool = False, immediate: bool = False,
-            channel: int = 1, **properties: Any) -> Send:
-    return Send(Basic.Publish(exchange=source, routing_key=key, mandatory=mandatory, immediate=immediate), body,
-                spec.BasicProperties(**properties), channel)
-
-
-def consume(name: str = "q", *, tag: str = "t", no_ack: bool = False, exclusive: bool = False, on: int = 0,
-            channel: int = 1, **arguments: Any) -> Send:
-    return Send(Basic.Consume(queue=name, consumer_tag=tag, no_ack=no_ack, exclusive=exclusive,
-                              arguments=table(arguments)), connection=on, channel=channel)
-
-
-def get(name: str = "q", *, no_ack: bool = False, on: int = 0) -> Send:
-    return Send(Basic.Get(queue=name, no_ack=no_ack), connection=on)
-
-
-def qos(count: int, *, size: int = 0, of_all: bool = False) -> Send:
-    return Send(Basic.Qos(prefetch_count=count, prefetch_size=size, global_qos=of_all))
 
 
 def frame(kind: int, channel: int, payload: bytes, end: bytes = b"\xce") -> bytes:
@@ -68,10 +27,6 @@ def declare_with_table(data: bytes) -> Raw:
     """queue.declare of `q` whose arguments are these bytes."""
     return Raw(frame(1, 1, struct.pack(">HHH", 50, 10, 0) + b"\x01q\x02" + struct.pack(">I", len(data)) + data))
 
-
-AWAITED: Final = Await()               # a delivery
-STREAM: Final = {"x_queue_type": "stream"}
-QUORUM: Final = {"x_queue_type": "quorum"}
 
 # Arguments of queue.declare, one wrong at a time.
 NUMBERS: Final = ("x-expires", "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-max-priority")
@@ -402,10 +357,8 @@ CASES: Final[dict[str, tuple[Step, ...]]] = {
     "a field of an unknown type": (declare_with_table(b"\x01aq\x00"),),
     "a table cut off": (declare_with_table(b"\x05ab"),),
     "a text cut off": (declare_with_table(b"\x01aS\x00\x00\x00\x09x"),),
+    **FRAMEWORKS,
 }
-
-QUEUES: Final = ("q", "q2")
-EXCHANGES: Final = ("x", "x2")
 
 LOGINS: Final[dict[str, dict[str, Any]]] = {
     "a wrong password": {"password": "wrong"},

@@ -38,7 +38,7 @@ DIFFERENCES: Final[dict[str, Difference]] = {
         [_queue("x-queue-leader-locator", "invalid_queue_locator_arg")], f"{NEWER}: classic queues have it, too"),
     "an unknown type": Difference(["Channel.Close 406 PRECONDITION_FAILED - unknown exchange type 'moon' (40, 10)"],
                                   NEWER),
-    "stream, a reject": Difference([OK, "", QOS, "Basic.ConsumeOk", "", ""],
+    "stream, a reject": Difference([OK, "", QOS, "Basic.ConsumeOk", "Basic.Deliver exchange  key q", ""],
                                    f"{NEWER}: it makes room for more, as an acknowledgement does"),
     # ---- what the door can and RabbitMQ cannot
     "classic takes or refuses x-delivery-limit": Difference([OK], "classic queues may have such a limit, too"),

@@ -6,6 +6,7 @@ any bytes. The answers to it are texts, so that two servers' can be compared.
 from __future__ import annotations
 
 import socket
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -56,7 +57,7 @@ class Wire:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._came = b""
-        self._delivered = 0                    # deliveries that nobody has awaited yet
+        self._delivered: deque[Method] = deque()           # deliveries that nobody has awaited yet
         self.is_over = False
         self.ended = ""                        # how the server ended it
         self._socket.sendall(b"AMQP\x00\x00\x09\x01")
@@ -87,8 +88,7 @@ class Wire:
             if isinstance(step, Await):
                 while not self._delivered and self._read() is not None:
                     pass
-                self._delivered -= 1
-                return []
+                return [shown(self._delivered.popleft())] if self._delivered else ["the connection is cut"]
             if isinstance(step, Raw):
                 self._socket.sendall(step.data)
                 self._socket.sendall(frame.Method(1, spec.Channel.Flow(active=True)).marshal())
@@ -138,7 +138,8 @@ class Wire:
             if not isinstance(came, frame.Method):
                 continue
             method = came.method
-            self._delivered += isinstance(method, spec.Basic.Deliver)
+            if isinstance(method, spec.Basic.Deliver):
+                self._delivered.append(method)
             if isinstance(method, spec.Connection.Close):
                 self.is_over = True
                 self.ended = shown(method)
@@ -167,6 +168,8 @@ def shown(method: Method) -> str:
     if isinstance(method, (spec.Channel.Close, spec.Connection.Close)):
         return (f"{method.NAME} {method.reply_code} {method.reply_text} "
                 f"({method.class_id}, {method.method_id})")
+    if isinstance(method, spec.Basic.Deliver):
+        return f"{method.NAME} exchange {method.exchange} key {method.routing_key}"
     if isinstance(method, spec.Basic.Return):
         return f"{method.NAME} {method.reply_code} {method.reply_text}"
     if isinstance(method, spec.Queue.DeclareOk):

@@ -114,6 +114,9 @@ def test_the_commands_of_a_link(tmp_path: Path) -> None:
         assert said(b, "rewind", "link", "plant").startswith("rewound plant: ")
         wait_for(lambda: len(read_all(b, "plant")) == 4, lambda: read_all(b, "plant"))
         assert [message["value"] for message in read_all(b, "plant")] == ["once", "later"] * 2
+        made = said(a, "rotate")
+        wait_for(lambda: "none" in said(a, "rotate"), lambda: said(a, "rotate"))
+        assert "next key" in made and ask(a, "GET", "/v1/relay")["next_key"] in made
         assert said(b, "unlink", "link") == "unlinked link\n"
         assert "not joined" in said(b, "status")
         refused = gatehouse("relay", "pause", "nothing", "--url", url_of(a))

@@ -24,7 +24,7 @@ from gatehouse.relay.frames import (
     Welcome,
 )
 from gatehouse.relay.invitations import Invitation, check_join, decode_join, encode_join
-from gatehouse.relay.letters import Batches, Positions, Ready, Section, SpoolKey, Stopped, StoredUntil
+from gatehouse.relay.letters import Batches, NextKey, Pinned, Positions, Ready, Section, SpoolKey, Stopped, StoredUntil
 from gatehouse.relay.sealing import Greeting, Identity, Peer, session_of
 from gatehouse.relay.spool_keys import KeptKey, Opener, Stretch, number_of, public_of
 
@@ -56,6 +56,8 @@ LETTERS = [
      + "00000004" + "64617461"),
     (StoredUntil(5), "04" + "0000000000000005"),
     (Stopped("gap", "why"), "05" + "0003" + "676170" + "0003" + "776879"),
+    (NextKey(K, b"s" * 64), "08" + K.hex() + "73" * 64),
+    (Pinned(K), "09" + K.hex()),
     (SpoolKey(9, K, 1_000), "07" + "0000000000000009" + K.hex() + "00000000000003e8"),
 ]
 
@@ -186,13 +188,13 @@ def test_a_join_is_proved_by_both() -> None:
 
 def test_a_letter_that_is_kept_of_known_keys() -> None:
     """Sealed for a key of the reader's, signed by its sender: the same bytes for the same keys."""
-    sender, reader = Identity(b"1" * 32), Identity(b"2" * 32)
+    sender = Identity(b"1" * 32)
     theirs = KeptKey(9, public_of(b"3" * 32), 0, apart_ms=-5)
-    stretch = Stretch(sender, Peer(reader.public, b"reader".ljust(16)), theirs, b"4" * 32)
+    stretch = Stretch(sender, theirs, b"4" * 32)
     letters_kept = [stretch.seal("plant", b"said"), stretch.seal("plant", b"more")]
     assert letters_kept[0][:41].hex() == "18" + "0000000000000009" + public_of(b"4" * 32).hex()
-    assert letters_kept[0][105:].hex() == "00" * 8 + "cd835826a416e2b5da107a8e5ddbbd65b2dccaa7ffd3ac56bbe055e4"
+    assert letters_kept[0][105:].hex() == "00" * 8 + "99ceef6d35395a889156a4f08ebafd0bff1737002a6b4d8c10ea8d20"
     assert [number_of(letter) for letter in letters_kept] == [9, 9]
-    opener = Opener(reader, Peer(sender.public, b"sender".ljust(16)))
+    opener, said_by = Opener(), Peer(sender.public, b"sender".ljust(16))
     ours = theirs._replace(key=b"3" * 32)
-    assert [opener.open("plant", letter, ours) for letter in letters_kept] == [(-5, b"said"), (-5, b"more")]
+    assert [opener.open("plant", letter, ours, said_by) for letter in letters_kept] == [(-5, b"said"), (-5, b"more")]

@@ -49,6 +49,9 @@ class LimitBook:
         self.limits_out = 0
         self.places_in = 0                   # of those, which speak of addresses and topics
         self.places_out = 0
+        self.stored = 0
+        """Limits of what is stored."""
+
         self.publishing_waits = False
         """Nobody may publish for now, whatever his limits: the hub has too much to do."""
 
@@ -72,7 +75,8 @@ class LimitBook:
     def put(self, limit: Limit, now_ms: int) -> None:
         """A limit that is new, or reads otherwise from now on."""
         before = self._limits.get(limit.id)
-        if before is not None and _reach(before) == _reach(limit) and before.has_rates and limit.has_rates:
+        if before is not None and _reach(before) == _reach(limit) and before.has_meters and limit.has_meters \
+                and before.bounds_stored == limit.bounds_stored:
             self._limits[limit.id] = limit
             named = self._named.get(_place(limit))
             if named is not None:
@@ -85,7 +89,7 @@ class LimitBook:
             self.remove(limit.id)
         self._limits[limit.id] = limit
         self._count(limit, 1)
-        if not limit.has_rates:
+        if not limit.has_meters:
             return
         if limit.kind == ADDRESS:
             self._filters.setdefault((limit.direction, limit.tenant), FilterTrie()).insert(
@@ -99,7 +103,7 @@ class LimitBook:
         if limit is None:
             return
         self._count(limit, -1)
-        if not limit.has_rates:
+        if not limit.has_meters:
             return
         if limit.kind == ADDRESS:
             self._filters[limit.direction, limit.tenant].remove(parse_filter(limit.name), limit.id)
@@ -131,8 +135,9 @@ class LimitBook:
 
     def _count(self, limit: Limit, by: int) -> None:
         self.version += 1
-        if not limit.has_rates:
+        if not limit.has_meters:
             return
+        self.stored += by if limit.bounds_stored else 0
         of_a_place = limit.kind in (ADDRESS, TOPIC)
         if limit.direction == IN:
             self.limits_in += by
@@ -203,6 +208,12 @@ class LimitBook:
             meter = Meter(limit, name or limit.name, now_ms)
         self._meters[key] = meter
         return meter
+
+    def meters_of_stored(self) -> list[tuple[Meter, str, str]]:
+        """What bounds what is stored, of whom anything was taken lately: (meter, tenant, topic); topic "": all of the
+        tenant's."""
+        return [(meter, tenant if meter.limit.kind == TOPIC else name, name if meter.limit.kind == TOPIC else "")
+                for (_, tenant, name), meter in self._meters.items() if meter.stored is not None]
 
     def of_connections(self, door: str, user: str, tenant: str) -> list[tuple[Limit, str, str]]:
         """What bounds the connections of a user: (limit, kind, name of those that are counted)."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.admission.errors import OverQuota
+from gatehouse.gateways.admission.errors import NoRoomLeft, OverQuota
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import IN
 from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
@@ -71,6 +71,16 @@ class Charging:
         if self._version != book.version:
             self._resolve()
         return bool(self._meters) or book.places_in > 0 or book.publishing_waits
+
+    def waits(self, refuses: bool) -> bool:
+        """Whether what has come is to wait, as nothing may be taken for now: nobody may publish, or as much is stored
+        as may be, and the door has no word to refuse it."""
+        book = self._book
+        if book.publishing_waits or refuses or not book.stored:
+            return book.publishing_waits
+        if self._version != book.version:
+            self._resolve()
+        return any(meter.is_full for meter in (*self._meters, *self._met))
 
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be taken at once, as far as is known before they are read; at least
@@ -137,7 +147,20 @@ class Charging:
             charges.append(Charge(meters, count, size_bytes))
         if refuses or self._is_closed:
             self._require(charges, {WHOLE}, refuses, topic)
+        elif self._book.stored:
+            self._require_room(charges, topic)
         return charges
+
+    def _require_room(self, charges: Sequence[Charge], topic: str) -> None:
+        """Of a batch whose door has a word for what cannot be stored, whatever its topic does at a limit. Raises
+        NoRoomLeft, OverQuota."""
+        now_ms = self._now_ms()
+        for charge in charges:
+            for meter in charge.meters:
+                if meter.is_full:
+                    meter.refuse(charge.messages, now_ms)
+                    kind = OverQuota if self._fails(topic) else NoRoomLeft
+                    raise kind(meter.limit.id, meter.limit.of, meter.wait_ms(now_ms))
 
     def _require(self, charges: Sequence[Charge], places: Iterable[int], refuses: bool, topic: str = "") -> None:
         """Raises OverQuota for the places whose messages are refused: nothing is charged but an operation."""
@@ -147,7 +170,7 @@ class Charging:
         for place in places:
             own = charges[-1].meters if place == WHOLE and len(charges) > 1 else self._of_place.get(place, ())
             over = [*common, *[meter for meter in own if meter.wait_ms(now_ms)]]
-            closed = any(meter.is_closed for meter in over)
+            closed = any(meter.is_closed or refuses and meter.is_full for meter in over)
             if closed or over and refuses and self._fails(topic or self._topic(place)):
                 refused[place] = over
         if not refused:

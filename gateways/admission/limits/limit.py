@@ -10,7 +10,8 @@
     address:FILTER      what a filter matches  topic:NAME       one topic
     consumers:NAME      what goes out to a group of consumers
 
-`connections` bounds how many are open at once, of the hub, a door, a tenant or a user.
+`connections` bounds how many are open at once, of the hub, a door, a tenant or a user; `stored_messages` and
+`stored_bytes` how much there may be in a topic, or in all topics of a tenant.
 
 Where the name is `*`, each user, tenant, client, topic, door or group has a bucket of its own.
 """
@@ -42,6 +43,9 @@ OF_A_TENANT: Final = frozenset((CLIENT, ADDRESS, TOPIC, CONSUMERS))
 OF_CONNECTIONS: Final = frozenset((HUB, DOOR, TENANT, USER))
 """Kinds that may bound connections."""
 
+OF_STORED: Final = frozenset((TENANT, TOPIC))
+"""Kinds that may bound what is stored."""
+
 EACH: Final = "*"
 IN: Final = "in"
 OUT: Final = "out"
@@ -49,7 +53,10 @@ OUT: Final = "out"
 MAX_RATE: Final = 10 ** 18
 MAX_NAME_BYTES: Final = 65_535
 AMOUNTS: Final = ("messages_per_s", "bytes_per_s", "operations_per_s", "messages_burst", "bytes_burst",
-                  "operations_burst", "connections")
+                  "operations_burst", "connections", "stored_messages", "stored_bytes")
+WHOLE: Final = ("connections", "stored_messages", "stored_bytes")
+"""Amounts of which a whole number is there at once."""
+
 QUOTA: Final = "quota:"
 """How the id of a limit begins that is the quota of a user."""
 
@@ -69,6 +76,10 @@ class Limit:
     operations_burst: int | None = None
     connections: int | None = None
     """As many may be open at once."""
+
+    stored_messages: int | None = None
+    stored_bytes: int | None = None
+    """So much may be there at once; the bytes are those of the log."""
 
     observe: bool = False
     """It counts what would be too much, and stops nobody."""
@@ -91,6 +102,16 @@ class Limit:
     def has_rates(self) -> bool:
         """Whether it is of anything that flows."""
         return any(rate is not None for rate in (self.messages_per_s, self.bytes_per_s, self.operations_per_s))
+
+    @property
+    def bounds_stored(self) -> bool:
+        """Whether it is of anything that is stored."""
+        return self.stored_messages is not None or self.stored_bytes is not None
+
+    @property
+    def has_meters(self) -> bool:
+        """Whether what is taken is charged to it."""
+        return self.has_rates or self.bounds_stored
 
     def as_dict(self) -> dict[str, Any]:
         shown = {name: value for name, value in asdict(self).items() if value is not None}
@@ -130,7 +151,11 @@ def read_limit(table: Mapping[str, Any], id: str = "") -> Limit:
         if amounts[f"{what}_burst"] is not None and amounts[f"{what}_per_s"] is None:
             raise InvalidLimit(f"{what}_burst says how much may come at once of {what}_per_s, which is not there")
     if all(amounts[name] is None for name in AMOUNTS):
-        raise InvalidLimit("a limit has messages_per_s, bytes_per_s, operations_per_s or connections")
+        raise InvalidLimit("a limit has messages_per_s, bytes_per_s, operations_per_s, connections, stored_messages or "
+                           "stored_bytes")
+    if (amounts["stored_messages"] is not None or amounts["stored_bytes"] is not None) and (
+            kind not in OF_STORED or direction == OUT):
+        raise InvalidLimit(f"what is stored is bounded for {', '.join(sorted(OF_STORED))}, with the direction in")
     if amounts["connections"] is not None and (kind not in OF_CONNECTIONS or direction == OUT):
         raise InvalidLimit(f"connections are bounded for {', '.join(sorted(OF_CONNECTIONS))}, with the direction in")
     return Limit(of, direction, tenant, observe=observe, id=id, **amounts)
@@ -159,9 +184,9 @@ def _read_amount(table: Mapping[str, Any], name: str) -> Any:
     if name not in table:
         return None
     value = table[name]
-    if name == "connections":
+    if name in WHOLE:
         if type(value) is not int or not 0 <= value <= MAX_RATE:
-            raise InvalidLimit("connections is a whole number from 0, which lets nobody in, to 1e18")
+            raise InvalidLimit(f"{name} is a whole number from 0, which lets nothing in, to 1e18")
     elif name.endswith("_burst"):
         if type(value) is not int or not 1 <= value <= MAX_RATE:
             raise InvalidLimit(f"{name} is a whole number from 1 to 1e18")

@@ -10,6 +10,7 @@ from typing import Final
 
 from gatehouse.gateways.admission.limits.bucket import TokenBucket
 from gatehouse.gateways.admission.limits.limit import Limit
+from gatehouse.gateways.admission.limits.stored import StoredBound
 
 NO_BOUND: Final = 1 << 60
 """More than any burst has."""
@@ -22,7 +23,7 @@ class Meter:
     """The buckets of a limit, for one name. `observed`, `refused` and `slowed_ms` count from the start of the hub."""
 
     __slots__ = ("_bytes", "_messages", "_operations", "bytes_taken", "limit", "messages_taken", "name", "observed",
-                 "refused", "slowed_ms")
+                 "refused", "slowed_ms", "stored")
 
     def __init__(self, limit: Limit, name: str, now_ms: int) -> None:
         self.limit = limit
@@ -35,6 +36,8 @@ class Meter:
         self._messages = _bucket(limit.messages_per_s, limit.messages_burst, now_ms)
         self._bytes = _bucket(limit.bytes_per_s, limit.bytes_burst, now_ms)
         self._operations = _bucket(limit.operations_per_s, limit.operations_burst, now_ms)
+        self.stored = StoredBound(limit.stored_messages, limit.stored_bytes) if limit.bounds_stored else None
+        """How much there may be, where the limit says."""
 
     def change(self, limit: Limit, now_ms: int) -> None:
         """The limit reads otherwise from now on; those who hold this meter need not look it up again."""
@@ -42,6 +45,17 @@ class Meter:
         self._messages = _changed(self._messages, limit.messages_per_s, limit.messages_burst, now_ms)
         self._bytes = _changed(self._bytes, limit.bytes_per_s, limit.bytes_burst, now_ms)
         self._operations = _changed(self._operations, limit.operations_per_s, limit.operations_burst, now_ms)
+        if not limit.bounds_stored:
+            self.stored = None
+        elif self.stored is None:
+            self.stored = StoredBound(limit.stored_messages, limit.stored_bytes)
+        else:
+            self.stored.change(limit.stored_messages, limit.stored_bytes)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much is stored as may be."""
+        return self.stored is not None and not self.limit.observe and self.stored.is_full
 
     @property
     def is_closed(self) -> bool:
@@ -63,7 +77,7 @@ class Meter:
                 owed_ms = bucket.wait_ms(now_ms)
                 if owed_ms > wait_ms:
                     wait_ms = owed_ms
-        return wait_ms
+        return max(wait_ms, LOOK_AGAIN_MS) if self.stored is not None and self.stored.is_full else wait_ms
 
     def charge(self, messages: int, size_bytes: int, operations: int, now_ms: int) -> int:
         """Something was taken. Returns for how many ms its sender is to be slowed down."""
@@ -81,6 +95,11 @@ class Meter:
             owed_ms = bucket.take(operations, now_ms)
             if owed_ms > wait_ms:
                 wait_ms = owed_ms
+        stored = self.stored
+        if stored is not None:
+            stored.add(messages, size_bytes)
+            if stored.is_full and wait_ms < LOOK_AGAIN_MS:
+                wait_ms = LOOK_AGAIN_MS
         if wait_ms:
             if self.limit.observe:
                 self.observed += 1
@@ -100,12 +119,19 @@ class Meter:
             return NO_BOUND, NO_BOUND
         messages = NO_BOUND if self._messages is None else max(1, self._messages.room(now_ms))
         size_bytes = NO_BOUND if self._bytes is None else max(1, self._bytes.room(now_ms))
+        if self.stored is not None:
+            left = self.stored.room()
+            messages, size_bytes = min(messages, max(1, left[0])), min(size_bytes, max(1, left[1]))
         return messages, size_bytes
 
     def levels(self, now_ms: int) -> dict[str, int]:
         """What is left of each, for people; below 0: what is owed."""
         named = (("messages", self._messages), ("bytes", self._bytes), ("operations", self._operations))
-        return {name: bucket.level(now_ms) for name, bucket in named if bucket is not None}
+        levels = {name: bucket.level(now_ms) for name, bucket in named if bucket is not None}
+        if self.stored is not None:
+            left = zip(("stored_messages", "stored_bytes"), self.stored.left(), strict=True)
+            levels |= {name: room for name, room in left if room is not None}
+        return levels
 
 
 def charge_all(meters: Sequence[Meter], messages: int, size_bytes: int, operations: int, now_ms: int) -> int:

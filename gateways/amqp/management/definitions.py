@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, QUEUE_TYPES
 from gatehouse.gateways.amqp.errors import NAMES, AmqpError
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
 from gatehouse.gateways.amqp.management.asking import (
@@ -27,16 +28,23 @@ from gatehouse.gateways.amqp.management.policies import rows_of as policies_of
 from gatehouse.gateways.amqp.management.seeing import queues_of
 from gatehouse.gateways.amqp.management.shown import Row, arguments_of
 from gatehouse.gateways.amqp.routing import Destination
+from gatehouse.gateways.amqp.tables import typed
 from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.kernel.errors import KernelError
 
 VERSION: Final = "3.10.8"
+NO_PARAMETERS: Final = "no plug-in of this hub has parameters"
+OPERATORS: Final = "operator_policy"   # the component of parameters that operator policies are
 NOT_TAKEN: Final = {
     "users": "users are made with `gatehouse users`", "permissions": "rights are rules here: `gatehouse acl`",
     "topic_permissions": "rights are rules here: `gatehouse acl`",
-    "parameters": "no plug-in of this hub has parameters",
-    "global_parameters": "no plug-in of this hub has parameters", "vhosts": "a virtual host is a tenant of users"}
+    "parameters": NO_PARAMETERS,
+    "global_parameters": NO_PARAMETERS, "vhosts": "a virtual host is a tenant of users"}
+OF_VHOSTS: Final = {"limits": "limits are made with `gatehouse limits`",
+                    "tracing": "`gatehouse trace` shows where messages go"}
+"""What may stand in a virtual host that is there, and is not taken over."""
+
 REPORT_MAX: Final = 1_000              # entries of the report that are named
 
 
@@ -55,6 +63,10 @@ async def export(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     for host in hosts:
         of = {} if vhost is not None else {"vhost": host.vhost.name}
         document["policies"] += [_without_vhost(row, vhost) for row in policies_of(host)]
+        document["parameters"] += [
+            {"component": OPERATORS, **of, "name": row["name"],
+             "value": {name: value for name, value in row.items() if name not in ("name", "vhost")}}
+            for row in policies_of(host, of_operators=True)]
         queues = [queue for queue in queues_of(host) if queue.owner is None]
         document["queues"] += [{"name": queue.name, **of, "durable": queue.durable, "auto_delete": queue.auto_delete,
                                 "arguments": shown_table(queue.arguments)} for queue in queues]
@@ -82,14 +94,20 @@ class Report:
     """What became of an import."""
 
     def __init__(self) -> None:
-        self.made = {"exchanges": 0, "queues": 0, "bindings": 0, "policies": 0}
+        self.made = dict.fromkeys(("exchanges", "queues", "bindings", "policies", "operator_policies"), 0)
         self.existed = dict(self.made)
         self.not_taken: dict[str, Any] = {}
+        self.changed: list[Row] = []
         self.refused: list[Row] = []
         self.refused_count = 0
 
     def note(self, what: str, is_new: bool) -> None:
         (self.made if is_new else self.existed)[what] += 1
+
+    def note_changed(self, what: str, name: Any, reason: str) -> None:
+        """It is made, and something of it means nothing here."""
+        if len(self.changed) < REPORT_MAX:
+            self.changed.append({"kind": what, "name": name, "reason": reason})
 
     def refuse(self, what: str, name: Any, error: Exception) -> None:
         self.refused_count += 1
@@ -100,8 +118,8 @@ class Report:
             self.refused.append({"kind": what, "name": name, "reason": reason})
 
     def document(self) -> Row:
-        return {"made": self.made, "existed": self.existed, "not_taken": self.not_taken,
-                "refused": self.refused, "refused_count": self.refused_count}
+        return {"made": self.made, "existed": self.existed, "changed": self.changed,
+                "not_taken": self.not_taken, "refused": self.refused, "refused_count": self.refused_count}
 
 
 async def load(asking: Asking, vhost: str | None = None) -> HttpAnswer:
@@ -109,19 +127,28 @@ async def load(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     document = asking.document()
     report = Report()
     for name, reason in NOT_TAKEN.items():
-        count = len(_list(document, name))
+        count = len([row for row in _list(document, name) if not _is_of_operators(row)])
         if count and not (name == "vhosts" and vhost is None and all(
                 isinstance(row, dict) and row.get("name") in asking.services.admission.tenants(asking.principal)
                 for row in document[name])):
             report.not_taken[name] = {"count": count, "reason": reason}
-    for what, make in (("exchanges", _exchange), ("queues", _queue), ("bindings", _binding), ("policies", _policy)):
-        for row in _list(document, what):
+    for row in _list(document, "vhosts"):
+        for name, instead in OF_VHOSTS.items():
+            if isinstance(row, dict) and row.get(name):
+                report.note_changed("vhosts", row.get("name"), f"{name}: {instead}")
+    operators = [row for row in _list(document, "parameters") if _is_of_operators(row)]
+    for what, rows, make in (
+            ("exchanges", _list(document, "exchanges"), _exchange), ("queues", _list(document, "queues"), _queue),
+            ("bindings", _list(document, "bindings"), _binding), ("policies", _list(document, "policies"), _policy),
+            ("operator_policies", operators, _operator_policy)):
+        for row in rows:
             named = row.get("name", row.get("destination")) if isinstance(row, dict) else None
             try:
                 if not isinstance(row, dict):
                     raise bad_request("not an object")
                 host = asking.host(vhost if vhost is not None else text_of(row, "vhost", "/"))
                 report.note(what, await make(asking, host, row))
+                _note_unknown(report, what, named, row)
             except ManagementError as error:
                 reason = "there is no such virtual host, or nothing of this name" if error.answer.status == 404 else \
                     str(error)
@@ -138,6 +165,20 @@ def _list(document: Row, name: str) -> list[Any]:
     return rows
 
 
+def _is_of_operators(row: Any) -> bool:
+    return isinstance(row, dict) and row.get("component") == OPERATORS
+
+
+def _note_unknown(report: Report, what: str, name: Any, row: Row) -> None:
+    """Arguments that no table of this door knows are kept and mean nothing."""
+    taken = {"queues": OF_QUEUES, "exchanges": OF_EXCHANGES}.get(what)
+    given = row.get("arguments")
+    if taken is not None and isinstance(given, dict):
+        unknown = sorted(key for key in given if key.startswith("x-") and key not in taken)
+        if unknown:
+            report.note_changed(what, name, f"without effect: {', '.join(unknown)}")
+
+
 async def _exchange(asking: Asking, host: Host, row: Row) -> bool:
     name = text_of(row, "name")
     if not name or name.startswith(RESERVED) and name in host.vhost.exchanges:
@@ -148,8 +189,13 @@ async def _exchange(asking: Asking, host: Host, row: Row) -> bool:
 
 
 async def _queue(asking: Asking, host: Host, row: Row) -> bool:
+    """RabbitMQ 4 says a queue's type beside its arguments, too."""
+    arguments = table_of(row.get("arguments"))
+    kind = text_of(row, "type", "")
+    if kind and "x-queue-type" not in arguments and kind != QUEUE_TYPES[0]:
+        arguments = {**arguments, "x-queue-type": typed(kind)}
     return await declare_queue(asking, host, text_of(row, "name"), durable=flag(row, "durable", True),
-                               auto_delete=flag(row, "auto_delete"), arguments=table_of(row.get("arguments")))
+                               auto_delete=flag(row, "auto_delete"), arguments=arguments)
 
 
 async def _binding(asking: Asking, host: Host, row: Row) -> bool:
@@ -167,3 +213,10 @@ async def _binding(asking: Asking, host: Host, row: Row) -> bool:
 
 async def _policy(asking: Asking, host: Host, row: Row) -> bool:
     return await put_policy(asking, host, text_of(row, "name"), row)
+
+
+async def _operator_policy(asking: Asking, host: Host, row: Row) -> bool:
+    value = row.get("value")
+    if not isinstance(value, dict):
+        raise bad_request("{not_a_table,value}")
+    return await put_policy(asking, host, text_of(row, "name"), value, of_operators=True)

@@ -21,6 +21,7 @@ from gatehouse.gateways.http.cloud_events import (
 from gatehouse.gateways.http.declaring import Body
 from gatehouse.gateways.http.message_schemas import BASE64
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request_headers import OF_ALL
 from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.schemas import ANYTHING, RFC_3339, Named, Setting, list_of, object_of, one_of
 
@@ -78,8 +79,8 @@ async def post_events(door: Door, call: Call, guard: Guard, publication: Publica
 
         return await store_batch(door, guard, prepare_each(door, guard, items, publication, read), publication)
     event = read_structured(document, of_topic)
-    if not any(name == b"traceparent" for name, _ in event.headers):
-        event.headers += [pair for pair in publication.headers if pair[0] == b"traceparent"]
+    named = {name for name, _ in event.headers}
+    event.headers += [pair for pair in publication.headers if pair[0] in OF_ALL and pair[0] not in named]
     event.idempotency_key, event.wait_s = publication.idempotency_key, publication.wait_s
     event.respond_async = publication.respond_async
     return await store(door, call, guard, place(event), event, event.value)
@@ -88,7 +89,7 @@ async def post_events(door: Door, call: Call, guard: Guard, publication: Publica
 def _check_headers(publication: Publication) -> None:
     """In these modes everything about an event stands in it."""
     for name, _ in publication.headers:
-        if name not in (CONTENT_TYPE, b"content-encoding", b"utf8", b"traceparent"):
+        if name not in (CONTENT_TYPE, b"content-encoding", b"utf8", *OF_ALL):
             shown = name.decode("utf-8", "replace")
             raise Refusal("invalid_header", f"{shown!r} stands in the event, not in a request header")
     if publication.key is not None or publication.timestamp_ms or publication.later or publication.attributes:

@@ -49,6 +49,11 @@ _BURST: Final = {"type": "integer", "minimum": 1, "maximum": 10 ** 18,
                  "description": "At once; left out: what comes in a second."}
 _CONNECTIONS: Final = {"connections": {**WHOLE, "maximum": 10 ** 18, "description": "Open at once, of the hub, a door, "
                                                                                    "a tenant or a user."}}
+_OF_STORED: Final = {**TEXT, "format": "limit-of-what-is-stored", "pattern": "^tenant:.+$"}
+_OF_STORED_TOPIC: Final = {**TEXT, "format": "limit-of-a-topic", "pattern": "^topic:.+$"}
+_STORED: Final = {
+    name: {**WHOLE, "maximum": 10 ** 18, "description": "That may be there at once, of a tenant or in a topic."}
+    for name in ("stored_messages", "stored_bytes")}
 _RATES: Final = {"messages_per_s": _RATE, "bytes_per_s": _RATE, "operations_per_s": _RATE}
 _BURSTS: Final = {"messages_burst": _BURST, "bytes_burst": _BURST, "operations_burst": _BURST}
 _DIRECTION: Final = {"direction": one_of(IN, OUT)}
@@ -56,16 +61,19 @@ _OBSERVE: Final = {"observe": {**FLAG, "description": "It counts what would be t
 _TENANT: Final = {"tenant": {**PRINTABLE, "description": "`*`: each by itself."}}
 _LIMIT: Final = {"id": TEXT, "of": TEXT, "direction": one_of(IN, OUT), "tenant": TEXT, "observe": FLAG,
                  "from_file": FLAG}
-LIMIT: Final = Named("Limit", object_of(_LIMIT, {**_RATES, **_BURSTS, **_CONNECTIONS}))
+LIMIT: Final = Named("Limit", object_of(_LIMIT, {**_RATES, **_BURSTS, **_CONNECTIONS, **_STORED}))
 _USED: Final = list_of(object_of({
     "name": TEXT, "messages": WHOLE, "bytes": WHOLE, "refused": WHOLE, "observed": WHOLE, "slowed_ms": WHOLE,
     "left": {**map_of({"type": "integer"}), "description": "Below 0: what is owed."}}))
-USED_LIMIT: Final = Named("UsedLimit", object_of({**_LIMIT, "used": _USED}, {**_RATES, **_BURSTS, **_CONNECTIONS}))
+USED_LIMIT: Final = Named("UsedLimit", object_of({**_LIMIT, "used": _USED},
+                                                 {**_RATES, **_BURSTS, **_CONNECTIONS, **_STORED}))
 _VARIANTS: Final = (({"of": _OF_HUB}, _DIRECTION), ({"of": _OF_A_TENANT}, {**_DIRECTION, **_TENANT}),
                     ({"of": _OF_CONSUMERS, "direction": one_of(OUT)}, _TENANT))
 NEW_LIMIT: Final = Named("LimitInput", {"anyOf": [
     *[object_of({**needed, name: _RATE}, {**_RATES, f"{name.partition('_')[0]}_burst": _BURST, **more, **_OBSERVE},
                 closed=True) for needed, more in _VARIANTS for name in _RATES],
+    *[object_of({"of": of, name: _STORED[name]}, {**_STORED, **more, **_OBSERVE}, closed=True)
+      for name in _STORED for of, more in ((_OF_STORED, {}), (_OF_STORED_TOPIC, _TENANT))],
     object_of({"of": _OF_CONNECTIONS, **_CONNECTIONS}, _OBSERVE, closed=True)]},
     {"of": "user:ann", "messages_per_s": 50, "messages_burst": 100})
 

@@ -36,6 +36,7 @@ from gatehouse.gateways.http.message_schemas import (
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.request_headers import OF_ALL
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
 from gatehouse.gateways.http.routes.publish import (
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Place, Stored
 
-REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", b"traceparent"))
+REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", *OF_ALL))
 """What a JSON body's own headers may say; every other property stands in its message."""
 
 
@@ -224,13 +225,14 @@ def prepare_each(door: Door, guard: Guard, items: list[Any], request: Publicatio
     item."""
     wall_ms = door.services.wall_ms()
     batch = Batch([], [], [], [])
-    trace = [pair for pair in request.headers if pair[0] == b"traceparent"]
+    of_all = [pair for pair in request.headers if pair[0] in OF_ALL]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
             place, publication = read(item, wall_ms)
-            if trace and not any(name == b"traceparent" for name, _ in publication.headers):
-                publication.headers += trace
+            if of_all:
+                named = {name for name, _ in publication.headers}
+                publication.headers += [pair for pair in of_all if pair[0] not in named]
             when = publication.when
             if when is not NOW:
                 first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it

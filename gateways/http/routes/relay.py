@@ -3,6 +3,7 @@
     GET    /v1/relay                        {"key", "url", "state", "fault", "links": [{...}]}
     GET    /v1/relay/links/{link}           one link
     POST   /v1/relay/links/{link}/invite    {"minutes": 60} → {"invitation": "ghl1...."}; shown once, used once
+    POST   /v1/relay/rotate                 {"use": false} → {"key", "next_key", "waits_for"}: another key for this hub
     POST   /v1/relay/join                   {"invitation": "ghl1...."} → {"link"}
     GET    /v1/relay/links/{link}/explain?address=    what the link does with an address; nothing is sent
     POST   /v1/relay/links/{link}/pause     and `resume`: also after a stop
@@ -45,7 +46,8 @@ SHOWN: Final = Named("RelayLink", object_of(
      "lag": map_of(WHOLE), "sent": map_of(ANYTHING), "received": map_of(ANYTHING), "spool": map_of(ANYTHING),
      "bounced": map_of(WHOLE), "tampered": WHOLE}))
 RELAY: Final = Named("Relay", object_of(
-    {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."}, "url": TEXT, "state": TEXT,
+    {"key": {**TEXT, "description": "This hub's key, for the meeting point's file."},
+     "next_key": {**TEXT, "description": "What is to follow it; empty: none."}, "url": TEXT, "state": TEXT,
      "fault": TEXT, "connections": WHOLE, "links": list_of(SHOWN)}))
 OF: Final = Parameter("address", "The address, as the sending hub calls it.", example="plant/line1/temp", required=True)
 EXPLAINED: Final = object_of({
@@ -57,6 +59,12 @@ class InvitationInput(Document):
     """How long an invitation is good."""
 
     minutes: Annotated[int, Meta(ge=1, le=MAX_MINUTES)] = MINUTES
+
+
+class Rotation(Document):
+    """Whether the next key is to be used."""
+
+    use: bool = False
 
 
 class Joining(Document):
@@ -157,6 +165,21 @@ async def join(door: Door, call: Call) -> Answered:
     return json_answer(await _act(door, call, name, "join", "", invitation=invitation))
 
 
+@declare("relay", needs=NEEDS, writes=True, problems=("no_links", "key_not_pinned"),
+         bodies=(Body(Rotation, required=False),),
+         answers=(Answer(200, "The keys, and links whose other hub has not pinned the next one.", object_of(
+             {"key": TEXT, "next_key": TEXT, "waits_for": list_of(TEXT)})),))
+async def rotate(door: Door, call: Call) -> Answered:
+    """Make the key that is to follow this hub's, or with `use` be known by it.
+
+    The other hubs pin it as soon as they are connected; the meeting point's file has to name it, too, before it is
+    used.
+    """
+    name = await _asking(door, call)
+    use = (await read(door, call, Rotation)).use
+    return json_answer(await _act(door, call, name, "rotate", "", use=use))
+
+
 def _changing(action: str, summary: str) -> Declared:
     """A call that does one thing to a link."""
     async def change(door: Door, call: Call) -> Answered:
@@ -198,7 +221,7 @@ async def unlink(door: Door, call: Call) -> Answered:
 
 
 ROUTES: Routes = (
-    ("GET", "/v1/relay", get_relay), ("POST", "/v1/relay/join", join),
+    ("GET", "/v1/relay", get_relay), ("POST", "/v1/relay/join", join), ("POST", "/v1/relay/rotate", rotate),
     ("GET", "/v1/relay/links/{link}", get_link), ("DELETE", "/v1/relay/links/{link}", unlink),
     ("GET", "/v1/relay/links/{link}/explain", explain_link), ("POST", "/v1/relay/links/{link}/invite", invite),
     ("POST", "/v1/relay/links/{link}/rewind", rewind_link),

@@ -25,7 +25,8 @@ STORED: dict[str, bytes] = {
     "id": b"order-7", "content-type": b"text/plain", "content-encoding": b"gzip", "utf8": b"true",
     "correlation-id": b"\0\xff", "reply-to": b"answers/here", "expires-at": b"%d" % (NOW + 60_000),
     "priority": b"7", "deliver-at": b"%d" % (NOW + 5_000),
-    "traceparent": b"-".join((b"00", b"a" * 32, b"b" * 16, b"01")), "receipt": b"told/me", "receipt-group": b"billing"}
+    "traceparent": b"-".join((b"00", b"a" * 32, b"b" * 16, b"01")), "x-trace": b"always", "receipt": b"told/me",
+    "receipt-group": b"billing"}
 """A value of each field that is a record header."""
 
 GIVEN: dict[str, Any] = {"content-type": "text/plain", "utf8": 1, "correlation-id": b"\0\xff",

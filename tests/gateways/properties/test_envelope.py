@@ -75,6 +75,10 @@ CELLS: dict[tuple[str, str], tuple[bytes, dict[str, Any]]] = {
     ("traceparent", "amqp"): (TRACE.encode(), {"header traceparent": TRACE}),
     ("traceparent", "kafka"): (TRACE.encode(), {"header traceparent": TRACE.encode()}),
     ("traceparent", "http"): (TRACE.encode(), {"header traceparent": TRACE}),
+    ("x-trace", "mqtt5"): (b"always", {"header x-trace": "always"}),
+    ("x-trace", "amqp"): (b"always", {"header x-trace": "always"}),
+    ("x-trace", "kafka"): (b"always", {"header x-trace": b"always"}),
+    ("x-trace", "http"): (b"always", {"header X-Trace": "always"}),
     ("receipt", "mqtt5"): (b"told/me", {"header receipt": "told/me"}),
     ("receipt", "amqp"): (b"told/me", {"header receipt": "told/me"}),
     ("receipt", "kafka"): (b"told/me", {"header receipt": b"told/me"}),
@@ -316,6 +320,6 @@ def test_every_column_has_a_title_of_its_own_and_known_fields() -> None:
 
 
 def test_fields_are_named_once_and_explained() -> None:
-    assert len(FIELD_BY_NAME) == len(FIELDS) == 16
+    assert len(FIELD_BY_NAME) == len(FIELDS) == 17
     assert all(row.help for row in FIELDS)
     assert set(FIELD_BY_NAME) >= RECORD_FIELDS

@@ -1,17 +1,24 @@
 """What is recorded of messages: from the start of those that are followed, from the first error on of all others."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, id_hash
-from gatehouse.kernel.message import Leased, Origin, When
+from gatehouse.kernel.message import MANY, Leased, Origin, SpeakersWanted, When
+from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
 from gatehouse.transactions.coordinator import Decision, Transactions
+from tests.kernel.batches import batch_of
+from tests.kernel.packers import gzip, stored
 from tests.kernel.rig import Rig
 
 ALL = JourneySettings(rate=1.0)
@@ -297,3 +304,108 @@ def test_a_half_message_is_followed_from_its_commit_on():
     taker.pop()
     taker.group.ack(taker.handles())
     assert kinds(hub, message_id) == ["COMMITTED", "HANDED_OUT", "ACKED"]
+
+
+@pytest.mark.parametrize(("codec", "pack"), [(0, bytes), (GZIP, gzip)], ids=["plain", "gzip"])
+def test_a_record_of_a_producers_batch_that_is_followed_has_a_trace(codec: int, pack: Callable[[bytes], bytes]) -> None:
+    """Whatever reads it finds the trace id of its journey."""
+    hub = rig(ALL)
+    topic = hub.kernel.create_topic("orders")
+    hub.kernel.speaker.speaks(EDGE)
+    theirs = b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"
+    hub.kernel.append_batch(topic.partition_id(0), batch_of(
+        [(b"k", b"a", ()), (b"l", b"b", ((HEADER, theirs), (b"correlation-id", b"c")))], 7, 0, codec, pack),
+        hub.witness, 1)
+    hub.run()
+    given, kept = [dict(record[4])[HEADER] for record in hub.read("orders")]
+    assert given is not None and given.endswith(b"-01") and kept == theirs
+    first, second = events(hub)
+    assert (first.trace_id.hex(), first.key, first.user, first.offset) == (
+        given.split(b"-")[1].decode(), b"k", "edge", 0)
+    assert (second.trace_id.hex(), second.correlation_id, second.offset) == ("ab" * 16, b"c", 1)
+    hub.kernel.append_batch(topic.partition_id(0), batch_of(
+        [(b"k", b"a", ()), (b"l", b"b", ((HEADER, theirs), (b"correlation-id", b"c")))], 7, 0, codec, pack),
+        hub.witness, 2)
+    hub.run()
+    assert len(hub.read("orders")) == 2, "a repeated batch is known by its sequence, whatever was added to it"
+
+
+def test_who_sent_a_batch_is_told_though_it_entered_later() -> None:
+    """Large ones are opened on another thread, and meanwhile others speak."""
+    hub = rig(ALL)
+    topic = hub.kernel.create_topic("orders")
+    hub.kernel.speaker.speaks(EDGE)
+    hub.kernel.append_batch(topic.partition_id(0), batch_of(
+        [(b"k", bytes(1 << 20), ())] * 3, codec=GZIP, pack=stored), hub.witness, 1)
+    hub.kernel.speaker.speaks(Origin("mqtt", "other"))
+    hub.run()
+    assert {event.user for event in events(hub)} == {"edge"}
+
+
+def test_packing_batches_again_has_a_bound() -> None:
+    """Beyond it they are followed, and their records stay as they came."""
+    hub = rig(ALL)
+    topic = hub.kernel.create_topic("orders")
+    for at in range(3):
+        hub.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", bytes(50_000), ())], codec=GZIP, pack=gzip),
+                                hub.witness, at)
+    hub.run()
+    assert [HEADER in dict(record[4]) for record in hub.read("orders")] == [True, False, False]
+    assert [event.kind for event in events(hub)] == [Kind.STORED] * 3
+    hub.world.advance(1_000)
+    hub.kernel.append_batch(topic.partition_id(0), batch_of([(b"k", bytes(50_000), ())], codec=GZIP, pack=gzip),
+                            hub.witness, 4)
+    hub.run()
+    assert HEADER in dict(hub.read("orders")[3][4])
+
+
+ASKER = EDGE._replace(traces=True)
+MARKED = [(b"x-trace", b"always")]
+SAMPLED, PASSED_OVER = ([(HEADER, b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + flags)] for flags in (b"-01", b"-00"))
+
+
+@pytest.mark.parametrize(("headers", "origin", "is_followed"), [
+    (MARKED, ASKER, True), (MARKED, EDGE, False), (SAMPLED, ASKER, True), (SAMPLED, EDGE, False),
+    (PASSED_OVER, ASKER, False), ([(b"x-trace", b"now")], ASKER, False), ([*PASSED_OVER, *MARKED], ASKER, True),
+    ([(b"x-trace", b"no"), *MARKED], ASKER, False), ([(b"x-trace", None)], ASKER, False),
+    ([(HEADER, b"00-garbage-01")], ASKER, False), ([(HEADER, bytes(100_000))], ASKER, False)])
+@pytest.mark.parametrize("comes", ["alone", "once", "batch"])
+def test_a_sender_with_the_right_has_a_message_followed(headers: list[tuple[bytes, bytes | None]], origin: Origin,
+                                                        is_followed: bool, comes: str) -> None:
+    hub = rig(NONE)
+    topic = hub.kernel.create_topic("orders")
+    hub.kernel.speaker.speaks(origin)
+    if comes == "batch":
+        hub.kernel.append_batch(topic.partition_id(0), batch_of([(b"1", b"a", ()), (b"1", b"b", tuple(headers))]),
+                                hub.witness, 1)
+    else:
+        placement = hub.kernel.place("orders/1")
+        hub.kernel.append([(placement, b"a", encode_headers([(b"a", b"b")]), 0, 0),
+                           (placement, b"b", encode_headers(headers), 0, 0)], hub.witness, 1,
+                          idempotency_key="k" if comes == "once" else None)
+    hub.run()
+    stored = hub.read("orders")
+    told = [(event.offset, event.user, event.trace_id.hex()) for event in events(hub)]
+    traced = [dict(record[4]).get(HEADER) for record in stored]
+    assert traced[0] is None and len(stored) == 2
+    assert told == ([(1, "edge", (traced[1] or b"").split(b"-")[1].decode())] if is_followed else [])
+
+
+def test_what_is_asked_for_has_a_budget_and_the_rest_is_counted() -> None:
+    hub = rig(JourneySettings(rate=0.0, asked_per_minute=2))
+    hub.kernel.speaker.speaks(ASKER)
+    hub.publish("orders/1", b"a", b"b", b"c", headers=MARKED)
+    assert len(events(hub)) == 2 and hub.kernel.statistics()["journeys_asked_left_out_total"] == 1
+    hub.world.advance(60_000)
+    hub.publish("orders/1", b"d", headers=MARKED)
+    assert len(events(hub)) == 3
+
+
+def test_of_several_who_speak_each_has_its_own_right() -> None:
+    hub = rig(NONE)
+    hub.kernel.speaker.speaks(MANY)
+    with pytest.raises(SpeakersWanted):
+        hub.publish("orders/1", b"a", b"b", headers=MARKED)
+    hub.kernel.speaker.speak_in_turn([1, 2], [EDGE, ASKER])
+    hub.publish("orders/1", b"a", b"b", headers=MARKED)
+    assert [event.offset for event in events(hub)] == [1]

@@ -5,7 +5,14 @@ from collections import deque
 
 import pytest
 
-from gatehouse.kernel.errors import AlreadyDelivered, InvalidDelay, StorageFull, TooManyScheduled, UnknownScheduled
+from gatehouse.kernel.errors import (
+    AlreadyDelivered,
+    InvalidDelay,
+    QueueFull,
+    StorageFull,
+    TooManyScheduled,
+    UnknownScheduled,
+)
 from gatehouse.kernel.groups.settings import QueueSettings
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.message import When
@@ -51,6 +58,23 @@ def test_what_is_over_is_appended_at_once(rig: ScheduleRig) -> None:
     rig.advance(50)
     assert rig.values("t") == [b"a", b"c", b"b"]
     assert rig.read("t")[2][6] == positions[1][2]
+
+
+@pytest.mark.parametrize("key", [None, "once"])
+def test_what_is_over_finds_a_queue_that_is_full(rig: ScheduleRig, key: str | None) -> None:
+    """What has no room now is refused, with all of its call; what waits is let in when it falls due, or not."""
+    rig.kernel.groups.declare_queue("q", QueueSettings(max_length=1, overflow="reject"))
+    rig.run()
+    room = rig.kernel.place("$queue/q"), b"1", b"", 0, 0
+    waits, over = When(delay_ms=50), When()
+    with pytest.raises(QueueFull) as refused:
+        rig.kernel.schedule([room, room, room], [waits, over, over], rig.witness, idempotency_key=key)
+    assert refused.value.index == 2
+    assert rig.waiting() == []
+    rig.kernel.schedule([room, room], [waits, over], rig.witness, idempotency_key=key)
+    assert len(rig.answer().positions) == 2
+    with pytest.raises(QueueFull):
+        rig.kernel.schedule([room], [over], rig.witness)
 
 
 @pytest.mark.parametrize("lose_index", [False, True])
