@@ -23,6 +23,8 @@ TAKES_LOAD: Final = ("against_mosquitto", "against_kafka", "against_rabbitmq", "
 QUICK: Final = (
     "against_mosquitto --rounds 3 --n 300000",
     "against_kafka --rounds 3 --n 1000000 --partitions 16 10000",
+    "kafka_tools --rounds 1 --n 1000000",
+    "kafka_groups",
     "against_rabbitmq --rounds 3",
     "kernel_append --partitions 16",
     "kernel_append --partitions 10000",
@@ -51,6 +53,8 @@ QUICK: Final = (
 ALL: Final = (
     "against_mosquitto --rounds 7",
     "against_kafka --rounds 5 --partitions 1 16 1000 10000 --flush-at 16 10000",
+    "kafka_tools --flush",
+    "kafka_groups",
     "against_rabbitmq --rounds 7",
     "kernel_append --partitions 16",
     "kernel_append --partitions 10000",

@@ -1,4 +1,5 @@
-"""The AMQP door beside Debian's rabbitmq-server, classic and quorum queues: pipes with confirms, and one in flight.
+"""The AMQP door beside Debian's rabbitmq-server, classic and quorum queues: pipes with confirms, one in flight, and
+many connections with one in flight.
 
     python -m bench.against_rabbitmq [--rounds 3] [--n 300000] [--load PATH]
 
@@ -11,13 +12,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bench.measure import LOAD, LOAD_HELP, Pipe, measure_pipe, median_pipe, table
+from bench.measure import LOAD, LOAD_HELP, Pipe, measure_many, measure_pipe, median_pipe, table
 from bench.rabbitmq import start_rabbitmq
 from bench.servers import Server, start_hub, work_folder
 
 QUEUE_TYPES = ("classic", "quorum")
 WINDOWS = ((2000, 1, ">= 4 x"), (1, 50, ">= 1.5 x"))
 """(messages in flight, what the number of messages is divided by, aim)"""
+CONNECTIONS = ((100, 6, ">= 4 x"),)
+"""The same with one message in flight on each of so many connections, which publish alone."""
 
 
 def compare(hub: Server, rabbit: Server, rounds: int, load: Path, n: int, window: int) -> list[Pipe]:
@@ -31,12 +34,22 @@ def compare(hub: Server, rabbit: Server, rounds: int, load: Path, n: int, window
     return [median_pipe(of_server) for of_server in pipes]
 
 
-def row(window: int, aim: str, pipes: list[Pipe]) -> list[str]:
+def compare_many(hub: Server, rabbit: Server, rounds: int, load: Path, n: int, connections: int) -> list[Pipe]:
+    """As `compare`."""
+    who = [(hub, QUEUE_TYPES[0]), *[(rabbit, kind) for kind in QUEUE_TYPES]]
+    runs: list[list[Pipe]] = [[] for _ in who]
+    for _ in range(rounds):
+        for (server, kind), of_server in zip(who, runs, strict=True):
+            of_server.append(measure_many(load, server, connections, n, "amqp", queue_type=kind, topic=f"many-{kind}"))
+    return [median_pipe(of_server) for of_server in runs]
+
+
+def row(what: str, aim: str, pipes: list[Pipe]) -> list[str]:
     ours, *theirs = pipes
     rates = [f"{pipe.end_to_end:,.0f}" for pipe in pipes]
     ratios = [f"{ours.end_to_end / pipe.end_to_end:.1f} x" for pipe in theirs]
     cpu = [f"{pipe.user_us:.1f} + {pipe.system_us:.1f}" for pipe in pipes]
-    return [f"{window} in flight", *rates, *ratios, aim, *cpu]
+    return [what, *rates, *ratios, aim, *cpu]
 
 
 def main() -> None:
@@ -50,8 +63,12 @@ def main() -> None:
         try:
             servers.append(start_rabbitmq(folder / "rabbitmq"))
             hub, rabbit = servers
-            rows = [row(window, aim, compare(hub, rabbit, options.rounds, options.load, options.n // part, window))
+            rows = [row(f"{window} in flight", aim,
+                        compare(hub, rabbit, options.rounds, options.load, options.n // part, window))
                     for window, part, aim in WINDOWS]
+            rows += [row(f"{count} connections with 1", aim,
+                         compare_many(hub, rabbit, options.rounds, options.load, options.n // part, count))
+                     for count, part, aim in CONNECTIONS]
         finally:
             for server in servers:
                 server.stop()

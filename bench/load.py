@@ -4,7 +4,8 @@
     load.py mqtt-many  --port 1883 [--connections 500] [--n 100000]
     load.py mqtt-rate  --port 1883 [--rate 20000] [--seconds 10]
     load.py mqtt-idle  --port 1883 [--connections 5000] [--seconds 5] [--pid SERVER]
-    load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--partition-type classic|quorum]
+    load.py amqp-pipe  --port 5672 [--n 100000] [--size 100] [--window 2000] [--queue-type classic|quorum]
+    load.py amqp-many  --port 5672 [--connections 100] [--n 50000] [--queue-type classic|quorum]
     load.py http-many  --port 8080 [--connections 32] [--n 20000] [--size 100]
     load.py kafka-pipe --port 9092 [--n 1000000] [--batch 1000] [--partitions 16] [--topic load] [--acks -1]
                        [--no-session]
@@ -29,9 +30,10 @@ if not __package__:    # run as a file: the folder above is where `bench` is fou
 from bench import load_amqp, load_http, load_kafka, load_mqtt
 from bench.load_pair import AUTHORITY, LOGIN, LoadFailed, Read, Written
 
-MODES = ("mqtt-pipe", "mqtt-many", "mqtt-rate", "mqtt-idle", "amqp-pipe", "kafka-pipe", "http-many")
-DEFAULT_N = {"mqtt-pipe": 300_000, "mqtt-many": 100_000, "amqp-pipe": 100_000, "kafka-pipe": 1_000_000,
-             "http-many": 20_000}
+MODES = ("mqtt-pipe", "mqtt-many", "mqtt-rate", "mqtt-idle", "amqp-pipe", "amqp-many", "kafka-pipe",
+         "http-many")
+DEFAULT_N = {"mqtt-pipe": 300_000, "mqtt-many": 100_000, "amqp-pipe": 100_000, "amqp-many": 50_000,
+             "kafka-pipe": 1_000_000, "http-many": 20_000}
 MQTT_WINDOW, AMQP_WINDOW, KAFKA_WINDOW = 1_000, 2_000, 8
 
 
@@ -92,6 +94,14 @@ def amqp_pipe(options: argparse.Namespace) -> int:
     return tell_pipe(f"amqp-pipe {run.queue_type} window {run.window}", run.size, run.n, read, written)
 
 
+def amqp_many(options: argparse.Namespace) -> int:
+    run = load_amqp.Run(options.port, options.topic, options.queue_type, options.size, options.n, 1)
+    messages, took_s = load_amqp.run_many(run, options.connections)
+    print(f"amqp-many {options.connections} connections {run.queue_type}: {messages / took_s:,.0f} msg/s, "
+          f"mean {options.connections * took_s / messages * 1e3:.2f} ms")
+    return 0
+
+
 def kafka_pipe(options: argparse.Namespace) -> int:
     run = load_kafka.Run(options.port, options.topic, options.partitions, options.batch, options.size, options.n,
                          options.acks, options.window or KAFKA_WINDOW, not options.no_session)
@@ -117,8 +127,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--sub-qos", type=int, choices=(0, 1), help="the reader's; as --qos unless given")
     parser.add_argument("--window", type=int, help="messages (MQTT, AMQP) or requests (Kafka) without an answer")
     parser.add_argument("--connections", type=int, default=500)
-    parser.add_argument("--topic", default="load", help="of AMQP the partition")
-    parser.add_argument("--partition-type", choices=("classic", "quorum"), default="classic")
+    parser.add_argument("--topic", default="load", help="of AMQP the queue")
+    parser.add_argument("--queue-type", choices=("classic", "quorum"), default="classic")
     parser.add_argument("--batch", type=int, default=1000, help="records of a Kafka batch")
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--no-session", action="store_true", help="Kafka: list all partitions in each fetch")
@@ -144,7 +154,8 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         run = {"mqtt-pipe": mqtt_pipe, "mqtt-many": mqtt_many, "mqtt-rate": mqtt_rate, "mqtt-idle": mqtt_idle,
-               "amqp-pipe": amqp_pipe, "kafka-pipe": kafka_pipe, "http-many": http_many}[options.mode]
+               "amqp-pipe": amqp_pipe, "amqp-many": amqp_many, "kafka-pipe": kafka_pipe,
+               "http-many": http_many}[options.mode]
         return run(options)
     except (LoadFailed, OSError) as failure:
         print(f"{options.mode} failed: {failure}", file=sys.stderr)

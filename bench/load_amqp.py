@@ -5,6 +5,7 @@ bytes count messages; the consumer acknowledges a quarter of its prefetch at a t
 """
 from __future__ import annotations
 
+import selectors
 import socket
 import struct
 import time
@@ -24,6 +25,7 @@ CONSUMER_TAG: Final = "ct"
 CONFIRM_BYTES: Final = 21                      # a basic.ack frame
 CONFIRM_AT: Final = 11                         # where its delivery tag begins
 LINGER_S: Final = 0.3
+SILENCE_S: Final = 30.0
 
 
 class Run(NamedTuple):
@@ -116,7 +118,7 @@ def consume(run: Run, ready: Event) -> Read:
 def publish(run: Run, tell: Callable[[Written], None]) -> None:
     peer = Peer(run.port)
     peer.ask(85, 10, b"\0", 11)
-    packet = method(CHANNEL, 60, 40, b"\0\0" + short("") + short(run.queue) + b"\0") + content(run.size)
+    packet = publish_packet(run)
     rest, sent, confirmed = peer.rest, 0, 0
     began_s = time.perf_counter()
     while confirmed < run.n:
@@ -134,10 +136,48 @@ def publish(run: Run, tell: Callable[[Written], None]) -> None:
     time.sleep(LINGER_S)
 
 
-def run_pipe(run: Run) -> tuple[Read, Written]:
-    """Declare the queue, then publish and consume. Raises LoadFailed."""
+def run_many(run: Run, connections: int) -> tuple[int, float]:
+    """One message in flight on each connection, the next once it is confirmed. Nobody consumes, and the queue is
+    emptied at the end. Returns (messages confirmed, seconds). Raises LoadFailed."""
+    declare(run)
+    peers = [Peer(run.port) for _ in range(connections)]
+    packet = publish_packet(run)
+    selector = selectors.EpollSelector()
+    for peer in peers:
+        peer.ask(85, 10, b"\0", 11)
+        selector.register(peer.socket, selectors.EVENT_READ, peer.socket)
+    began_s = time.perf_counter()
+    for peer in peers:
+        peer.socket.sendall(packet)
+    sent, done = connections, 0
+    while done < run.n:
+        ready = selector.select(SILENCE_S)
+        if not ready:
+            raise LoadFailed(f"no answer; {done} of {run.n} are confirmed")
+        for key, _ in ready:
+            done += len(receive_some(key.data, 64)) // CONFIRM_BYTES
+            if sent < run.n:
+                key.data.sendall(packet)
+                sent += 1
+    took_s = time.perf_counter() - began_s
+    Peer(run.port).ask(50, 30, b"\0\0" + short(run.queue) + b"\0", 31)
+    return done, took_s
+
+
+def publish_packet(run: Run) -> bytes:
+    """A publish of one persistent message to the queue."""
+    return method(CHANNEL, 60, 40, b"\0\0" + short("") + short(run.queue) + b"\0") + content(run.size)
+
+
+def declare(run: Run) -> None:
+    """The durable queue."""
     kind = b"" if run.queue_type == "classic" else (
         short("x-queue-type") + b"S" + struct.pack(">I", len(run.queue_type)) + run.queue_type.encode())
     Peer(run.port).ask(50, 10, b"\0\0" + short(run.queue) + b"\x02" + struct.pack(">I", len(kind)) + kind, 11)
+
+
+def run_pipe(run: Run) -> tuple[Read, Written]:
+    """Declare the queue, then publish and consume. Raises LoadFailed."""
+    declare(run)
     read, written = run_pair(partial(consume, run), partial(publish, run))
     return read, written

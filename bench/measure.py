@@ -69,9 +69,9 @@ def measure_pipe(load: Path, server: Server, door: str, mode: str, **options: in
     return Pipe(produced, end_to_end, mb, received / n, used.user_s / n * 1e6, used.system_s / n * 1e6)
 
 
-def measure_many(load: Path, server: Server, connections: int, n: int) -> Pipe:
-    """500 connections, one message in flight each; counted as acknowledged."""
-    text, used = run_load(load, server, "mqtt", "mqtt-many", connections=connections, n=n)
+def measure_many(load: Path, server: Server, connections: int, n: int, door: str = "mqtt", **options: str) -> Pipe:
+    """Connections with one message in flight each; counted as acknowledged."""
+    text, used = run_load(load, server, door, f"{door}-many", connections=connections, n=n, **options)
     found = MANY.search(text)
     if found is None:
         raise MeasureFailed(f"cannot read {text!r}")

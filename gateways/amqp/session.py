@@ -368,7 +368,7 @@ class AmqpSession:
     def append(self, messages: list[Message], owner: Submitter | None, token: object, repeat_key: str | None = None, *,
                refuses: bool = False, was_gathered: bool = False) -> None:
         """Append messages; once, however often they come with the same `repeat_key`. `refuses`: the client is told of
-        each that is too much for a limit. Raises KernelError."""
+        each that is too much for a limit. What `was_gathered` was charged then. Raises KernelError."""
         size_bytes = sum([len(message[1] or b"") for message in messages])
         self.slow_down(self.guard.append(messages, owner, token, size_bytes, idempotency_key=repeat_key,
                                          refuses=refuses, was_gathered=was_gathered))

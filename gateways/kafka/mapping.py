@@ -55,8 +55,10 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     Denied: error_codes.TOPIC_AUTHORIZATION_FAILED,
     refusals.InvalidUser: error_codes.INVALID_REQUEST,
     refusals.InvalidRule: error_codes.INVALID_REQUEST,
+    refusals.InvalidLimit: error_codes.INVALID_REQUEST,
     refusals.UnknownUser: error_codes.RESOURCE_NOT_FOUND,
     refusals.UnknownRule: error_codes.RESOURCE_NOT_FOUND,
+    refusals.UnknownLimit: error_codes.RESOURCE_NOT_FOUND,
     refusals.FromFile: error_codes.POLICY_VIOLATION,
     refusals.LastAdministrator: error_codes.POLICY_VIOLATION,
     refusals.AccountsUnavailable: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat

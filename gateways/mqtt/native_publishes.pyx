@@ -65,7 +65,7 @@ cdef Py_ssize_t number_at(const unsigned char *data, Py_ssize_t end, Py_ssize_t 
 cdef class PublishReader(Reader):
     """One client's; see above. The inbox's, which is answered through it. `gathering.Gatherer`."""
 
-    cdef object inbox, link, guard, gathering, admission, places, version
+    cdef object inbox, link, guard, gathering, admission, shedding, places, version
     cdef dict by_raw, meanings
     cdef list under_way                # acknowledgements of parts that are not durable yet, oldest first
     cdef Py_ssize_t room, count, handed_back, packet_bytes_max
@@ -80,6 +80,7 @@ cdef class PublishReader(Reader):
         self.guard = inbox.guard
         self.gathering = gathering
         self.admission = admission
+        self.shedding = inbox.guard.shedding
         self.meanings = meanings
         self.packet_bytes_max = packet_bytes_max
         self.refused = refused
@@ -120,7 +121,7 @@ cdef class PublishReader(Reader):
         cdef unsigned char ids[MESSAGES * ACK_BYTES]
         cdef int count = 0
         if not self.is_open or size > READ_BYTES or self.admission.version is not self.version \
-                or self.admission.limits.limits_in:
+                or self.admission.limits.limits_in or self.shedding.level:
             return 0
         messages = self.decode(data, size, ids, &count)
         if messages is None or self.count + count > self.room:

@@ -1,4 +1,8 @@
-"""CreateTopics 0 to 7: topics with their partitions and settings; answered when durable."""
+"""CreateTopics 0 to 7: topics with their partitions and settings; answered when durable.
+
+A user who makes topics faster than he may is told by THROTTLING_QUOTA_EXCEEDED and `throttle_time_ms` when the next may
+be made, as by Kafka's quota of controller mutations (KIP-599); clients try again by themselves then.
+"""
 from __future__ import annotations
 
 import uuid
@@ -20,19 +24,47 @@ from gatehouse.gateways.kafka.error_codes import (
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     NONE,
+    THROTTLING_QUOTA_EXCEEDED,
 )
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.remembered import RememberedConfigs
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topic_configs import TOPIC_CONFIGS, checked, configs_of, default_of, settings_of
 from gatehouse.kernel.addresses.address import is_topic_name
-from gatehouse.kernel.errors import InvalidTopic, TopicExists
+from gatehouse.kernel.errors import InvalidTopic, TooManyTopics, TopicExists
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
 DEFAULT: Final = -1              # as many partitions, or replicas, as the hub gives by itself
 REPLICAS: Final = 1              # every partition lives on this one node
+FIRST_THROTTLED: Final = 6       # clients know THROTTLING_QUOTA_EXCEEDED from this version on
+
+
+class Creation:
+    """One request: its rows, and how long its client is to wait with the next."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.rows: list[Row] = []
+        self.wait_ms = 0
+
+    def create(self, asked: Any, row: Row, part: AskedPart) -> None:
+        """Make a topic. Raises what is wrong with it."""
+        try:
+            create(self.request.session, asked, row, part)
+        except TooManyTopics as refusal:
+            if not refusal.wait_ms or self.request.version < FIRST_THROTTLED:
+                raise
+            self.wait_ms = max(self.wait_ms, refusal.wait_ms)
+            raise Refused(THROTTLING_QUOTA_EXCEEDED, str(refusal)) from None
+
+    def answer(self) -> None:
+        """What was refused, now or by the disk, has nothing to show."""
+        for row in self.rows:
+            if row.error_code != NONE:
+                row.topic_id, row.num_partitions, row.replication_factor, row.configs = None, -1, -1, None
+        self.request.answer(CreateTopicsResponse, throttle_time_ms=self.wait_ms, topics=self.rows)
 
 
 def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None:
@@ -105,12 +137,12 @@ def dispatch(request: Request) -> None:
     asked = request.decode(CreateTopicsRequest)
     session = request.session
     names = Counter(topic.name for topic in asked.topics)
-    rows: list[Row] = []
-    parts = AskedParts(partial(answer, request, rows))
+    creation = Creation(request)
+    parts = AskedParts(creation.answer)
     for topic in asked.topics:
         row = Row(name=topic.name, topic_id=None, error_code=NONE, error_message=None, topic_config_error_code=NONE,
                   num_partitions=-1, replication_factor=-1, configs=None)
-        rows.append(row)
+        creation.rows.append(row)
         if names[topic.name] > 1:
             refuse(row, Refused(INVALID_REQUEST, "the request names this topic twice"))
         elif asked.validate_only:
@@ -119,16 +151,8 @@ def dispatch(request: Request) -> None:
             except REFUSALS as refusal:
                 refuse(row, refusal)
         else:
-            parts.begin(row, partial(create, session, topic, row), partial(note, session, row))
+            parts.begin(row, partial(creation.create, topic, row), partial(note, session, row))
     parts.settle()
-
-
-def answer(request: Request, rows: list[Row]) -> None:
-    """What was refused, now or by the disk, has nothing to show."""
-    for row in rows:
-        if row.error_code != NONE:
-            row.topic_id, row.num_partitions, row.replication_factor, row.configs = None, -1, -1, None
-    request.answer(CreateTopicsResponse, throttle_time_ms=0, topics=rows)
 
 
 def note(session: KafkaSession, row: Row) -> None:

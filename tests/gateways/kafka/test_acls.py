@@ -214,8 +214,40 @@ def test_a_quota_is_what_a_user_may_send() -> None:
     assert list(ask(peer, "DescribeClientQuotas", components=[], strict=False).entries) == []
 
 
+def quotas_of(peer: Peer) -> dict[str, dict[str, float]]:
+    answer = ask(peer, "DescribeClientQuotas", components=[], strict=False)
+    return {entry.entity[0].entity_name: {row.key: row.value for row in entry.values} for entry in answer.entries}
+
+
+def test_a_limit_is_what_may_go_out_to_a_user() -> None:
+    peer = plant()
+    assert quota_altered(peer, "ann", 0.0, key="consumer_byte_rate", remove=True) == 0, "there was none"
+    assert quota_altered(peer, "ann", 1e19, key="consumer_byte_rate") == 42, "more than a limit may be"
+    for rate in (9000.0, 8000.0):
+        assert quota_altered(peer, "ann", rate, key="consumer_byte_rate") == 0
+        assert quotas_of(peer) == {"ann": {"producer_byte_rate": 5000.0, "consumer_byte_rate": rate}}
+    limit, = accounts_of(peer).accounts.every_limit()
+    assert (limit.of, limit.direction, limit.bytes_per_s) == ("user:ann", "out", 8000)
+    assert quota_altered(peer, "ann", 0.0, key="consumer_byte_rate", remove=True) == 0
+    assert list(accounts_of(peer).accounts.every_limit()) == []
+
+
+def test_two_quotas_of_a_user_are_changed_at_once_and_named_once() -> None:
+    peer = plant()
+
+    def altered(*keys: str) -> int:
+        row, = ask(peer, "AlterClientQuotas", validate_only=False, entries=[Row(
+            entity=[Row(entity_type="user", entity_name="ann")],
+            ops=[Row(key=key, value=7.0, remove=False) for key in keys])]).entries
+        return int(row.error_code)
+
+    assert altered("producer_byte_rate", "consumer_byte_rate") == 0
+    assert quotas_of(peer) == {"ann": {"producer_byte_rate": 7.0, "consumer_byte_rate": 7.0}}
+    assert altered("consumer_byte_rate", "consumer_byte_rate") == 42 and altered() == 42
+
+
 @pytest.mark.parametrize(("user", "fields", "code"), [
-    ("eve", {}, 91), (None, {}, 42), ("ann", {"entity": "client-id"}, 42), ("ann", {"key": "consumer_byte_rate"}, 42),
+    ("eve", {}, 91), (None, {}, 42), ("ann", {"entity": "client-id"}, 42), ("ann", {"key": "request_percentage"}, 42),
     ("ann", {"value": float("nan")}, 42), ("ann", {"value": 0.0}, 42)])
 def test_quotas_that_there_are_not(user: str | None, fields: dict[str, Any], code: int) -> None:
     assert quota_altered(plant(), user, 5.0, **fields) == code

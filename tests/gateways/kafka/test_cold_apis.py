@@ -12,7 +12,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
-from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.errors import StorageFull, TooManyTopics
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
@@ -216,6 +216,20 @@ def test_a_topic_named_twice() -> None:
 def test_without_the_right_to_create() -> None:
     peer = Peer(decision=lambda principal, operation, address: operation is not Operation.CREATE)
     assert create(peer, 5, {"name": "plant"})[0].error_code == 29
+
+
+@pytest.mark.parametrize(("version", "wait_ms", "code", "told_ms"), [
+    (5, 1_500, 44, 0), (6, 1_500, 89, 1_500), (7, 1_500, 89, 1_500), (7, 0, 44, 0)])
+def test_who_makes_topics_too_fast_is_told_when_to_come_again(version: int, wait_ms: int, code: int, told_ms: int,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer()
+
+    def refuse(name: str, **more: Any) -> Any:
+        raise TooManyTopics("too fast", wait_ms)
+
+    monkeypatch.setattr(peer.kernel, "create_topic", refuse)
+    answer = decoded(CreateTopicsResponse, version, *peer.send(framed(creation(version, {"name": "new"}), 5)), 5)
+    assert ([row.error_code for row in answer.topics], answer.throttle_time_ms) == ([code], told_ms)
 
 
 # ---- ListOffsets

@@ -15,6 +15,7 @@ from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.log.log import LogFull
+from gatehouse.kernel.shedding import Rung
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_gathered import ALL, IS_NATIVE, SMALL, Offering, connect
@@ -217,3 +218,17 @@ def test_a_client_that_publishes_natively_is_not_silent(hub: FakeHub) -> None:
     reader: Any = client.link.reader
     assert reader is None or reader.idle_ms() < 60_000
     hub.kernel.flush()
+
+
+def test_a_hub_with_too_much_to_do_has_the_session_judge_each_read(hub: FakeHub) -> None:
+    """QoS 0 is dropped then: the reader leaves it to the session."""
+    client = Client(hub)
+    client.send(publish(b"t", b"1", 1))
+    hub.admission.shedding.level = Rung.QOS_0
+    client.send(publish(b"t", b"lost", 0))
+    client.send(publish(b"t", b"2", 2))
+    assert client.took(1)
+    hub.admission.shedding.level = 0
+    hub.kernel.flush()
+    assert client.link.take() == acks(1, 2)
+    assert [record[3] for record in hub.kernel.records("all")][1:] == [b"1", b"2"]
