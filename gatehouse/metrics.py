@@ -48,6 +48,21 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_loop_longest_turn_seconds": Declared(
         GAUGE, "Longest time of the last one to two minutes that the kernel worked before anybody else was served: a "
                "flush with its answers, a slice of deliveries."),
+    "gatehouse_loop_long_turns": Declared(
+        COUNTER, "Turns of more than 10 ms. `kernel`: a flush with its answers, a slice of deliveries, an answer from "
+                 "the disk. `loop`: whatever kept the event loop so long, where a look that is taken every 50 ms fell "
+                 "into it.", ("of",)),
+    "gatehouse_circuits": Declared(
+        GAUGE, "Circuits by what they lead to and by their state: `closed`, `open` or `half-open`.", ("kind", "state")),
+    "gatehouse_circuits_opened": Declared(
+        COUNTER, "Times that such circuits have opened, of those that are there.", ("kind",)),
+    "gatehouse_background_jobs": Declared(
+        COUNTER, "Jobs of work that yields to live messages: `replay` (reads from the disk), `bulk` (Spark), `upkeep` "
+                 "(checkpoints, retention, compaction, backups).", ("user",)),
+    "gatehouse_background_waiting": Declared(GAUGE, "Such jobs that wait for their turn."),
+    "gatehouse_background_rested_seconds": Declared(COUNTER, "How long such work has rested for live messages."),
+    "gatehouse_background_share": Declared(
+        GAUGE, "Of its time that such work may run beside live messages, 1 where nobody publishes."),
     "gatehouse_descriptors_limit": Declared(GAUGE, "Files and sockets that this process may have open."),
     "gatehouse_resident_bytes": Declared(GAUGE, "Memory of this process that is not swapped out, in bytes."),
     "gatehouse_congested": Declared(GAUGE, "1 while more is waiting for the disk than is good and publishers wait."),

@@ -12,6 +12,8 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.circuit_breaker import CircuitBreaker
+from gatehouse.gateways.circuits import RELAY_CIRCUIT
 from gatehouse.gateways.contract import LinkFault
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.metrics import Sample
@@ -38,7 +40,9 @@ class Relaying:
             chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed,
             rights=lambda: admission.version, told=self._tell)
         kernel.keep_for(self.links)
-        self._dialler = Dialler(self.links, config.section, kernel.note_fault)
+        self.circuit = CircuitBreaker(RELAY_CIRCUIT)
+        self._dialler = Dialler(self.links, config.section, kernel.note_fault, self.circuit, loop.now_ms)
+        self.on_circuit = self._dialler.on_circuit
 
     def start(self) -> None:
         self._dialler.start()

@@ -26,6 +26,7 @@ T = TypeVar("T")
 STORING: Final = ("gatehouse.kernel.", "gatehouse.transactions.")
 """Who promises something about what is stored."""
 
+LONG_S: Final = 0.01             # a turn of the loop that others notice
 STALL_TICK_S: Final = 0.05       # a stall longer than this is always seen, a shorter one when a tick falls into it
 WINDOW_S: Final = 60.0           # what is called recent covers between one and two of these
 
@@ -37,6 +38,9 @@ class Longest:
         self.worst_s = 0.0
         """Since the start."""
 
+        self.long = 0
+        """How many were longer than `LONG_S`."""
+
         self._window_end_s = 0.0
         self._this_window_s = 0.0
         self._last_window_s = 0.0
@@ -45,6 +49,7 @@ class Longest:
         self._turn_window()
         self._this_window_s = max(self._this_window_s, took_s)
         self.worst_s = max(self.worst_s, took_s)
+        self.long += took_s > LONG_S
 
     @property
     def recent_s(self) -> float:
@@ -176,6 +181,11 @@ class Stall:
     def worst_ms(self) -> float:
         """The longest stall since the start."""
         return self._longest.worst_s * 1000
+
+    @property
+    def long(self) -> int:
+        """How many stalls were longer than `LONG_S`, of those that a tick fell into."""
+        return self._longest.long
 
     def start(self) -> None:
         self._arm()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.trace import Trace
+from gatehouse.gateways.circuits import Circuits
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.metrics import Sample
 
@@ -36,6 +37,14 @@ def trace_samples(trace: Trace) -> Iterator[Sample]:
         yield "gatehouse_bytes_out", (door,), flow.bytes_out
     for labels, amount in trace.counts.items():
         yield "gatehouse_events", labels, amount
+
+
+def circuit_samples(circuits: Circuits) -> Iterator[Sample]:
+    """What the hub depends on, and whether it is asked."""
+    for kind, state, count in circuits.counts():
+        yield "gatehouse_circuits", (kind, state), count
+    for kind, opened in circuits.opened():
+        yield "gatehouse_circuits_opened", (kind,), opened
 
 
 def admission_samples(admission: Admission) -> Iterator[Sample]:

@@ -33,9 +33,11 @@ from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, ch
 from gatehouse.console import read_console
 from gatehouse.consumers import consumer_samples
 from gatehouse.datadir import DataDir, open_data_dir
+from gatehouse.drills import HubDrills
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.rule_set import RuleSet
+from gatehouse.gateways.circuits import CATALOGUE, ISSUER, RELAY
 from gatehouse.gateways.connections.capacity import descriptor_capacity
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
@@ -55,7 +57,7 @@ from gatehouse.overload import Overload
 from gatehouse.relaying import Relaying
 from gatehouse.relisten import relisten
 from gatehouse.runtime import Stall, broken_promise
-from gatehouse.samples import admission_samples, door_samples, trace_samples
+from gatehouse.samples import admission_samples, circuit_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 
@@ -222,6 +224,15 @@ class Hub:
         anonymous = self.config.auth.allow_anonymous and new.auth.allow_anonymous
         auth = dataclasses.replace(new.auth, allow_anonymous=anonymous)
         self.config = dataclasses.replace(self.config, kernel=new.kernel, auth=auth, rights=new.rights)
+        self._keep_issuer_circuit()
+
+    def _keep_issuer_circuit(self) -> None:
+        """It is there as long as tokens are taken."""
+        if self._shared is not None and self.config.rights.jwt is not None:
+            admission = self._shared.admission
+            self._shared.circuits.keep(ISSUER, admission.issuer_circuit, admission.on_issuer_circuit)
+        elif self._shared is not None:
+            self._shared.circuits.forget(ISSUER)
 
     @property
     def _relistened(self) -> set[str]:
@@ -302,12 +313,17 @@ class Hub:
             certificate_user=self.config.auth.certificate_user,
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
+        services.circuits.keep(CATALOGUE, storage.catalogue_circuit, turned_by_itself)
+        self._keep_issuer_circuit()
+        self.metrics.add(partial(circuit_samples, services.circuits))
         holders["unsent"] = lambda: services.unsent.used_bytes
         hub = self.config.hub
         self._overload = Overload(
             asyncio.get_running_loop(), kernel.shedding, admission,
             MemoryBudget(hub.memory_bytes, giving_back.soon, holders), kernel.unflushed_ms, hub.overload_late_s,
             2 * hub.ready_flush_s)
+        if hub.allow_drills:
+            services.drills = HubDrills(asyncio.get_running_loop(), storage.log_worker, self._overload.budget)
         self._status.overload = self._overload.describe
         self.metrics.add(self._overload.samples)
         if self._accounts is not None:
@@ -316,6 +332,8 @@ class Hub:
             services.links = self._relaying = Relaying(self.config.relay, kernel, admission, hub_loop,
                                                        self.config.hub.name)
             self.metrics.add(self._relaying.samples)
+            if self.config.relay.section.url:
+                services.circuits.keep(RELAY, self._relaying.circuit, self._relaying.on_circuit)
         for source in (self._hub_samples, storage.samples, partial(consumer_samples, kernel.lags, hub_loop.wall_ms,
                                                                     self.config.hub.metrics_names),
                        partial(trace_samples, admission.trace), self._door_samples,
@@ -413,6 +431,8 @@ class Hub:
         yield "gatehouse_loop_stall_recent_seconds", (), self._stall.recent_ms / 1000
         yield "gatehouse_loop_stall_worst_seconds", (), self._stall.worst_ms / 1000
         yield "gatehouse_loop_longest_turn_seconds", (), self._loop.turns.recent_s
+        yield "gatehouse_loop_long_turns", ("kernel",), self._loop.turns.long
+        yield "gatehouse_loop_long_turns", ("loop",), self._stall.long
         yield "gatehouse_descriptors_limit", (), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield "gatehouse_resident_bytes", (), resident_bytes()
 
@@ -425,6 +445,10 @@ class Hub:
 async def run_hub(config: Config, specs: dict[str, GatewaySpec], data_dir: DataDir, asked_early: Sequence[int]) -> int:
     """A hub from start to stop on the running loop. Returns the exit code; raises Refused where it cannot start."""
     return await Hub(config, specs, data_dir, asked_early=asked_early).run()
+
+
+def turned_by_itself() -> None:
+    """Who writes the catalogue asks its circuit at the next checkpoint."""
 
 
 def tell_fault(reloading: asyncio.Future[None]) -> None:

@@ -19,6 +19,7 @@ from prometheus_client.samples import Exemplar
 
 from gatehouse import __version__, exits
 from gatehouse.backup.manifest import INCLUDED
+from gatehouse.catalogue_circuit import CircuitCatalogue
 from gatehouse.clocks import HubLoop
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
@@ -26,6 +27,8 @@ from gatehouse.config.tracing import journeys_of
 from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
+from gatehouse.gateways.circuit_breaker import CircuitBreaker
+from gatehouse.gateways.circuits import CATALOGUE_CIRCUIT
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.ids import ForeignShard
 from gatehouse.kernel.kernel import Kernel
@@ -67,6 +70,7 @@ class Storage(Notices):
         self._fatal = fatal
         self._is_open = False
         self.folder = folder
+        self.catalogue_circuit = CircuitBreaker(CATALOGUE_CIRCUIT)
         self._catalogue = open_catalogue(config.kernel.catalogue_url or default_url(folder))
         try:
             self._store = open_index(folder / "index", self._on_index_damage)
@@ -77,6 +81,7 @@ class Storage(Notices):
         log_worker, frame_writer = begin_log_thread(hub_loop, completions, self._log)
         reader_worker, checkpoint_worker, validation_worker = [
             ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation")]
+        self.log_worker = log_worker
         self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker
         self._damaged: set[tuple[int, int]] = set()
         self._faults = 0
@@ -84,7 +89,8 @@ class Storage(Notices):
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
             validation_worker=validation_worker, log=self._log, store=self._store, routes=config.routes,
             settings=settings, fatal=fatal, on_damage=self._on_damage, on_error=self._on_error,
-            notices=self, projection=self._catalogue, new_hub=uuid4().bytes, new_secret=token_bytes(32),
+            notices=self, projection=CircuitCatalogue(self._catalogue, self.catalogue_circuit, hub_loop.now_ms),
+            new_hub=uuid4().bytes, new_secret=token_bytes(32),
             selector_names=SELECTOR_NAMES, reserve=reserve_of(config, folder),
             emergency_reserve=emergency_reserve_of(config, folder),
             journeys=journeys_of(config.tracing, config.topic_rates), new_trace=partial(token_bytes, TRACE_BYTES),
@@ -164,6 +170,12 @@ class Storage(Notices):
             yield "gatehouse_durable_seconds", (f"{bound_ms / 1000:g}",), below
         yield "gatehouse_durable_seconds", ("+Inf",), count
         yield "gatehouse_durable_seconds", (SUM,), total_ms / 1000
+        background = self.kernel.background
+        for user, jobs in background.jobs.items():
+            yield "gatehouse_background_jobs", (user,), jobs
+        yield "gatehouse_background_waiting", (), background.waiting
+        yield "gatehouse_background_rested_seconds", (), background.rested_ms / 1000
+        yield "gatehouse_background_share", (), background.share if background.yields() else 1
         yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
         age_ms = self.kernel.checkpoint_age_ms()
         if age_ms is not None:

@@ -5,7 +5,8 @@
       └────────────── one probe succeeds ─────────────┼──── the probe fails ───────┘
 
 An open circuit costs what it protects one request each time that its time is over. That time doubles with each probe
-that fails, up to a longest one. People may open a circuit, which then stays open, and close one.
+that fails, up to a longest one, and goes on doubling where a circuit opens again soon after it closed. People may open
+a circuit, which then stays open, and close one.
 """
 from __future__ import annotations
 
@@ -37,6 +38,9 @@ class CircuitSettings:
     open_ms: int = 60_000
     longest_open_ms: int = 3_600_000
 
+    slow_ms: int = 0
+    """What takes longer counts as failed; 0: nothing does."""
+
 
 class CircuitBreaker:
     """See the module's text. Ask `may_pass` before each request, and tell `note` how each of them ended."""
@@ -46,10 +50,17 @@ class CircuitBreaker:
         self.state = CircuitState.CLOSED
         self.opened = 0                            # times that it opened, by itself or by hand
         self.by_hand = False
+        self.reason = ""                           # what the newest failure was, for people
         self.until_ms = 0                          # of an open one: when a probe is due; not by hand
         self._open_ms = settings.open_ms
+        self._settled_ms = 0                       # until then one that has closed may be about to open again
         self._outcomes: deque[bool] = deque(maxlen=WINDOW)
         self._in_a_row = 0
+
+    def would_pass(self, now_ms: int) -> bool:
+        """What `may_pass` would say; nothing changes."""
+        return self.state is CircuitState.CLOSED or \
+            self.state is CircuitState.OPEN and not self.by_hand and now_ms >= self.until_ms
 
     def may_pass(self, now_ms: int) -> bool:
         """Whether a request may be sent now. The first one after the time of an open circuit is its probe."""
@@ -58,17 +69,23 @@ class CircuitBreaker:
             return True
         return self.state is CircuitState.CLOSED
 
-    def note(self, succeeded: bool, now_ms: int) -> bool:
+    def note(self, succeeded: bool, now_ms: int, took_ms: int = 0, reason: str = "") -> bool:
         """How a request ended. Returns whether that opened or closed the circuit.
 
-        One that was sent before the circuit opened says nothing new, unless it succeeded.
+        A success that was slow counts as a failure: what is asked has too much to do already. One that was sent before
+        the circuit opened says nothing new, unless it succeeded.
         """
+        if 0 < self.settings.slow_ms < took_ms:
+            succeeded, reason = False, reason or f"an answer took {took_ms / 1000:.1f} s"
+        self.reason = "" if succeeded else reason
         if self.by_hand:
             return False
         if succeeded:
             self._in_a_row = 0
             if self.state is not CircuitState.CLOSED:
+                open_ms = self._open_ms
                 self._close()
+                self._open_ms, self._settled_ms = open_ms, now_ms + open_ms
                 return True
             self._outcomes.append(True)
             return False
@@ -82,6 +99,8 @@ class CircuitBreaker:
         self._outcomes.append(False)
         if not self._has_failed():
             return False
+        again = now_ms < self._settled_ms              # it flaps
+        self._open_ms = min(self._open_ms * 2, self.settings.longest_open_ms) if again else self.settings.open_ms
         self._open(now_ms)
         return True
 
@@ -116,5 +135,5 @@ class CircuitBreaker:
         self.state = CircuitState.CLOSED
         self.by_hand = False
         self.until_ms = self._in_a_row = 0
-        self._open_ms = self.settings.open_ms
+        self._open_ms, self._settled_ms = self.settings.open_ms, 0
         self._outcomes.clear()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cas
 
 from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.admission.guard import Guard
+from gatehouse.gateways.circuits import Circuits
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
@@ -187,6 +188,17 @@ class Links(Protocol):
         LinkFault, and what the kernel refuses."""
 
 
+DRILLS: Final = ("held_disk", "full_memory", "killed_hub")
+"""What a hub that is told to allow it does to itself."""
+
+
+class Drills(Protocol):
+    """A hub that may be told to be in trouble."""
+
+    def begin(self, drill: str, lasts_s: float) -> bool:
+        """Begin one of `DRILLS`; False: another one is under way."""
+
+
 class PageFile(NamedTuple):
     """One file of a page that the HTTP door serves as it is."""
 
@@ -238,11 +250,17 @@ class Services:
     links: Links | None = None
     """Links to other hubs; None where the configuration has no `[relay]`."""
 
+    drills: Drills | None = None
+    """None where `hub.allow_drills` does not say so."""
+
     status: Status | None = None
     """None where nobody can tell, as in tests of one door."""
 
     console: Mapping[str, PageFile] = field(default_factory=dict)
     """The files of the console, by their names below `/ui/`; "" is the page itself."""
+
+    circuits: Circuits = field(init=False)
+    """Circuits of whatever the hub depends on."""
 
     not_honoured: NotHonoured = field(init=False)
     """What clients asked for without effect."""
@@ -271,6 +289,7 @@ class Services:
     def __post_init__(self) -> None:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms
+        self.circuits = Circuits(self.wall_of)
         self.not_honoured = NotHonoured(self.now_ms)
         self.door_numbers = DoorNumbers(self.kernel, self.specs)
 

@@ -23,6 +23,7 @@ from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
+from gatehouse.kernel.background import Background, LiveWork
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied
 from gatehouse.kernel.backup.cut import Cutting
@@ -130,11 +131,14 @@ class Kernel:  # decision 138
         self.recovered_frames = 0
         self.settings = settings
         self._loop = loop
-        self._checkpoint_worker = checkpoint_worker
         self.shedding = shedding = Shedding()
         """What is left undone under overload; whoever measures that sets its level."""
 
         self._bulk_reads = bulk_reads = PostponingWorker(reader_worker, shedding, loop)
+        self.background = background = Background(loop)
+        # One user: what is done for the index, for retention and for backups keeps its order.
+        self._checkpoint_worker = checkpoint_worker = background.worker(checkpoint_worker, "upkeep")
+        self._bulk_worker = background.worker(bulk_reads, "bulk")
         self._log = log
         self._on_error = on_error
         self._identity = identity = Identity(new_hub, new_secret, new_shard)
@@ -169,7 +173,9 @@ class Kernel:  # decision 138
         self._unreadable = unreadable = Unreadable(notices.on_unreadable)
         self._reader = reader = Reader(
             watermarks=watermarks, memtables=memtables, index=index, state=state, topics=topics, log=log,
-            worker=bulk_reads, unreadable=unreadable, on_damage=on_damage, limit_of=places.max_record_bytes)
+            worker=reader_worker, replay_worker=background.worker(bulk_reads, "replay"),
+            bulk_worker=self._bulk_worker, slice_bytes=background.slice_bytes, unreadable=unreadable,
+            on_damage=on_damage, limit_of=places.max_record_bytes)
 
         # Into the log, and what hears of that.
         self._answering = answering = Answering(loop, backpressure, on_error)
@@ -325,6 +331,7 @@ class Kernel:  # decision 138
         self._checkpoints.begin(recovered.kept_end)
         if self.journeys is not None:
             self.trail.open(self.journeys.resume)
+        self.background.begin(self._live_work, self._hurries)
         leasing.start()
         self.sessions.start()
         self._retention.start()
@@ -350,7 +357,15 @@ class Kernel:  # decision 138
             self.journeys.stop()
         self._validating.stop()
         self._bulk_reads.stop()
+        self.background.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
+
+    def _live_work(self) -> LiveWork:
+        return LiveWork(self._committer.messages, self._committer.durable_ms)
+
+    def _hurries(self) -> bool:
+        """Whether live messages themselves wait for what is done in the background."""
+        return self.congested or self._checkpoints.is_late or self._disk_guard.short
 
     def _look_for_room(self) -> None:
         """The disk is full: something may go."""
@@ -545,7 +560,11 @@ class Kernel:  # decision 138
                 answer.pieces = [public_piece(piece) for piece in answer.pieces]
             on_done(answers)
 
-        self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+        if stored and self.background.yields():     # in bulk, even where it is in memory
+            most = self.background.slice_bytes(max_bytes)
+            self._bulk_worker.submit(_nothing, lambda _, error: self._reader.fetch(wants, most, on_read, kept, stored))
+        else:
+            self._reader.fetch(wants, max_bytes, on_read, kept, stored)
 
     def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                       ) -> None:
@@ -805,3 +824,7 @@ class Kernel:  # decision 138
             **self.sessions.statistics(),
             "epoch": self.epoch,
         }
+
+
+def _nothing() -> None:
+    """The job of a bulk reader whose turn it is: what is in memory is read on the kernel's thread."""

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from gatehouse.relay.hub_links import HubLinks
+from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitState
+from gatehouse.relay.hub_links import ONLINE, HubLinks
 from gatehouse.relay.settings import RelaySection
 
 log = logging.getLogger("gatehouse.relay")
@@ -51,18 +52,27 @@ class WebSocketWire:
 
 
 class Dialler:
-    """Keeps the connection of a hub to its meeting point, and moves its links on."""
+    """Keeps the connection of a hub to its meeting point, and moves its links on. While the circuit is open nobody
+    dials."""
 
-    def __init__(self, links: HubLinks, section: RelaySection, on_fault: Callable[[Exception], None]) -> None:
+    def __init__(self, links: HubLinks, section: RelaySection, on_fault: Callable[[Exception], None],
+                 circuit: CircuitBreaker, now_ms: Callable[[], int]) -> None:
         self._links = links
         self._section = section
         self._on_fault = on_fault
+        self._circuit = circuit
+        self._now_ms = now_ms
+        self._turned = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self._tasks = [asyncio.ensure_future(self._tick())]
         if self._section.url:
             self._tasks.append(asyncio.ensure_future(self._dial()))
+
+    def on_circuit(self) -> None:
+        """People have opened the circuit, or closed it. A connection that is there stays."""
+        self._turned.set()
 
     async def stop(self) -> None:
         """End the connection; what is on its way comes again when the hub is back."""
@@ -76,6 +86,8 @@ class Dialler:
             await asyncio.sleep(TICK_S)
             try:
                 self._links.handle_tick()
+                if self._links.state == ONLINE and self._circuit.state is not CircuitState.CLOSED:
+                    self._circuit.note(True, self._now_ms())
             except Exception as fault:       # ours: the next tick may go well
                 self._on_fault(fault)
 
@@ -83,6 +95,7 @@ class Dialler:
         wait_s, loop = FIRST_WAIT_S, asyncio.get_running_loop()
         tls = self._tls()
         while True:
+            await self._until_it_may_pass()
             began_s, connections = loop.time(), self._links.connections
             reason = "the meeting point hung up"
             try:
@@ -96,10 +109,22 @@ class Dialler:
                 wait_s = FIRST_WAIT_S
             elif self._links.connections > connections:
                 wait_s = min(wait_s, LET_IN_WAIT_S)
-            log.warning("relay: %s; dialling again in %.1f s", self._links.fault or reason, wait_s)
+            why = self._links.fault or reason
+            self._circuit.note(self._links.connections > connections, self._now_ms(), reason=why)
+            again_s = max(wait_s, (self._circuit.until_ms - self._now_ms()) / 1000)
+            log.warning("relay: %s; dialling again in %.1f s", why, again_s)
             self._links.lost(reason)
             await asyncio.sleep(wait_s * random.uniform(0.7, 1.0))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    async def _until_it_may_pass(self) -> None:
+        while not self._circuit.may_pass(now_ms := self._now_ms()):
+            self._turned.clear()
+            wait_s = (self._circuit.until_ms - now_ms) / 1000 if self._circuit.until_ms else None
+            try:
+                await asyncio.wait_for(self._turned.wait(), wait_s)
+            except TimeoutError:
+                pass
 
     def _tls(self) -> ssl.SSLContext | bool:
         return ssl.create_default_context(cafile=self._section.ca) if self._section.url.startswith("wss:") else True

@@ -104,13 +104,19 @@ def hub_options(command: Command) -> Command:
     return url(login_options(json_wanted(command)))
 
 
+def dialling(url: str) -> Callable[[], SyncClient]:
+    """What makes clients of the hub at `url`, all with one login. Raises Refused."""
+    from gatehouse_client.retry import NO_RETRY
+    from gatehouse_client.sync import SyncClient
+    tls, login = client_tls(), _login()
+    return lambda: SyncClient(url, retry=NO_RETRY, tls=tls, **login)
+
+
 @contextmanager
 def asking(url: str) -> Iterator[SyncClient]:
     """The hub at `url`, asked once for everything: people see at once that it is not there. Raises Refused."""
-    from gatehouse_client.retry import NO_RETRY
-    from gatehouse_client.sync import SyncClient
     try:
-        with SyncClient(url, retry=NO_RETRY, tls=client_tls(), **_login()) as hub:
+        with dialling(url)() as hub:
             yield hub
     except HubError as error:
         raise refusal(error) from None

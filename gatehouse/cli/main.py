@@ -12,6 +12,8 @@
     transactions  transactions list, show, commit, rollback, check
     users, acl    users and API keys; rules, and what they decide
     limits        how much may come in and go out
+    circuits      what the hub depends on, and whether it is asked
+    drill         have a hub be in trouble, and see what clients see
     relay         relay serve, key, invite, join, status, explain, pause, resume, rewind, unlink
     spark         spark archive, spark analytics
 
@@ -30,7 +32,9 @@ import click
 from gatehouse import __version__, exits
 from gatehouse.cli.acl import acl
 from gatehouse.cli.backup import backup, restore
+from gatehouse.cli.circuits import circuits
 from gatehouse.cli.connections import connections
+from gatehouse.cli.drill import drill
 from gatehouse.cli.groups import dead_letters, groups
 from gatehouse.cli.limits import limits
 from gatehouse.cli.messages import consume, publish, tail
@@ -151,7 +155,7 @@ def reload(config_file: Path, data: Path | None) -> None:
 
 
 for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections,
-                sessions, backup, restore, trace, why, transactions, users, acl, limits, relay, spark):
+                sessions, backup, restore, trace, why, transactions, users, acl, limits, circuits, drill, relay, spark):
     cli.add_command(command)
 
 

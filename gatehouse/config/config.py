@@ -96,6 +96,9 @@ class HubSettings:
     overload_late_s: float = field(default=2.0, metadata={
         "min": 0.05, "max": 3600.0,
         "help": "How late the hub's loop may run before that counts as overload, in seconds."})
+    allow_drills: bool = field(default=False, metadata={
+        "help": "Whether administrators may have the hub hold its disk, pretend that its memory is used up, or kill "
+                "itself, to see what clients then see: `gatehouse drill`. Not for a hub that somebody depends on."})
     ready_flush_s: float = field(default=5.0, metadata={
         "min": 0.1, "max": 3600.0,
         "help": "Seconds for which messages may wait for the disk before `/readyz` says that the hub takes no new "

@@ -1,6 +1,7 @@
 // The console's frame: which page is open, who is logged in, and whether the hub is there.
 
 import { ask, follow, forgetCredentials, hasCredentials, useCredentials } from "./api.js";
+import { circuits } from "./circuits.js";
 import { connections } from "./connections.js";
 import { deadLetters } from "./dead_letters.js";
 import { duration, fill, h, visible } from "./dom.js";
@@ -34,9 +35,10 @@ const PAGES = [
   ["transactions", "Transactions", transactions, transactions],
   ["trace", "Trace", trace, trace],
   ["links", "Links", links],
+  ["circuits", "Circuits", circuits],
   ["users", "Users", users],
 ];
-const FOR_ADMINISTRATORS = ["connections", "sessions", "links", "users"];
+const FOR_ADMINISTRATORS = ["connections", "sessions", "links", "circuits", "users"];
 const SILENCE_MS = 10_000;         // the hub speaks every second: one that does not is gone
 const AWAY_MS = 10_000;            // a page nobody has looked at for so long stops listening
 

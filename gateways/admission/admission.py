@@ -44,6 +44,8 @@ from gatehouse.gateways.admission.scram import ScramServer
 from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
+from gatehouse.gateways.circuit_breaker import CircuitBreaker
+from gatehouse.gateways.circuits import ISSUER_CIRCUIT
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.message import Allowed, Judge
 from gatehouse.kernel.shedding import Rung
@@ -88,6 +90,9 @@ class Admission:
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_place: WeakSet[GivenPlaces] = WeakSet()          # also what a session alone still holds
         self._settling: list[Callable[[], None]] = []
+        self.issuer_circuit = CircuitBreaker(ISSUER_CIRCUIT)
+        """Of whoever gives out the key set of `[auth.jwt]`."""
+
         self.limits = LimitBook()
         """Every limit of the hub, the quotas of users among them."""
 
@@ -457,8 +462,9 @@ class Admission:
             if before is not None:
                 before.close()
                 self._forget_tokens()
+                self.issuer_circuit.close()
             login.issuer = None if jwt is None or self._outside is None \
-                else Issuer(jwt, self._outside, log.error, self._forget_tokens)
+                else Issuer(jwt, self._outside, self.issuer_circuit, log.error, self._forget_tokens)
         elif before is not None:
             before.read_again()
         if changed:
@@ -470,6 +476,11 @@ class Admission:
         """Every token is verified anew, also that of a connection that has shown it before."""
         self._login.tokens.clear()
         self.version = object()
+
+    def on_issuer_circuit(self) -> None:
+        """People have opened the issuer's circuit, or closed it."""
+        if self._login.issuer is not None:
+            self._login.issuer.on_circuit()
 
     def close(self) -> None:
         """No key set is read any more."""

@@ -1,17 +1,22 @@
 """The issuer of tokens as it is reached: its key set, read by another thread, kept, and read again when it is due.
 
-A key set that cannot be read leaves the one from before in use. A token of an unknown key has it read at once, but not
+A key set that cannot be read leaves the one from before in use; where that goes on, a circuit opens, and the issuer is
+asked once a minute, then less often. A token of an unknown key has it read at once, but not
 more often than `refetch_s`, whatever tokens come: the waiting ones are answered together.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSettings, KeySet, UnknownKid, read_claims
 from gatehouse.kernel.ports import Timer
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.circuit_breaker import CircuitBreaker
 
 WAITING_MAX: Final = 1000                # tokens that wait for a key set
 
@@ -19,14 +24,15 @@ OnClaims = Callable[[Claims | NotAuthenticated], None]
 
 
 class Issuer:
-    """One `[auth.jwt]`; `on_failure` is told in a sentence, once until it is well again; `on_other_keys` when what was
-    verified by the keys of before is to be verified anew."""
+    """One `[auth.jwt]`, behind a circuit that outlives it. `on_failure` is told in a sentence, once until it is well
+    again; `on_other_keys` when what was verified by the keys of before is to be verified anew."""
 
-    def __init__(self, settings: JwtSettings, outside: Outside, on_failure: Callable[[str], None],
-                 on_other_keys: Callable[[], None]) -> None:
+    def __init__(self, settings: JwtSettings, outside: Outside, circuit: CircuitBreaker,
+                 on_failure: Callable[[str], None], on_other_keys: Callable[[], None]) -> None:
         self.settings = settings
         self.failures = 0
         self._outside = outside
+        self._circuit = circuit
         self._on_failure = on_failure
         self._on_other_keys = on_other_keys
         self._keys: KeySet | None = None
@@ -40,6 +46,12 @@ class Issuer:
 
     def read_again(self) -> None:
         """Read the key set again: somebody has changed it, and says so."""
+        if not self._circuit.by_hand:
+            self._circuit.close()
+        self._fetch()
+
+    def on_circuit(self) -> None:
+        """People have opened the circuit, or closed it."""
         self._fetch()
 
     def close(self) -> None:
@@ -74,20 +86,23 @@ class Issuer:
             return refusal
 
     def _may_fetch(self) -> bool:
-        return not self._closed and \
-            self._outside.loop.now_ms() >= self._fetched_ms + self.settings.refetch_s * 1000
+        now_ms = self._outside.loop.now_ms()
+        return not self._closed and self._circuit.would_pass(now_ms) and \
+            now_ms >= self._fetched_ms + self.settings.refetch_s * 1000
 
     def _fetch(self) -> None:
-        if self._fetching or self._closed:
+        now_ms = self._outside.loop.now_ms()
+        if self._fetching or self._closed or not self._circuit.may_pass(now_ms):
             return
         self._fetching = True
         fetch, where = self._outside.fetch, self.settings.jwks
-        self._outside.fetching.submit(lambda: KeySet(fetch(where)), self._on_fetched)
+        self._outside.fetching.submit(lambda: KeySet(fetch(where)), partial(self._on_fetched, now_ms))
 
-    def _on_fetched(self, keys: KeySet | None, error: BaseException | None) -> None:
+    def _on_fetched(self, began_ms: int, keys: KeySet | None, error: BaseException | None) -> None:
         self._fetching = False
         loop = self._outside.loop
         self._fetched_ms = loop.now_ms()
+        self._circuit.note(keys is not None, self._fetched_ms, self._fetched_ms - began_ms, str(error or ""))
         if keys is not None:
             others = self._keys is not None and self._keys.digest != keys.digest
             self._keys, self._failing = keys, False
@@ -102,7 +117,7 @@ class Issuer:
             wait_s = self.settings.refetch_s if keys is None else self.settings.refresh_s
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(self._fetched_ms + wait_s * 1000, self._fetch)
+            self._timer = loop.call_at(max(self._fetched_ms + wait_s * 1000, self._circuit.until_ms), self._fetch)
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:

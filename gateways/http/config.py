@@ -86,6 +86,10 @@ class HttpConfig:
         "min": 0.1, "max": 3600.0,
         "help": "Seconds after which an open circuit is tried the first time; twice as long after each try that fails, "
                 "up to an hour."})
+    webhook_slow_s: float = field(default=8.0, metadata={
+        "min": 0.0, "max": 3600.0,
+        "help": "A POST that was answered counts for the circuit as one that failed, if it took longer than so many "
+                "seconds; the message is delivered all the same. 0: none does."})
     allowed_hosts: tuple[str, ...] = field(default=(), metadata={
         "help": "Names that requests may ask this door by (`hub.example`), beside addresses, names without a dot "
                 "and this machine's own name; any other is answered 421. Left out, names are looked at while anonymous "

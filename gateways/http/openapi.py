@@ -42,6 +42,7 @@ TAGS: Final[dict[str, str]] = {
     "users": "Who may log in, by password or API key.",
     "acl": "Who may do what where.",
     "limits": "How much may come in and go out.",
+    "circuits": "What the hub depends on, and whether it is asked.",
     "connections": "Who is connected, by whichever door.",
     "sessions": "What clients are owed while they are away.",
     "relay": "Links to other hubs.",

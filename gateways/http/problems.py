@@ -36,6 +36,10 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "forbidden_url": Problem(403, "Forbidden URL", "A webhook may not post there; see `webhook_allow`."),
     "unknown_webhook": Problem(404, "Unknown webhook", "There is no such webhook."),
     "webhook_not_running": Problem(409, "Webhook is not running", "The webhook is disabled: nothing of it is posted."),
+    "drills_not_allowed": Problem(403, "Drills not allowed", "`hub.allow_drills` does not say that this hub may be in "
+                                                             "trouble on demand."),
+    "drill_under_way": Problem(409, "Drill under way", "One drill at a time."),
+    "unknown_circuit": Problem(404, "Unknown circuit", "The hub has no such circuit, or nothing is asked over it now."),
     "too_many_webhooks": Problem(429, "Too many webhooks", "There are as many webhooks as there may be."),
     "invalid_cloud_event": Problem(400, "Invalid CloudEvent", "No CloudEvent of version 1.0."),
     "invalid_cursor": Problem(400, "Invalid cursor", "The cursor was not made by this hub for this topic."),

@@ -68,11 +68,14 @@ def entries_within(entries: list[Entry], max_bytes: int, at_least_one: bool) -> 
 
 
 class Reader:
-    """Answers fetches. `worker` reads index and log; `limit_of` says how large a record of a partition may be."""
+    """Answers fetches. `worker` looks into the index, `replay_worker` reads index and log, `bulk_worker` does for who
+    takes it as it is stored. `slice_bytes` says how much of some bytes is read from the disk at once, `limit_of` how
+    large a record of a partition may be."""
 
     def __init__(self, *, watermarks: Watermarks, memtables: Memtables, index: Index, state: StateTable,
-                 topics: Topics, log: Log, worker: Worker, unreadable: Unreadable,
-                 on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
+                 topics: Topics, log: Log, worker: Worker, replay_worker: Worker, bulk_worker: Worker,
+                 slice_bytes: Callable[[int], int], unreadable: Unreadable, on_damage: Callable[[Damage], None],
+                 limit_of: Callable[[int], int]) -> None:
         self._watermarks = watermarks
         self._memtables = memtables
         self._state = state
@@ -80,6 +83,9 @@ class Reader:
         self._index = index
         self._log = log
         self._worker = worker
+        self._replay_worker = replay_worker
+        self._bulk_worker = bulk_worker
+        self._slice_bytes = slice_bytes
         self._on_damage = on_damage
         self._opening = Opening(worker, limit_of)
         self.unreadable = unreadable
@@ -103,7 +109,7 @@ class Reader:
             on_done = partial(self._opening.open, wants, max_bytes, on_done)
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
-        left, cold_left = max_bytes, COLD_BYTES
+        left, cold_left = max_bytes, -1
         for partition_id, offset, partition_max_bytes in wants:
             start, high = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
             first = self.start_of(partition_id)
@@ -118,6 +124,8 @@ class Reader:
                 continue
             want = Want(partition_id, offset, min(partition_max_bytes, left), kept or first < start)
             pieces = None if offset < start else self._from_memory(want)
+            if pieces is None and cold_left < 0:
+                cold_left = self._slice_bytes(COLD_BYTES)
             if pieces is None and cold_left > 0:
                 want = want._replace(max_bytes=min(want.max_bytes, cold_left))
                 cold.append((answer, want))
@@ -128,7 +136,7 @@ class Reader:
                 left -= sum([len(stored_piece.data) for stored_piece in pieces])
         if cold:
             self.cold_reads += 1
-            self._submit_cold(answers, cold, on_done)
+            self._submit_cold(self._bulk_worker if stored else self._replay_worker, answers, cold, on_done)
         else:
             on_done(answers)
 
@@ -137,11 +145,11 @@ class Reader:
         """As `fetch`, with what is kept below the start of a partition."""
         self.fetch(wants, max_bytes, on_done, kept=True)
 
-    def _submit_cold(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
+    def _submit_cold(self, worker: Worker, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                      on_done: Callable[[list[Fetched]], None]) -> None:
         plans = [ReadPlan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
                  for _, want in cold]
-        self._worker.submit(partial(self._read_cold, plans), partial(self._cold_done, answers, cold, on_done))
+        worker.submit(partial(self._read_cold, plans), partial(self._cold_done, worker, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
@@ -243,7 +251,7 @@ class Reader:
             pieces.append(piece(entry, data))
         return pieces
 
-    def _cold_done(self, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
+    def _cold_done(self, worker: Worker, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
                    on_done: Callable[[list[Fetched]], None], reads: list[tuple[list[Piece], int]] | None,
                    error: BaseException | None) -> None:
         assert reads is None or len(reads) == len(cold), "an answer for each that was asked"
@@ -258,7 +266,7 @@ class Reader:
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:
-            self._submit_cold(answers, damaged, on_done)     # a reader that got nothing would ask here for ever
+            self._submit_cold(worker, answers, damaged, on_done)     # who got nothing would ask here for ever
         else:
             on_done(answers)
 

@@ -10,7 +10,7 @@ at any time, so no other table may refer to them. What the log does not hold (us
 webhooks) is *truth* and gets tables of its own beside them, in a `MetaData` of its own, which nothing here touches.
 Both are made and changed by the migrations in `kernel/state/migrations`, which run when the catalogue is opened.
 
-A database that fails is told once, counted, and tried again at the next checkpoint: messages do not wait for it.
+A database that fails is told once, counted, and tried again at a later checkpoint: messages do not wait for it.
 """
 from __future__ import annotations
 
@@ -104,6 +104,7 @@ class Catalogue:
         self._epoch = 0                       # whose first step has been taken
         self.failures = 0
         self.failing = False
+        self.fault = ""                       # why, while it does
 
     def open(self) -> None:
         """Migrate. Raises NewerSchema; a database that fails now is tried again at the next checkpoint."""
@@ -136,17 +137,18 @@ class Catalogue:
             self._failed(str(getattr(error, "orig", None) or error).strip().partition("\n")[0])
         else:
             if self.failing:
-                self.failing = False
+                self.failing, self.fault = False, ""
                 self._on_recovery(f"the catalogue {self.shown} is written again")
 
     def _failed(self, why: str) -> None:
         self.failures += 1
+        self.fault = why
         self._engine.dispose()                # a connection in an unknown state is not used again
         self._migrated = False
         if not self.failing:
             self.failing = True
             self._on_failure(f"the catalogue {self.shown} cannot be written: {why}; messages are not affected, it is "
-                             "tried again at every checkpoint")
+                             "tried again")
 
     # ---- the schema
 

@@ -14,7 +14,7 @@ from tests.kernel.batches import encode_record, wrap
 EVIL = '<img src=x onerror=alert(1)>"\'><script>alert(2)</script>'
 PAGES = ["", "topics", "topics/wide", "groups", "groups/keepers", "queues", "queues/wide", "connections", "sessions",
          "publish", "scheduled", "dead-letters", "dead-letters/keepers", "retained", "transactions",
-         "transactions/shop", "trace", "links", "users"]
+         "transactions/shop", "trace", "links", "circuits", "users"]
 
 
 def test_the_overview_is_live(hub, open_tab):
@@ -147,6 +147,18 @@ def test_publish_by_hand(hub, open_tab):
     tab.type("Address", "$reserved/x")
     tab.click("button.main")
     tab.wait("document.querySelector('.problem') || document.querySelector('.good')")
+
+
+def test_circuits_are_opened_and_closed(hub, open_tab):
+    tab = open_tab(hub, "circuits")
+    tab.wait_text("catalogue:database")
+    tab.click("button", "Open the circuit catalogue:database")
+    tab.click("dialog button", "Open it")
+    tab.wait_text("open by hand")
+    assert ask(hub, "GET", "/v1/circuits/catalogue:database")["by_hand"]
+    tab.click("button", "Close the circuit catalogue:database")
+    tab.wait_gone("open by hand", "tbody")
+    assert ask(hub, "GET", "/v1/circuits/catalogue:database")["circuit"] == "closed"
 
 
 def test_scheduled_messages_are_recalled(hub, open_tab):

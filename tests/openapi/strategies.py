@@ -102,4 +102,4 @@ def _is_far_ahead(time: Any) -> bool:
 
 OF_ONE_MESSAGE = {"x-message-id", "x-message-key", "content-encoding", "x-correlation-id", "x-reply-to", "x-expires-at",
                   "x-expires-in", "x-timestamp", "x-priority", "x-deliver-at", "x-delay", "x-retain", "x-repeat",
-                  "x-header-name"}
+                  "x-receipt", "x-receipt-group", "x-header-name"}

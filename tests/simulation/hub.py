@@ -71,6 +71,7 @@ class SimHub:
             on_damage=self.damage.append, on_error=self.errors.append, new_shard=self.shard)
         self.kernel._deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()
+        self.kernel.background.stop()     # what the simulator reads waits for workers, not for time
         self.transactions = Transactions(self.kernel, SETTINGS)
         self.transactions.open()
 

@@ -225,6 +225,6 @@ def note_outcome(door: Door, circuit: CircuitBreaker, webhook: Webhook, outcome:
     now_ms = door.services.now_ms()
     if not outcome.delivered and outcome.retry_after_s is not None:
         circuit.give_up_probe(now_ms + round(outcome.retry_after_s * 1000))
-    elif outcome.status != GONE and circuit.note(outcome.delivered, now_ms):
+    elif outcome.status != GONE and circuit.note(outcome.delivered, now_ms, outcome.took_ms, outcome.detail):
         log.warning("the circuit to %s is %s: %s", webhook.url, circuit.state, outcome.detail)
         door.admission.trace.on_event("http", f"webhook_circuit_{circuit.state}")

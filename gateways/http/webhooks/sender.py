@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import aiohttp
@@ -34,6 +35,7 @@ class Outcome(NamedTuple):
     detail: str                          # for people
     retry_after_s: float | None = None
     answer: bytes = b""                  # what of the body was read
+    took_ms: int = 0                     # of one that was answered
 
     @property
     def delivered(self) -> bool:
@@ -69,11 +71,13 @@ class WebhookSender:
 
     async def post(self, body: bytes, headers: dict[str, str]) -> Outcome:
         """Never raises but for a cancellation."""
+        began_s = time.monotonic()
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
+                took_ms = round((time.monotonic() - began_s) * 1000)
                 answer = await self._read(response)
                 return Outcome(response.status, f"{response.status}", _retry_after(response.headers.get("Retry-After")),
-                               answer)
+                               answer, took_ms)
         except TimeoutError:
             return Outcome(0, "no answer in time")
         except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -32,6 +32,11 @@ Key = tuple[str, str]
 """(tenant, name)"""
 
 
+def circuit_id(name: str) -> str:
+    """Of a webhook, see `gateways.circuits`."""
+    return f"webhook:{name}"
+
+
 class Webhooks:
     """Started once the hub is ready; stopped before the kernel."""
 
@@ -41,7 +46,9 @@ class Webhooks:
         self._known: dict[Key, Webhook] = {}
         self._runners: dict[Key, Runner | WebhookAsker] = {}
         self._circuits: dict[Key, CircuitBreaker] = {}
-        self._circuit_settings = CircuitSettings(door.config.webhook_failures, round(door.config.webhook_open_s * 1000))
+        self._circuit_settings = CircuitSettings(
+            door.config.webhook_failures, round(door.config.webhook_open_s * 1000),
+            slow_ms=round(door.config.webhook_slow_s * 1000))
         self._closing: set[asyncio.Task[None]] = set()
         self._being_kept: Counter[Key] = Counter()           # changes that are not durable yet
 
@@ -88,11 +95,16 @@ class Webhooks:
         runner, circuit = self._runners.get((tenant, name)), self._circuits.get((tenant, name))
         if runner is None or circuit is None:
             raise Refusal("webhook_not_running", f"the webhook {name!r} is disabled: nothing of it is posted")
-        if is_open:
-            circuit.open()
-        else:
-            circuit.close()
-        runner.on_circuit()
+        self._door.services.circuits.turn(tenant, circuit_id(name), is_open)
+
+    def _on_turned(self, key: Key) -> None:
+        runner = self._runners.get(key)
+        if runner is not None:
+            runner.on_circuit()
+
+    def _forget_circuit(self, key: Key) -> None:
+        self._circuits.pop(key, None)
+        self._door.services.circuits.forget(circuit_id(key[1]), key[0])
 
     async def put(self, tenant: str, name: str, webhook: Webhook) -> None:
         """Keep it, and put it to work once it is durable. Refuses `forbidden_url`, `too_many_webhooks`."""
@@ -102,7 +114,7 @@ class Webhooks:
         await self._keep(tenant, name, webhook.encode())
         before = self._known.get((tenant, name))
         if before is not None and before.url != webhook.url:
-            self._circuits.pop((tenant, name), None)
+            self._forget_circuit((tenant, name))
         self._known[tenant, name] = webhook
         self._run((tenant, name))
 
@@ -110,7 +122,7 @@ class Webhooks:
         """Forget it; its group stays, with its progress."""
         await self._keep(tenant, name, None)
         self._known.pop((tenant, name), None)
-        self._circuits.pop((tenant, name), None)
+        self._forget_circuit((tenant, name))
         self._halt((tenant, name))
 
     async def _keep(self, tenant: str, name: str, value: bytes | None) -> None:  # decision 72
@@ -137,11 +149,13 @@ class Webhooks:
         tenant, name = key
         disable = partial(self._disable, key)
         circuit = self._circuits.setdefault(key, CircuitBreaker(self._circuit_settings))
+        self._door.services.circuits.keep(circuit_id(name), circuit, partial(self._on_turned, key), tenant)
         if webhook.checks:
             return WebhookAsker(self._door, tenant, name, webhook, self.guard, circuit, disable)
         return Runner(self._door, tenant, webhook, self.guard, circuit, disable)
 
     def _halt(self, key: Key) -> None:
+        self._door.services.circuits.forget(circuit_id(key[1]), key[0])
         runner = self._runners.pop(key, None)
         if runner is not None:
             closing = self._door.loop.create_task(runner.close())

@@ -280,3 +280,20 @@ def test_a_reload_with_another_issuer_forgets_what_was_verified() -> None:
     made.admission.configure((), {}, None)
     with pytest.raises(NotAuthenticated, match="no other tokens"):
         made.login(token=text)
+
+
+def test_an_issuer_that_is_down_is_asked_once_a_minute_then_less_and_people_have_it_asked_at_once() -> None:
+    documents: dict[str, bytes] = {}
+    made = rig(documents, refetch_s=1, refresh_s=3600)
+    made.clock.advance(10_000)
+    assert made.fetched == 3                                     # then the circuit opens
+    for probes in (4, 4, 5, 5, 5, 5, 6):                         # after one minute, two, four
+        made.clock.advance(60_000)
+        assert made.fetched == probes
+    with pytest.raises(NotAuthenticated):
+        made.login(token=token(made))
+    assert made.fetched == 6, "tokens do not have it asked"
+    documents[WHERE] = ALL
+    made.admission.issuer_circuit.close()
+    made.admission.on_issuer_circuit()
+    assert made.login(token=token(made)).name == "ann" and made.fetched == 7

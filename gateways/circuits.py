@@ -1,0 +1,103 @@
+"""The circuits of a hub: one for each thing that it depends on and that may be down or slow.
+
+    webhook:NAME          the receiver of a webhook, of the tenant that has it
+    issuer:jwt            whoever gives out the key set of `[auth.jwt]`
+    catalogue:database    the catalogue's database
+    relay:meeting-point   what this hub's links meet at
+
+Whoever depends on something has its circuit here, asks it, and tells it how each try ended; people see all of them in
+one list, and open or close them by their ids. Of one that is opened by hand nothing is asked until it is closed by hand
+or the hub ends.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings, CircuitState
+
+HUB: Final = "/"
+"""The tenant that sees the circuits of the hub itself."""
+
+ISSUER: Final = "issuer:jwt"
+CATALOGUE: Final = "catalogue:database"
+RELAY: Final = "relay:meeting-point"
+
+HALF_A_MINUTE_MS: Final = 30_000
+A_MINUTE_MS: Final = 60_000
+
+ISSUER_CIRCUIT: Final = CircuitSettings(failures=3, open_ms=A_MINUTE_MS, longest_open_ms=10 * A_MINUTE_MS,
+                                        slow_ms=5_000)
+"""Keys of before stay in use meanwhile; who comes with a new one is let in at most ten minutes late."""
+
+CATALOGUE_CIRCUIT: Final = CircuitSettings(failures=5, open_ms=A_MINUTE_MS, longest_open_ms=10 * A_MINUTE_MS,
+                                           slow_ms=HALF_A_MINUTE_MS)
+"""What is not written is written whole, once it can be."""
+
+RELAY_CIRCUIT: Final = CircuitSettings(failures=8, open_ms=A_MINUTE_MS, longest_open_ms=5 * A_MINUTE_MS)
+"""Eight tries, each after a longer wait, take more than a minute: what starts anew is back before."""
+
+
+class Guarded(NamedTuple):
+    """One circuit, and who is told that people have turned it."""
+
+    breaker: CircuitBreaker
+    on_turned: Callable[[], None]
+
+
+class Circuits:
+    """See the module's text. `wall_of` gives a hub time as wall time, for what is shown."""
+
+    def __init__(self, wall_of: Callable[[int], int]) -> None:
+        self._wall_of = wall_of
+        self._known: dict[tuple[str, str], Guarded] = {}
+
+    def keep(self, circuit_id: str, breaker: CircuitBreaker, on_turned: Callable[[], None], tenant: str = HUB
+             ) -> CircuitBreaker:
+        """This is the circuit of that id from now on; returns it."""
+        self._known[tenant, circuit_id] = Guarded(breaker, on_turned)
+        return breaker
+
+    def forget(self, circuit_id: str, tenant: str = HUB) -> None:
+        """What it stood for is there no more, or is not asked."""
+        self._known.pop((tenant, circuit_id), None)
+
+    def ids(self, tenant: str) -> list[str]:
+        """Sorted."""
+        return sorted(circuit_id for of, circuit_id in self._known if of == tenant)
+
+    def turn(self, tenant: str, circuit_id: str, is_open: bool) -> bool:
+        """Open or close one by hand; False: there is none."""
+        guarded = self._known.get((tenant, circuit_id))
+        if guarded is None:
+            return False
+        if is_open:
+            guarded.breaker.open()
+        else:
+            guarded.breaker.close()
+        guarded.on_turned()
+        return True
+
+    def describe(self, tenant: str, circuit_id: str) -> dict[str, Any] | None:
+        """For people; None: there is none."""
+        guarded = self._known.get((tenant, circuit_id))
+        if guarded is None:
+            return None
+        breaker = guarded.breaker
+        return {"id": circuit_id, "circuit": breaker.state, "by_hand": breaker.by_hand, "opened": breaker.opened,
+                "until": self._wall_of(breaker.until_ms) if breaker.until_ms else None, "reason": breaker.reason}
+
+    def counts(self) -> Iterator[tuple[str, CircuitState, int]]:
+        """(kind, state, circuits in it), all tenants together, for the metrics."""
+        circuits = Counter((circuit_id.partition(":")[0], guarded.breaker.state)
+                        for (_, circuit_id), guarded in self._known.items())
+        for (kind, state), count in sorted(circuits.items()):
+            yield kind, state, count
+
+    def opened(self) -> Iterator[tuple[str, int]]:
+        """(kind, times that circuits opened), of those that are there."""
+        times: Counter[str] = Counter()
+        for (_, circuit_id), guarded in self._known.items():
+            times[circuit_id.partition(":")[0]] += guarded.breaker.opened
+        yield from sorted(times.items())

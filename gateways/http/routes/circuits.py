@@ -1,0 +1,112 @@
+"""`/v1/circuits`: what the hub depends on that may be down, and whether it is asked. Needs the right to administer.
+
+    GET /v1/circuits             {"circuits": [{"id", "circuit", "by_hand", "opened", "until", "reason"}], "cursor"}
+    GET /v1/circuits/{circuit}   one
+    PUT /v1/circuits/{circuit}   {"circuit": "open"} asks no more, until {"circuit": "closed"}
+
+Webhooks are shown to the tenant that has them, the others to the hub's own.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.circuit_breaker import CircuitState
+from gatehouse.gateways.http.cursor import decode_name, encode_name
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.schemas import (
+    CURSOR,
+    FLAG,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    list_of,
+    nullable,
+    object_of,
+    one_of,
+)
+from gatehouse.gateways.http.shapes import Document
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.admission.principal import Principal
+
+ID: Final = Parameter("circuit", "The circuit's `id`.", example="webhook:orders-to-shop",
+                      text={"type": "string", "pattern": "^[a-z]+:[A-Za-z0-9._-]{1,128}$"})
+MAX: Final = Whole("max", "Circuits in the page.", default=100, lowest=1, highest=1000)
+ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
+CIRCUIT: Final = Named("Circuit", object_of({
+    "id": TEXT, "circuit": one_of(*CircuitState), "by_hand": FLAG,
+    "opened": {**WHOLE, "description": "How often it opened, since the hub's start."},
+    "until": {**nullable(TIME_MS), "description": "Of an open one: when it is tried."},
+    "reason": {**TEXT, "description": "Why the newest try failed; empty where it did not."}}))
+
+
+class CircuitInput(Document):
+    """Whether nothing is asked."""
+
+    EXAMPLE = {"circuit": "closed"}
+    circuit: Literal["open", "closed"]
+
+
+@declare("circuits", query=(MAX, AFTER), needs=ADMINISTERING, problems=("invalid_cursor",),
+         answers=(Answer(200, "A page of circuits.", object_of({"circuits": list_of(CIRCUIT), "cursor": CURSOR})),))
+async def list_circuits(door: Door, call: Call) -> Answered:
+    """List circuits by id."""
+    tenant, query = (await _administering(door, call)).tenant, call.query()
+    count = MAX.read(query, door.config)
+    after = decode_name(query["cursor"]) if "cursor" in query else ""
+    circuits = door.services.circuits
+    ids = [circuit_id for circuit_id in circuits.ids(tenant) if circuit_id > after]
+    return json_answer({"circuits": [circuits.describe(tenant, circuit_id) for circuit_id in ids[:count]],
+                        "cursor": encode_name(ids[count - 1]) if len(ids) > count else None})
+
+
+@declare("circuits", path=(ID,), needs=ADMINISTERING, problems=("unknown_circuit",),
+         answers=(Answer(200, "The circuit.", CIRCUIT),))
+async def get_circuit(door: Door, call: Call) -> Answered:
+    """Show a circuit."""
+    principal = await _administering(door, call)
+    call.query()
+    return json_answer(_found(door, principal, call))
+
+
+@declare("circuits", path=(ID,), bodies=(Body(CircuitInput),), needs=ADMINISTERING, audited="circuit.turned",
+         problems=("unknown_circuit",), answers=(Answer(200, "It is so.", CIRCUIT),))
+async def put_circuit(door: Door, call: Call) -> Answered:
+    """Open a circuit, so that nothing is asked over it, or close it, so that the next try is made at once.
+
+    One that was opened so stays open until it is closed so, or the hub ends.
+    """
+    principal = await _administering(door, call)
+    call.query()
+    document = await read(door, call, CircuitInput)
+    door.services.circuits.turn(principal.tenant, call.topic_name(), document.circuit == "open")
+    return json_answer(_found(door, principal, call))
+
+
+async def _administering(door: Door, call: Call) -> Principal:
+    principal = await door.principal(call)
+    door.admission.require_hub(principal, Operation.ADMINISTER)
+    return principal
+
+
+def _found(door: Door, principal: Principal, call: Call) -> dict[str, Any]:
+    circuit_id = call.topic_name()
+    document = door.services.circuits.describe(principal.tenant, circuit_id)
+    if document is None:
+        raise Refusal("unknown_circuit", f"there is no circuit {circuit_id[:160]!r}, or nothing is asked over it")
+    return document
+
+
+ROUTES: Routes = (
+    ("GET", "/v1/circuits", list_circuits),
+    ("GET", "/v1/circuits/{circuit}", get_circuit),
+    ("PUT", "/v1/circuits/{circuit}", put_circuit),
+)

@@ -1,0 +1,51 @@
+"""`POST /v1/drills`: have a hub that allows it be in trouble for a while. Needs the right to administer.
+
+    {"drill": "held_disk", "seconds": 5}    nothing reaches the disk
+    {"drill": "full_memory", "seconds": 5}  all of `hub.memory_bytes` is in use
+    {"drill": "killed_hub"}                 kill -9
+"""
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.documents import read
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.schemas import TEXT, object_of
+from gatehouse.gateways.http.shapes import Document
+
+LONGEST_S: Final = 60
+
+
+class DrillInput(Document):
+    """What the hub does to itself, and for how long."""
+
+    EXAMPLE = {"drill": "held_disk", "seconds": 5}
+    drill: Literal["held_disk", "full_memory", "killed_hub"]
+    seconds: Annotated[float, Meta(ge=0.1, le=LONGEST_S, description="Of a killed hub it says nothing.")] = 5.0
+
+
+@declare("hub", bodies=(Body(DrillInput),), needs=(Need(Operation.ADMINISTER, "hub"),), audited="drill.begun",
+         problems=("drills_not_allowed", "drill_under_way"),
+         answers=(Answer(202, "It begins.", object_of({"drill": TEXT})),))
+async def post_drill(door: Door, call: Call) -> Answered:
+    """Have the hub be in trouble for a while, where `hub.allow_drills` says so."""
+    principal = await door.principal(call)
+    door.admission.require_hub(principal, Operation.ADMINISTER)
+    call.query()
+    document = await read(door, call, DrillInput)
+    drills = door.services.drills
+    if drills is None:
+        raise Refusal("drills_not_allowed", "`hub.allow_drills` does not say that this hub may be told to")
+    if not drills.begin(document.drill, document.seconds):
+        raise Refusal("drill_under_way", "another drill is under way")
+    return json_answer({"drill": document.drill}, 202)
+
+
+ROUTES: Routes = (("POST", "/v1/drills", post_drill),)
