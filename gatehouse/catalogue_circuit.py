@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.state.projection import Step
 
 
-class CircuitCatalogue:  # decision 301
+class CircuitCatalogue:  # decision 256
     """`kernel.state.projection.Projection`, on the checkpoints' thread."""
 
     def __init__(self, catalogue: Catalogue, circuit: CircuitBreaker, now_ms: Callable[[], int]) -> None:

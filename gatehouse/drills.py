@@ -29,7 +29,7 @@ def end_at_once() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class HubDrills:  # decision 302
+class HubDrills:  # decision 257
     """See `gateways.contract.Drills`. `hold` works on the log's thread."""
 
     def __init__(self, aio: asyncio.AbstractEventLoop, log_worker: Worker, budget: MemoryBudget,

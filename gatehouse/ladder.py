@@ -6,7 +6,7 @@
 
 Down it goes a rung in `CALM_MS` without any of it. The order is `kernel.shedding`'s, whatever the reason.
 """
-# decision 291: memory says how far, time says how far else
+# decision 251: memory says how far, time says how far else
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ What grows with what clients do is counted by those who hold it (`add`); what th
 it. The larger of the two shares says how much of the budget is used, but memory that nobody counts makes no publisher
 wait: it may have been freed and not be given back, and then waiting frees nothing. It is asked for back instead.
 """
-# decision 292: what is counted makes publishers wait, what is seen beside it does all else
+# decision 252: what is counted makes publishers wait, what is seen beside it does all else
 from __future__ import annotations
 
 import os

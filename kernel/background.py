@@ -160,7 +160,7 @@ class YieldingWorker:
         self._lane.submit(_Job(self._user, job, done))
 
 
-class Background:  # decision 300
+class Background:  # decision 255
     """See the module's text. `begin` once messages can come; before it, nobody publishes."""
 
     def __init__(self, loop: Loop) -> None:

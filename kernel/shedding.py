@@ -9,7 +9,7 @@
 What stands above in this list is left undone too. Acknowledgements, pings and the control plane never are, and nothing
 that was acknowledged is ever given up. Who measures the pressure sets the level; who does the work looks at it.
 """
-# decision 290: one ladder, and everybody looks at the rung it is on
+# decision 250: one ladder, and everybody looks at the rung it is on
 from __future__ import annotations
 
 from enum import IntEnum

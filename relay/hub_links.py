@@ -342,7 +342,7 @@ class HubLinks:
 
     # ---- another key
 
-    # decision 281: a key is followed by another that both sides pinned before it is used
+    # decision 249: a key is followed by another that both sides pinned before it is used
     def _seeds(self) -> list[tuple[int, KeptKey]]:
         prefix = self._kernel.hub + bytes((IDENTITY,))
         return [(kept.number, kept) for kept in

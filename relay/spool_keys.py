@@ -10,7 +10,7 @@ can drop letters and nothing else; a letter that comes twice is a repetition by 
 
     SPOOL_KEY state   hub 16 | whose u8 | number u64   →  key 32 | made i64 | apart i64 | takes u8 | count u32 | filter*
 """
-# decision 280: a letter that is kept is sealed for a key that its reader said before
+# decision 248: a letter that is kept is sealed for a key that its reader said before
 from __future__ import annotations
 
 from typing import Final, NamedTuple

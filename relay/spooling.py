@@ -8,7 +8,7 @@ one comes back. No socket, no clock.
 A letter that leaves a gap is passed over here, and never stops the link: what is missing comes from the other hub
 itself.
 """
-# decision 280: a spool that is lost loses nothing
+# decision 248: a spool that is lost loses nothing
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -8,7 +8,7 @@ Nothing depends on it: the hub that sent a letter keeps the messages until the o
 So what is too much is bounced, and what has lain here for too long is dropped. That way is then closed until its reader
 comes.
 """
-# decision 280: what is kept is owed by its sender all the same
+# decision 248: what is kept is owed by its sender all the same
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -77,7 +77,7 @@ class QueueArguments:
     max_age_ms: int | None = None      # of a stream's messages
 
 
-def check_queue_arguments(arguments: Table, where: str) -> None:  # decision 260
+def check_queue_arguments(arguments: Table, where: str) -> None:  # decision 245
     """What a client declares. `where`: `queue 'q' in vhost '/'`, for the refusal (ChannelFault 406)."""
     check_type("x-dead-letter-exchange", arguments.get("x-dead-letter-exchange"), "S", where)
     kind_field = arguments.get("x-queue-type")

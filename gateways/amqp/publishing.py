@@ -297,7 +297,7 @@ class Publishing:
         self._tag += len(messages)
         # What was appended otherwise is answered in its turn, and what is gathered behind it must not be before.
         if (self._answered >= self._alone or not self.confirms) and self._channel.connection.gather(
-                messages, self, self._tag if self.confirms else None, refuses=self.confirms):  # decision 311
+                messages, self, self._tag if self.confirms else None, refuses=self.confirms):  # decision 259
             if self.confirms:
                 self._submitted = self._tag
                 self.settled = False

@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
         self._session_due_ms = when_ms
         self._arm()
 
-    def read_through(self, reader: Reader | None) -> bool:  # decision 310
+    def read_through(self, reader: Reader | None) -> bool:  # decision 258
         """See `contract.Link`."""
         transport = self._transport
         if transport is None or self._idle & ENDING or type(transport) is not NATIVE_TRANSPORT:

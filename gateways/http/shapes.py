@@ -32,7 +32,7 @@ NESTED_MAX: Final = 32
 """Lists and objects in each other: more than any document of this door has."""
 
 
-class Document(Struct, forbid_unknown_fields=True, kw_only=True):  # decision 320
+class Document(Struct, forbid_unknown_fields=True, kw_only=True):  # decision 260
     """An object that a call takes. A field that may be left out is `UNSET` then; one that is not declared is refused.
     What a schema cannot say is said by `__post_init__`, with a ValueError, and shown by `RULES`."""
 

@@ -54,7 +54,7 @@ def decode(message: Any, version: int, data: bytes, at: int, end: int) -> Row:
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(message._struct, version, flexible)
-    return _read_struct(plan, data, at, end, flexible)[0]       # decision 250: what follows is passed over
+    return _read_struct(plan, data, at, end, flexible)[0]       # decision 244: what follows is passed over
 
 
 # decision 60: what is encoded is ours, so their encoders do it

@@ -9,7 +9,7 @@ session opens the reader when nothing is under way that would have to be answere
 given something itself: what is under way here becomes the inbox's then, and is answered by it. Every index into the
 peer's bytes is checked before it is used.
 """
-# decision 310: what is plain is taken before the session sees it
+# decision 258: what is plain is taken before the session sees it
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItem
 from cpython.ref cimport PyObject

@@ -384,7 +384,7 @@ class Sessions:  # decision 162
             session.pass_to(first)
             self.keeper.touch_lazily(session, OF_FLIGHT)
 
-    def _weighed(self, session: Session, end: int, limit: int) -> Weight:  # decision 270
+    def _weighed(self, session: Session, end: int, limit: int) -> Weight:  # decision 246
         """The bytes of what waits. What is not in memory any more counts a little later."""
         weight = session.weigh()
         weight.pass_to(session.following)
@@ -402,7 +402,7 @@ class Sessions:  # decision 162
             weight.learn(first, min(behind, weight.end_offset), max(0, sizes[0] - in_memory))
             self._hold_to_limit(session)
 
-    # ---- what is too old  # decision 271
+    # ---- what is too old  # decision 247
 
     def is_too_old(self, timestamp_ms: int) -> bool:
         longest = self._settings.max_session_wait_ms

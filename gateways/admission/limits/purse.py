@@ -8,7 +8,7 @@ Everybody whose messages are charged to the same meters has one purse, so a hund
 one part. What was taken is charged in any case, only a little later: so over time a limit is as exact as without. Where
 little is left nothing is set aside, and each burst is weighed. Pure.
 """
-# decision 294: a limit that is far away costs a subtraction
+# decision 254: a limit that is far away costs a subtraction
 from __future__ import annotations
 
 from collections.abc import Sequence

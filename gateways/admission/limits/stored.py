@@ -6,7 +6,7 @@ taken since. Pure.
 
 So nothing is looked up per message, and what retention frees is free at the next look.
 """
-# decision 293: what is stored is looked up now and then, and what was taken since is added
+# decision 253: what is stored is looked up now and then, and what was taken since is added
 from __future__ import annotations
 
 from functools import partial
