@@ -216,6 +216,7 @@ def test_every_acknowledged_message_arrives_once_in_order(tmp_path: Path) -> Non
                 two.a.kill()
                 two.a.start()
             elif trouble == "b":
+                wait_for(lambda: two.a.link()["sessions"] > 0, two.a.link)     # A counts from its own start on
                 two.b.kill()
                 load()
                 two.b.start()
