@@ -836,6 +836,9 @@ class HubPort(HubFacts, Ports, Protocol):
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
 
+    def bulk_turn(self, max_bytes: int, on_turn: Callable[[int], None]) -> None:
+        """Call `on_turn` once a read in bulk may go on beside live messages, with how many bytes it takes at most."""
+
     def slices(self) -> Slices:
         """For work of a door that grows with its clients."""
 

@@ -11,8 +11,9 @@ their workers:
 How long it rests is the *share*: of 1/8 the lane works 1 ms of 8. It is found out: ten times a second the mean time
 that live messages took to be durable is compared with what it is without background work (the *calm* time). Where that
 has suffered, or the kernel's thread comes late, the share is halved; else it grows, up to `MOST_SHARE`: a mean hides
-what becomes of the slowest. The calm time is learnt where nothing ran; where something always runs, all of it pauses
-once in a while to listen.
+what becomes of the slowest. A reader that lags must be faster than what it lags behind: where live messages come at
+more than `LIGHT_BYTES_PER_S`, the lane may as many times more. The calm time is learnt where nothing ran; where
+something always runs, all of it pauses once in a while to listen.
 """
 from __future__ import annotations
 
@@ -38,6 +39,7 @@ LONGEST_REST_MS: Final = 250       # whatever a job took: what waits must come t
 FIRST_SHARE: Final = 1 / 10
 LEAST_SHARE: Final = 1 / 32
 MOST_SHARE: Final = 1 / 8          # `bench.cold_replay`: without it the p99 of live messages trebles
+LIGHT_BYTES_PER_S: Final = 2 << 20
 GROWTH: Final = 1.1                # of the share, from look to look
 SUFFERED: Final = 1.2              # times the calm time,
 SUFFERED_MS: Final = 0.2           # and so much more: what is short varies
@@ -48,6 +50,7 @@ class LiveWork(NamedTuple):
 
     messages: int
     waited_ms: int           # until they were durable, in sum
+    size_bytes: int = 0      # as they are stored
 
 
 class _Job(NamedTuple):
@@ -129,7 +132,7 @@ class _Lane:
         if not self._background.yields():
             self._owed_ms = 0.0
             return
-        self._owed_ms += max(0, took_ms) * (1 / self._background.share - 1)
+        self._owed_ms += max(0, took_ms) * (1 / self._background.allowed - 1)
         rest_ms = min(int(self._owed_ms), LONGEST_REST_MS)
         if rest_ms > 0 and self._background.listens(now_ms):
             return
@@ -186,6 +189,7 @@ class Background:  # decision 255
         self._calm_ms = 0.0                    # mean time of a live message where nothing else ran
         self._listened_ms = 0                  # when that was learnt
         self._worked = True                    # something ran since the last look
+        self._pace = 1.0                       # how many times more than lightly live messages come
         self._came_late = False                # the kernel's thread did, since then
 
     def begin(self, live: Callable[[], LiveWork], hurried: Callable[[], bool]) -> None:
@@ -206,6 +210,11 @@ class Background:  # decision 255
         self.jobs.setdefault(user, 0)
         lane = self._lanes.setdefault(id(worker), _Lane(self, self._loop, worker))
         return YieldingWorker(lane, user)
+
+    @property
+    def allowed(self) -> float:
+        """The share, with what the pace of live messages adds to it."""
+        return min(1.0, self.share * self._pace)
 
     def slice_bytes(self, most: int) -> int:
         """How much a background read takes at once, `most` where nobody publishes."""
@@ -228,12 +237,14 @@ class Background:  # decision 255
     # ---- how live messages do
 
     def _look(self, now_ms: int, live: LiveWork) -> None:
-        before, self._known, self._looked_ms = self._known, live, now_ms
+        before, self._known, looked_ms, self._looked_ms = self._known, live, self._looked_ms, now_ms
         worked, late = self._worked, self._came_late
         self._worked, self._came_late = any(lane.works for lane in self._lanes.values()), False
         messages = live.messages - before.messages
         if not messages:
             return
+        size_bytes, elapsed_ms = live.size_bytes - before.size_bytes, max(1, now_ms - looked_ms)
+        self._pace = max(1.0, size_bytes * 1000 / elapsed_ms / LIGHT_BYTES_PER_S)
         self._live_ms = now_ms
         mean_ms = (live.waited_ms - before.waited_ms) / messages
         if not worked:

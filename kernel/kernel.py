@@ -361,7 +361,7 @@ class Kernel:  # decision 138
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
     def _live_work(self) -> LiveWork:
-        return LiveWork(self._committer.messages, self._committer.durable_ms)
+        return LiveWork(self._committer.messages, self._committer.durable_ms, self._committer.flushed_bytes)
 
     def _hurries(self) -> bool:
         """Whether live messages themselves wait for what is done in the background."""
@@ -560,11 +560,15 @@ class Kernel:  # decision 138
                 answer.pieces = [public_piece(piece) for piece in answer.pieces]
             on_done(answers)
 
-        if stored and self.background.yields():     # in bulk, even where it is in memory
-            most = self.background.slice_bytes(max_bytes)
-            self._bulk_worker.submit(_nothing, lambda _, error: self._reader.fetch(wants, most, on_read, kept, stored))
+        self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+
+    def bulk_turn(self, max_bytes: int, on_turn: Callable[[int], None]) -> None:
+        """Call `on_turn` once a read in bulk may go on beside live messages, with how many bytes it takes at most: what
+        is in memory is read on the kernel's thread, too. At once where nobody publishes."""
+        if self.background.yields():
+            self._bulk_worker.submit(_nothing, lambda _, error: on_turn(self.background.slice_bytes(max_bytes)))
         else:
-            self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+            on_turn(max_bytes)
 
     def fetch_private(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                       ) -> None:
@@ -827,4 +831,4 @@ class Kernel:  # decision 138
 
 
 def _nothing() -> None:
-    """The job of a bulk reader whose turn it is: what is in memory is read on the kernel's thread."""
+    """The job of a bulk reader that waits for its turn."""

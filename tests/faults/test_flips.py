@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from tests.faults.clients import post, request
 from tests.faults.conftest import Start
 from tests.faults.nursery import ForkedHub, Nursery
 from tests.faults.readers import read_over_http
-from tests.running_hub import config_of
+from tests.running_hub import DEADLINE_S, config_of
 
 KERNEL = "segment_bytes = 1048576\nretention_bytes = 3145728\ncheckpoint_ms = 100\ndefault_partitions = 2"
 DOORS = ("http",)
@@ -81,7 +82,8 @@ def base(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Base:
 
 def wait_for_kept(port: int) -> None:
     """Until retention has come to rest."""
-    for _ in range(600):
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
         log = request(port, "GET", "/v1/status")[1]["log"]
         if log["bytes"] <= log["retention_bytes"] and log["kept_bytes"] > 100:
             return

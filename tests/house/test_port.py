@@ -43,7 +43,7 @@ NAMES = {
 KIT = "kit.py"
 """Builds a kernel for tests, and is no part of a door."""
 
-OF_THE_HUB = {"slices", "sessions", "looking", "reasons", "definitions", "put_definition", "wall_of"}
+OF_THE_HUB = {"slices", "sessions", "looking", "reasons", "definitions", "put_definition", "wall_of", "bulk_turn"}
 """What the HTTP door asks of `api.HubPort`: all else it asks by a guard, or by its port."""
 
 

@@ -10,6 +10,7 @@ import pytest
 from gatehouse.kernel.background import (
     FIRST_SHARE,
     LEAST_SHARE,
+    LIGHT_BYTES_PER_S,
     LISTEN_MS,
     LIVE_MS,
     LONGEST_REST_MS,
@@ -28,17 +29,18 @@ class Hub:
     def __init__(self) -> None:
         self.loop = FakeLoop()
         self.worker = FakeWorker(self.loop)
-        self.messages = self.waited_ms = 0
+        self.messages = self.waited_ms = self.size_bytes = 0
         self.hurried = False
         self.background = Background(self.loop)
         self.replay = self.background.worker(self.worker, "replay")
         self.bulk = self.background.worker(self.worker, "bulk")
-        self.background.begin(lambda: LiveWork(self.messages, self.waited_ms), lambda: self.hurried)
+        self.background.begin(lambda: LiveWork(self.messages, self.waited_ms, self.size_bytes), lambda: self.hurried)
         self.ended: list[str] = []
 
-    def publish(self, waited_ms: int = 1) -> None:
+    def publish(self, waited_ms: int = 1, size_bytes: int = 100) -> None:
         """A message becomes durable, and that is seen."""
         self.messages += 1
+        self.size_bytes += size_bytes
         self.waited_ms += waited_ms
         for _ in range(LOOK_MS):                    # no timer comes late
             self.loop.advance(1)
@@ -148,6 +150,15 @@ def test_the_share_falls_where_live_messages_suffer_and_grows_where_not(hub: Hub
             hub.loop.advance(LOOK_MS)
         hub.publish(waited_ms=9)
     assert share() == LEAST_SHARE
+
+
+def test_who_lags_behind_much_may_do_as_much_more(hub: Hub) -> None:
+    hub.publish(size_bytes=LIGHT_BYTES_PER_S // 100)
+    assert hub.background.allowed == FIRST_SHARE
+    hub.publish(size_bytes=4 * LIGHT_BYTES_PER_S * LOOK_MS // 1_000)
+    assert hub.background.allowed == pytest.approx(4 * FIRST_SHARE)
+    hub.publish(size_bytes=100 * LIGHT_BYTES_PER_S)
+    assert hub.background.allowed == 1
 
 
 def test_a_rest_has_an_end_whatever_a_job_took(hub: Hub) -> None:

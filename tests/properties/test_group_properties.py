@@ -68,6 +68,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.disk = SimDisk(Random(1))
         self.rig = Rig(disk=self.disk, settings=KernelSettings(segment_bytes=1 << 20, recent_bytes=recent_bytes))
         kernel = self.rig.kernel
+        kernel.background.stop()                   # what is read waits for workers, not for time
         kernel.create_topic("t", partitions=partitions)
         retry = Retry(delays_ms=DELAYS_MS)
         kernel.groups.define("billing", GroupSettings(ordered=ordered, max_attempts=attempts, retry=retry))
@@ -408,6 +409,7 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self, lose_index: bool) -> None:
         self.full = False
         self.rig.restart(lose_index=lose_index)
+        self.rig.kernel.background.stop()
         self.told.clear()
         for name, subject in self.subjects.items():
             for place in subject.model.of(LEASED):

@@ -3,12 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.contract import GatewaySpec, Services
 from gatehouse.kernel.world import FakeTimer
 from tests.simulation.hub import SimHub
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.connections.native_sockets import Reader
 
 
 class Peer(Protocol):
@@ -50,6 +53,10 @@ class Wire:
     @property
     def unsent_bytes(self) -> int:
         return len(self._to_peer)
+
+    def read_through(self, reader: Reader | None) -> bool:
+        """There are no native sockets here."""
+        return False
 
     @property
     def write(self) -> Callable[[bytes], None]:

@@ -33,7 +33,7 @@ from gatehouse.gateways.http.parameters import Whole
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch
+from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch_in_bulk
 from gatehouse.gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
 from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition
 from gatehouse.kernel.records.batch import as_batch, read_header
@@ -76,7 +76,7 @@ async def get_batches(door: Door, call: Call) -> Answered:
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
     await door.ready_to_hand_out(guard)
-    (fetched,) = await fetch(guard, [(topic.partition_id(partition), offset, max_bytes)], max_bytes, stored=True)
+    (fetched,) = await fetch_in_bulk(door, guard, [(topic.partition_id(partition), offset, max_bytes)], max_bytes)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
                       high_watermark=fetched.high_watermark)

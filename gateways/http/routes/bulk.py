@@ -49,7 +49,7 @@ from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch, offset_at
+from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch_in_bulk, offset_at
 from gatehouse.gateways.http.schemas import BINARY, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
 from gatehouse.gateways.http.shapes import Document
 from gatehouse.kernel.errors import KernelError, UnknownTopic
@@ -197,8 +197,8 @@ async def post_fetch(door: Door, call: Call) -> Answered:
             wants.append((topic.partition_id(asked_range.partition), asked_range.offset))
     share = max(MIN_SHARE_BYTES, max_bytes // max(1, len(wants)))
     await door.ready_to_hand_out(guard)
-    fetched = await fetch(guard, [(partition_id, offset, share) for partition_id, offset in wants], max_bytes,
-                          stored=True)
+    fetched = await fetch_in_bulk(door, guard, [(partition_id, offset, share) for partition_id, offset in wants],
+                                  max_bytes)
     served = zip(fetched, compacted, strict=True)
     pieces: list[Piece] = []
     for i, asked_range in enumerate(ranges):

@@ -309,6 +309,13 @@ async def fetch(reader: PartitionReader, wants: list[tuple[int, int, int]], max_
     return await reply
 
 
+async def fetch_in_bulk(door: Door, guard: Guard, wants: list[tuple[int, int, int]], max_bytes: int) -> list[Fetched]:
+    """Stored batches as they are, when their turn has come: live messages go first."""
+    turn: Reply[int] = Reply()
+    door.services.kernel.bulk_turn(max_bytes, turn.set_result)
+    return await fetch(guard, wants, await turn, stored=True)
+
+
 def _events(guard: Guard, topic: Topic, cursor: Cursor, page: Page) -> Response:
     """The page as a batch of CloudEvents; what else a page says stands in headers."""
     events = [to_structured(record, topic.name, guard.address_of(topic.name, record[2], record[4]))

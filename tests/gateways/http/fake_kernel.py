@@ -218,6 +218,9 @@ class FakeKernel:
     def route_entries(self) -> tuple[RouteEntry, ...]:
         return self._routes.entries
 
+    def bulk_turn(self, max_bytes: int, on_turn: Callable[[int], None]) -> None:
+        on_turn(max_bytes)
+
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
         done = []
