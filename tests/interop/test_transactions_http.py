@@ -221,7 +221,7 @@ def test_a_delay_counts_from_the_commit(hub: RunningHub) -> None:
 
 
 REFUSED = [
-    ("POST", TRANSACTIONS, {"messages": [{"topic": "t", "value": "x"}]}, 400, "invalid_group"),
+    ("POST", TRANSACTIONS, {"messages": [{"topic": "t", "value": "x"}]}, 400, "invalid_body"),
     ("POST", TRANSACTIONS, {"group": "g", "messages": []}, 400, "invalid_body"),
     ("POST", TRANSACTIONS, {"group": "g", "messages": [{"topic": "t"}, {"value": "nowhere"}]}, 400, "invalid_body"),
     ("POST", TRANSACTIONS, {"group": "g", "messages": [{"topic": "t"}], "chek": {}}, 400, "invalid_body"),
