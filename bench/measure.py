@@ -16,7 +16,7 @@ LOAD_HELP: Final = "another load generator with the same command line as bench/l
 
 PIPE: Final = re.compile(r"produced ([\d,]+) msg/s .*end to end ([\d,]+) msg/s \(([\d,.]+) MB/s\), "
                          r"received (\d+) of (\d+)")
-MANY: Final = re.compile(r"connections qos1: ([\d,]+) msg/s")
+MANY: Final = re.compile(r"connections \w+: ([\d,]+) msg/s")
 SPREAD: Final = re.compile(r"to (PUBACK|delivery): p50 ([\d.]+) ms, p99 ([\d.]+) ms, longest ([\d.]+) ms over ([\d,]+)")
 
 
