@@ -18,7 +18,7 @@ from statistics import quantiles
 from typing import Any, Final
 
 from bench.guard import DOORS, Options
-from bench.measure import LOAD, run_load
+from bench.measure import LOAD, MeasureFailed, run_load
 from bench.servers import Server, start_hub, work_folder
 
 LOADS: Final[tuple[tuple[str, str, Options], ...]] = (
@@ -57,7 +57,7 @@ def offer(server: Server, door: str, mode: str, options: Options) -> None:
     """Publish until the hub is gone."""
     try:
         run_load(LOAD, server, door, mode, **{**options, "n": MANY})
-    except (SystemExit, OSError, RuntimeError):
+    except MeasureFailed:
         return
 
 
