@@ -62,6 +62,7 @@ from gatehouse.relay.positions import Origin, arrived_record, decode_sent
 from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
 from gatehouse.relay.spool_keys import KeptKey, decode_key, key_record
+from gatehouse.relay.spooling import Then
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -362,7 +363,7 @@ class HubLinks:
             seed = self._chance(32)
             self._kernel.append_with([], [key_record(self._kernel.hub, IDENTITY, NEXT,
                                                      KeptKey(NEXT, seed, self._wall_ms()))],
-                                     _Then(partial(self._say_next, Identity(self._secret, seed))))
+                                     Then(partial(self._say_next, Identity(self._secret, seed))))
             self._next = Identity(self._secret, seed)
             self._told("", "key made", self._next.public.hex())
         return {"key": self.identity.public.hex(), "next_key": self._next.public.hex(), "waits_for": self._untold()}
@@ -387,7 +388,7 @@ class HubLinks:
         seed = dict(self._seeds())[NEXT]
         self._kernel.append_with([], [key_record(self._kernel.hub, IDENTITY, IN_USE, seed._replace(number=IN_USE)),
                                       key_record(self._kernel.hub, IDENTITY, NEXT, None)],
-                                 _Then(partial(self._use, made)))
+                                 Then(partial(self._use, made)))
         return {"key": made.public.hex(), "next_key": "", "waits_for": []}
 
     def _use(self, made: Identity) -> None:
@@ -406,7 +407,7 @@ class HubLinks:
         verify(said.key, said.signature,
                what_is_announced(bytes.fromhex(pin.hub), bytes.fromhex(pin.key), said.key))
         new = dataclasses.replace(pin, next_key=said.key.hex())
-        self._kernel.append_with([], [pin_record(name, new)], _Then(lambda: self.links[name].say_pinned(said.key)
+        self._kernel.append_with([], [pin_record(name, new)], Then(lambda: self.links[name].say_pinned(said.key)
                                                                      if name in self.links else None))
         self._pins[name] = self.links[name].pin = new
         if pin.next_key != new.next_key:
@@ -463,7 +464,7 @@ class HubLinks:
             raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
         link.on_presence(False)
         self.arrivals.forget_pending()
-        self._kernel.append_with([], list(records), _Then(partial(self._rewound, link)))
+        self._kernel.append_with([], list(records), Then(partial(self._rewound, link)))
         self._told(name, "rewound", f"{topic} to {offset or 0}")
         return len(records)
 
@@ -591,13 +592,3 @@ class HubLinks:
                 "out": {"sent": Filters(settings.send).match(address), "taken_there": taken},
                 "in": {"received": received,
                        "address_here": renames_of(settings.rename).rename(address) if received else None}}
-
-
-class _Then:
-    """An owner that goes on once something is durable."""
-
-    def __init__(self, go_on: Callable[[], None]) -> None:
-        self._go_on = go_on
-
-    def on_stored(self, stored: list[Any]) -> None:
-        self._go_on()

@@ -143,7 +143,7 @@ class Spooling:
                 self._say_key(SpoolKey(made.number, public_of(made.key), around.wall_ms()))
 
         try:
-            around.kernel.append_with([], [key_record(self._peer.hub, OURS, made.number, made)], _Then(durable))
+            around.kernel.append_with([], [key_record(self._peer.hub, OURS, made.number, made)], Then(durable))
         except KernelError:
             return                           # no key is said: nothing is kept for this hub until the next session
         self._forget(OURS, [kept for kept in ours if wall_ms - kept.made_ms > KEPT_MS])
@@ -345,7 +345,7 @@ class Spooling:
                 "passed_over": dict(self.counts.passed_over), "fault": self.fault}
 
 
-class _Then:
+class Then:
     """An owner that goes on once something is durable."""
 
     def __init__(self, go_on: Callable[[], None]) -> None:

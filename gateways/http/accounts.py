@@ -18,6 +18,7 @@ from gatehouse.gateways.http.schemas import TEXT, Named, list_of, object_of, one
 from gatehouse.gateways.http.shapes import Schema
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.request import Call
 
@@ -59,10 +60,16 @@ LIMITS: Final = Named("KeyRestriction", list_of(
     rule_schema({}, {}, [kind for kind in KINDS if kind != CLIENT]), maxItems=100))
 
 
-async def administrator(door: Door, call: Call) -> tuple[Author, Administration]:
-    """Who asks, who must have the right to administer, and what changes accounts. Raises Denied, NotAuthenticated."""
+async def administering(door: Door, call: Call) -> Principal:
+    """Who asks, who must have the right to administer. Raises Denied, NotAuthenticated."""
     principal = await door.principal(call)
     door.admission.require_hub(principal, Operation.ADMINISTER)
+    return principal
+
+
+async def administrator(door: Door, call: Call) -> tuple[Author, Administration]:
+    """Who asks, who must have the right to administer, and what changes accounts. Raises Denied, NotAuthenticated."""
+    principal = await administering(door, call)
     accounts = door.services.accounts
     if accounts is None:
         raise AccountsUnavailable("there is no database of users and rights behind this hub")

@@ -61,14 +61,13 @@ def shown(**schema: Any) -> Meta:
     return Meta(extra_json_schema={_AT: _SHOWN.index(schema)})
 
 
-def schemas_of(shape: type[Struct]) -> dict[str, Schema]:
+def schemas_of(shape: type[Document]) -> dict[str, Schema]:
     """The schemas of a document and of those that it is made of, by name; what they refer to is at `REFERENCE`."""
     _, schemas = schema_components([shape], ref_template=REFERENCE)
     for schema in schemas.values():
         del schema["title"]
     schemas = {name: _with_shown(schema) for name, schema in schemas.items()}
-    if issubclass(shape, Document):
-        schemas[shape.__name__] |= shape.RULES
+    schemas[shape.__name__] |= shape.RULES
     return schemas
 
 
@@ -99,9 +98,9 @@ def document_like(name: str, of: type, instead: dict[str, Any], *, without: tupl
 
 
 def shaped(value: Any, shape: type[D]) -> D:
-    """A JSON value as the document that it is. Refuses `invalid_body`."""
+    """A JSON value, in `whole_numbers`, as the document that it is. Refuses `invalid_body`."""
     try:
-        return convert(whole_numbers(value), shape)
+        return convert(value, shape)
     except ValidationError as error:
         raise Refusal("invalid_body", f"{error}; there are: {', '.join(shape.__struct_fields__)}"
                       if "unknown field" in str(error) and "$" not in str(error) else str(error)) from None

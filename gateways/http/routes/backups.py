@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
@@ -56,10 +56,9 @@ BACKUP: Final = Named("Backup", object_of(
      "files": list_of(object_of({"name": TEXT, "bytes": WHOLE, "sealed": explained(
          FLAG, "It is the same in every later backup of the same `hub` and `lineage`.")}))}))
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
-NEEDS: Final = (Need(Operation.ADMINISTER, "hub"),)
 
 
-@declare("backups", answers=(Answer(201, "What the backup consists of.", BACKUP),), needs=NEEDS,
+@declare("backups", answers=(Answer(201, "What the backup consists of.", BACKUP),), needs=ADMINISTERING,
          problems=("too_many_backups", "storage_failed", "not_built"))
 async def begin(door: Door, call: Call) -> Answered:
     """Begin a backup.
@@ -88,7 +87,7 @@ async def begin(door: Door, call: Call) -> Answered:
     return json_answer(description, 201)
 
 
-@declare("backups", path=(ID, FILE), headers=(RANGE,), needs=NEEDS,
+@declare("backups", path=(ID, FILE), headers=(RANGE,), needs=ADMINISTERING,
          answers=(Answer(200, "The file.", BINARY, BYTES), Answer(206, "The range of it.", BINARY, BYTES)),
          problems=("unknown_backup", "not_found", "range_not_satisfiable", "not_built"))
 async def read(door: Door, call: Call) -> Answered:
@@ -117,7 +116,7 @@ async def read(door: Door, call: Call) -> Answered:
     return response
 
 
-@declare("backups", path=(ID,), needs=NEEDS, answers=(Answer(204, "It has ended."),),
+@declare("backups", path=(ID,), needs=ADMINISTERING, answers=(Answer(204, "It has ended."),),
          problems=("unknown_backup", "not_built"))
 async def end(door: Door, call: Call) -> Answered:
     """End a backup."""
@@ -127,8 +126,7 @@ async def end(door: Door, call: Call) -> Answered:
 
 
 async def _administered(door: Door, call: Call) -> tuple[Backups, Principal]:
-    principal = await door.principal(call)
-    door.admission.require_hub(principal, Operation.ADMINISTER)
+    principal = await administering(door, call)
     call.query()
     backups = door.services.backups
     if backups is None:

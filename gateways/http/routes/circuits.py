@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.circuit_breaker import CircuitState
+from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 ID: Final = Parameter("circuit", "The circuit's `id`.", example="webhook:orders-to-shop",
                       text={"type": "string", "pattern": "^[a-z]+:[A-Za-z0-9._-]{1,128}$"})
 MAX: Final = Whole("max", "Circuits in the page.", default=100, lowest=1, highest=1000)
-ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
 CIRCUIT: Final = Named("Circuit", object_of({
     "id": TEXT, "circuit": one_of(*CircuitState), "by_hand": FLAG,
     "opened": {**WHOLE, "description": "How often it opened, since the hub's start."},
@@ -59,7 +58,7 @@ class CircuitInput(Document):
          answers=(Answer(200, "A page of circuits.", object_of({"circuits": list_of(CIRCUIT), "cursor": CURSOR})),))
 async def list_circuits(door: Door, call: Call) -> Answered:
     """List circuits by id."""
-    tenant, query = (await _administering(door, call)).tenant, call.query()
+    tenant, query = (await administering(door, call)).tenant, call.query()
     count = MAX.read(query, door.config)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
     circuits = door.services.circuits
@@ -72,7 +71,7 @@ async def list_circuits(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The circuit.", CIRCUIT),))
 async def get_circuit(door: Door, call: Call) -> Answered:
     """Show a circuit."""
-    principal = await _administering(door, call)
+    principal = await administering(door, call)
     call.query()
     return json_answer(_found(door, principal, call))
 
@@ -84,17 +83,11 @@ async def put_circuit(door: Door, call: Call) -> Answered:
 
     One that was opened so stays open until it is closed so, or the hub ends.
     """
-    principal = await _administering(door, call)
+    principal = await administering(door, call)
     call.query()
     document = await read(door, call, CircuitInput)
     door.services.circuits.turn(principal.tenant, call.topic_name(), document.circuit == "open")
     return json_answer(_found(door, principal, call))
-
-
-async def _administering(door: Door, call: Call) -> Principal:
-    principal = await door.principal(call)
-    door.admission.require_hub(principal, Operation.ADMINISTER)
-    return principal
 
 
 def _found(door: Door, principal: Principal, call: Call) -> dict[str, Any]:

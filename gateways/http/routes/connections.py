@@ -10,9 +10,9 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal
@@ -21,7 +21,6 @@ from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, map_of, nullable, object_of
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.connections.open_connections import OpenConnection
 
 _ID: Final = re.compile("[0-9]{1,10}-[0-9]{1,19}")
@@ -49,17 +48,16 @@ ID: Final = Parameter("id", "The connection's `id`.", example="3-17",
                       text={"type": "string", "pattern": f"^{_ID.pattern}$"})
 CONTAINS: Final = Parameter("contains", "Only those with this text in door, peer, user or client id, in whatever case.")
 MAX: Final = Whole("max", "Connections in the page.", default=100, lowest=1, highest=1000)
-NEEDS: Final = (Need(Operation.ADMINISTER, "hub"),)
 
 
-@declare("connections", query=(MAX, AFTER, CONTAINS), needs=NEEDS, problems=("invalid_cursor",), answers=(
+@declare("connections", query=(MAX, AFTER, CONTAINS), needs=ADMINISTERING, problems=("invalid_cursor",), answers=(
     Answer(200, "A page of connections.", object_of({"connections": list_of(CONNECTION), "cursor": CURSOR})),))
 async def list_connections(door: Door, call: Call) -> Answered:
     """List connections.
 
     Of every door, in the order in which they came.
     """
-    await _require_administrator(door, call)
+    await administering(door, call)
     query = call.query()
     after = query.get("cursor", "")
     if after and not _ID.fullmatch(after):
@@ -75,22 +73,22 @@ async def list_connections(door: Door, call: Call) -> Answered:
     return json_answer({"connections": listed, "cursor": end})
 
 
-@declare("connections", path=(ID,), needs=NEEDS, problems=("unknown_connection",), answers=(
+@declare("connections", path=(ID,), needs=ADMINISTERING, problems=("unknown_connection",), answers=(
     Answer(200, "The connection.", object_of({**_CONNECTION, "details": DETAILS})),))
 async def get_connection(door: Door, call: Call) -> Answered:
     """Show a connection with what its door tells of it: subscriptions, channels, what waits."""
-    await _require_administrator(door, call)
+    await administering(door, call)
     call.query()
     described = _find(door, call).describe()
     details = {name: value for name, value in described.items() if name not in _CONNECTION}
     return json_answer({**_summary(described), "details": details})
 
 
-@declare("connections", path=(ID,), needs=NEEDS, problems=("unknown_connection",), answers=(
+@declare("connections", path=(ID,), needs=ADMINISTERING, problems=("unknown_connection",), answers=(
     Answer(204, "It has been told that it is closed."),))
 async def close_connection(door: Door, call: Call) -> Answered:
     """Close a connection in its protocol's words. Its client may come back, as after any loss of a connection."""
-    principal = await _require_administrator(door, call)
+    principal = await administering(door, call)
     call.query()
     connection = _find(door, call)
     description = connection.describe()
@@ -98,12 +96,6 @@ async def close_connection(door: Door, call: Call) -> Answered:
                          {name: description.get(name) for name in AUDITED})
     connection.end(ENDED_BY)
     return Response(status=204)
-
-
-async def _require_administrator(door: Door, call: Call) -> Principal:
-    principal = await door.principal(call)
-    door.admission.require_hub(principal, Operation.ADMINISTER)
-    return principal
 
 
 def _find(door: Door, call: Call) -> OpenConnection:

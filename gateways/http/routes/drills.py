@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.accounts import ADMINISTERING, administering
+from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.problems import Refusal
@@ -31,13 +31,12 @@ class DrillInput(Document):
     seconds: Annotated[float, Meta(ge=0.1, le=LONGEST_S, description="Of a killed hub it says nothing.")] = 5.0
 
 
-@declare("hub", bodies=(Body(DrillInput),), needs=(Need(Operation.ADMINISTER, "hub"),), audited="drill.begun",
+@declare("hub", bodies=(Body(DrillInput),), needs=ADMINISTERING, audited="drill.begun",
          problems=("drills_not_allowed", "drill_under_way"),
          answers=(Answer(202, "It begins.", object_of({"drill": TEXT})),))
 async def post_drill(door: Door, call: Call) -> Answered:
     """Have the hub be in trouble for a while, where `hub.allow_drills` says so."""
-    principal = await door.principal(call)
-    door.admission.require_hub(principal, Operation.ADMINISTER)
+    await administering(door, call)
     call.query()
     document = await read(door, call, DrillInput)
     drills = door.services.drills

@@ -72,7 +72,6 @@ class Rewind(Document):
     partition: Annotated[int, Meta(ge=0)] | None = None
 
 
-
 @declare("groups", query=(MAX_LISTED, AFTER, CONTAINS, WITH_COUNTS), needs=READING, problems=("invalid_cursor",),
          answers=(Answer(200, "A page of groups.",
                          object_of({"groups": list_of(object_of(GROUP, {"topics": list_of(_PROGRESS)})),

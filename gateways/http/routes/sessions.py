@@ -10,8 +10,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.accounts import ADMINISTERING, administering
+from gatehouse.gateways.http.declaring import Answer, declare
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.problems import Refusal
@@ -33,7 +33,6 @@ from gatehouse.kernel.errors import UnknownSession
 from gatehouse.kernel.sessions.values import NEVER
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.sessions.values import SessionDescription, Subscribed
 
 _SESSION: Final = {
@@ -54,14 +53,13 @@ FILTER: Final = object_of({
 SESSION: Final = Named("Session", object_of(_SESSION))
 CLIENT: Final = Parameter("client", "The client id.", example="meter-17")
 MAX: Final = Whole("max", "Sessions in the page.", default=100, lowest=1, highest=1000)
-NEEDS: Final = (Need(Operation.ADMINISTER, "hub"),)
 
 
-@declare("sessions", query=(MAX, AFTER), needs=NEEDS, problems=("invalid_cursor",), answers=(
+@declare("sessions", query=(MAX, AFTER), needs=ADMINISTERING, problems=("invalid_cursor",), answers=(
     Answer(200, "A page of sessions.", object_of({"sessions": list_of(SESSION), "cursor": CURSOR})),))
 async def list_sessions(door: Door, call: Call) -> Answered:
     """List sessions that outlive their connections, by client id."""
-    principal = await _require_administrator(door, call)
+    principal = await administering(door, call)
     query = call.query()
     count = MAX.read(query, door.config)
     described = door.services.kernel.sessions.page(principal.tenant, _client_of(query.get("cursor", "")), count)
@@ -69,11 +67,11 @@ async def list_sessions(door: Door, call: Call) -> Answered:
     return json_answer({"sessions": [_document(session) for session in described], "cursor": cursor})
 
 
-@declare("sessions", path=(CLIENT,), needs=NEEDS, problems=("unknown_session",), answers=(
+@declare("sessions", path=(CLIENT,), needs=ADMINISTERING, problems=("unknown_session",), answers=(
     Answer(200, "The session.", object_of({**_SESSION, "filters": list_of(FILTER)})),))
 async def get_session(door: Door, call: Call) -> Answered:
     """Show a session with its filters, what waits for it and what it was not given."""
-    principal = await _require_administrator(door, call)
+    principal = await administering(door, call)
     call.query()
     client_id = call.topic_name()
     session = door.services.kernel.sessions.describe(principal.tenant, client_id)
@@ -82,23 +80,17 @@ async def get_session(door: Door, call: Call) -> Answered:
     return json_answer({**_document(session), "filters": [_filter(each) for each in session.subscriptions]})
 
 
-@declare("sessions", path=(CLIENT,), needs=NEEDS, writes=True, audited="session.deleted",
+@declare("sessions", path=(CLIENT,), needs=ADMINISTERING, writes=True, audited="session.deleted",
          problems=("unknown_session",), answers=(Answer(204, "It is gone."),))
 async def delete_session(door: Door, call: Call) -> Answered:
     """End a session with everything that waits for it.
 
     A client that is connected with it is disconnected.
     """
-    principal = await _require_administrator(door, call)
+    principal = await administering(door, call)
     call.query()
     await door.durable(partial(door.services.kernel.sessions.delete, principal.tenant, call.topic_name()))
     return Response(status=204)
-
-
-async def _require_administrator(door: Door, call: Call) -> Principal:
-    principal = await door.principal(call)
-    door.admission.require_hub(principal, Operation.ADMINISTER)
-    return principal
 
 
 def _cursor_of(client_id: str) -> str:

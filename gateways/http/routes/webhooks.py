@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.circuit_breaker import CircuitState
+from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.declaring import Answer, Body, declare
 from gatehouse.gateways.http.documents import read, read_object
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
@@ -36,7 +36,6 @@ MAX_NAME_CHARS: Final = 128
 NAME: Final = Parameter("webhook", "The webhook's name.", example="orders-to-shop",
                         text={"type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$"})
 MAX: Final = Whole("max", "Webhooks in the page.", default=100, lowest=1, highest=1000)
-ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
 SETTINGS: Final = {
     "url": {**TEXT, "format": "webhook-url", "minLength": 1, "maxLength": 2048},
     "topic": {**TEXT, "pattern": "^[A-Za-z0-9._-]{0,249}$"}, "group": {**TEXT, "maxLength": 255},
@@ -75,7 +74,7 @@ class WebhookCircuit(Document):
          answers=(Answer(200, "A page of webhooks.", object_of({"webhooks": list_of(WEBHOOK), "cursor": CURSOR})),))
 async def list_webhooks(door: Door, call: Call) -> Answered:
     """List webhooks and how they do, by name."""
-    principal, query = await _administering(door, call), call.query()
+    principal, query = await administering(door, call), call.query()
     count = MAX.read(query, door.config)
     after = decode_name(query["cursor"]) if "cursor" in query else ""
     names = [name for name in door.webhooks.names(principal.tenant) if name > after]
@@ -87,7 +86,7 @@ async def list_webhooks(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The webhook.", WEBHOOK),))
 async def get_webhook(door: Door, call: Call) -> Answered:
     """Show a webhook and how it does."""
-    principal = await _administering(door, call)
+    principal = await administering(door, call)
     call.query()
     tenant, name = principal.tenant, _existing(door, principal, call)
     return defined_answer(door.webhooks.define(tenant, name) or {}, door.webhooks.state(tenant, name))
@@ -102,7 +101,7 @@ async def put_webhook(door: Door, call: Call) -> Answered:
     The messages of the group are posted to the URL as CloudEvents, signed. A secret that is made here is shown once.
     `If-Match` with the webhook's `ETag` changes only what was seen, `If-None-Match: *` only makes one.
     """
-    principal, name = await _administering(door, call), call.topic_name()
+    principal, name = await administering(door, call), call.topic_name()
     call.query()
     if not name or len(name) > MAX_NAME_CHARS or not name.replace("-", "").replace("_", "").replace(".", "").isalnum() \
             or not name.isascii():
@@ -127,7 +126,7 @@ async def delete_webhook(door: Door, call: Call) -> Answered:
 
     Its group keeps its progress. `If-Match` with the webhook's `ETag` deletes only what was seen.
     """
-    principal = await _administering(door, call)
+    principal = await administering(door, call)
     call.query()
     async with door.changing:
         check_conditions(call.headers, door.webhooks.define(principal.tenant, call.topic_name()))
@@ -142,18 +141,12 @@ async def put_circuit(door: Door, call: Call) -> Answered:
 
     One that was opened so stays open until it is closed so, or the hub ends; `enabled` outlives that.
     """
-    principal = await _administering(door, call)
+    principal = await administering(door, call)
     call.query()
     document = await read(door, call, WebhookCircuit)
     name = _existing(door, principal, call)
     door.webhooks.turn(principal.tenant, name, document.circuit == "open")
     return json_answer(door.webhooks.describe(principal.tenant, name))
-
-
-async def _administering(door: Door, call: Call) -> Principal:
-    principal = await door.principal(call)
-    door.admission.require_hub(principal, Operation.ADMINISTER)
-    return principal
 
 
 def _existing(door: Door, principal: Principal, call: Call) -> str:
