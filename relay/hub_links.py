@@ -361,16 +361,23 @@ class HubLinks:
         Stopping."""
         if self._next is None:
             seed = self._chance(32)
+            made = Identity(self._secret, seed)
             self._kernel.append_with([], [key_record(self._kernel.hub, IDENTITY, NEXT,
                                                      KeptKey(NEXT, seed, self._wall_ms()))],
-                                     Then(partial(self._say_next, Identity(self._secret, seed))))
-            self._next = Identity(self._secret, seed)
+                                     Then(self._say_next, partial(self._unmake, made)))
+            self._next = made
             self._told("", "key made", self._next.public.hex())
         return {"key": self.identity.public.hex(), "next_key": self._next.public.hex(), "waits_for": self._untold()}
 
-    def _say_next(self, made: Identity) -> None:
+    def _say_next(self) -> None:
         for link in self.links.values():
             link.say_next_key()
+
+    def _unmake(self, made: Identity) -> None:
+        """A next key could not be stored: there is none."""
+        if self._next is made:
+            self._next = None
+            self._told("", "key not made", made.public.hex())
 
     def _untold(self) -> list[str]:
         """Links whose other hub has not pinned what is to follow our key."""
@@ -407,11 +414,22 @@ class HubLinks:
         verify(said.key, said.signature,
                what_is_announced(bytes.fromhex(pin.hub), bytes.fromhex(pin.key), said.key))
         new = dataclasses.replace(pin, next_key=said.key.hex())
-        self._kernel.append_with([], [pin_record(name, new)], Then(lambda: self.links[name].say_pinned(said.key)
-                                                                     if name in self.links else None))
+        self._kernel.append_with([], [pin_record(name, new)], Then(partial(self._say_pinned, name, new, pin.next_key),
+                                                                     partial(self._unpin_next, name, pin.next_key)))
         self._pins[name] = self.links[name].pin = new
-        if pin.next_key != new.next_key:
-            self._told(name, "next key pinned", new.next_key)
+
+    def _say_pinned(self, name: str, pin: Pin, before: str) -> None:
+        if name in self.links:
+            self.links[name].say_pinned(bytes.fromhex(pin.next_key))
+        if pin.next_key != before:
+            self._told(name, "next key pinned", pin.next_key)
+
+    def _unpin_next(self, name: str, before: str) -> None:
+        """What follows the other hub's key could not be stored: it is not pinned, and is said again."""
+        if name in self._pins:
+            self._pins[name] = pin = dataclasses.replace(self._pins[name], next_key=before)
+            if name in self.links:
+                self.links[name].pin = pin
 
     def _on_pinned(self, name: str, key: bytes) -> None:
         self._keep(name, dataclasses.replace(self._pins[name], told=key.hex()))
@@ -464,7 +482,8 @@ class HubLinks:
             raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
         link.on_presence(False)
         self.arrivals.forget_pending()
-        self._kernel.append_with([], list(records), Then(partial(self._rewound, link)))
+        self._kernel.append_with([], list(records), Then(partial(self._rewound, link),
+                                                                     partial(self._rewound, link)))
         self._told(name, "rewound", f"{topic} to {offset or 0}")
         return len(records)
 

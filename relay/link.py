@@ -201,7 +201,7 @@ class Link:
         self.spooling.handle_tick(now_ms, self.state == ABSENT and not self._there,
                                   self.state not in (STOPPED, PAUSED))
         outgoing, session = self._outgoing, self._session
-        if outgoing is not None and outgoing.oldest_said_ms and now_ms - outgoing.oldest_said_ms > SILENCE_MS:
+        if outgoing is not None and outgoing.waits_since_ms and now_ms - outgoing.waits_since_ms > SILENCE_MS:
             self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
         elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
             self._greet()

@@ -156,6 +156,7 @@ class Outgoing:
         self._packs = False                    # letters are compressed
         self._unstored_bytes = 0
         self._on_their_way: deque[OnItsWay] = deque()
+        self._stored_ms = 0                    # when the other hub last stored something
         self._dirty: dict[tuple[bytes, int], int] = {}
         self._spool = spool
         self._spooled: dict[tuple[bytes, int], int] = {}
@@ -186,6 +187,7 @@ class Outgoing:
         if number >= self._number:
             raise OutOfTurn(f"the other hub has stored letter {number}, which was not sent")
         dirty = self._spooled if self._spool else self._dirty
+        self._stored_ms = self._now_ms
         while self._on_their_way and self._on_their_way[0].number <= number:
             letter = self._on_their_way.popleft()
             self._unstored_bytes -= letter.size_bytes
@@ -230,6 +232,12 @@ class Outgoing:
     def oldest_said_ms(self) -> int:
         """When the oldest letter that is not stored there was said; 0: none is on its way."""
         return self._on_their_way[0].said_ms if self._on_their_way else 0
+
+    @property
+    def waits_since_ms(self) -> int:
+        """Since when nothing of what is on its way has been stored; 0: nothing is. A narrow way takes its time for each
+        letter."""
+        return max(self.oldest_said_ms, self._stored_ms) if self._on_their_way else 0
 
     # ---- out
 

@@ -346,10 +346,15 @@ class Spooling:
 
 
 class Then:
-    """An owner that goes on once something is durable."""
+    """An owner that goes on once something is durable; what could not be stored is `failed`, and nobody is told of it."""
 
-    def __init__(self, go_on: Callable[[], None]) -> None:
+    def __init__(self, go_on: Callable[[], None], failed: Callable[[], None] = lambda: None) -> None:
         self._go_on = go_on
+        self._failed = failed
 
     def on_stored(self, stored: list[Stored]) -> None:
-        self._go_on()
+        """See `kernel.message.Owner`."""
+        if any(answer.error is not None for answer in stored):
+            self._failed()
+        else:
+            self._go_on()
