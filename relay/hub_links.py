@@ -464,11 +464,11 @@ class HubLinks:
         self._require(name).pause()
         self._told(name, "paused", "")
 
-    def resume(self, name: str) -> None:
-        """Go on after a pause, or after a stop. Raises UnknownLink."""
+    def resume(self, name: str, go_on: bool = False) -> None:
+        """Go on after a pause, or after a stop; `go_on`: behind what is lost, too. Raises UnknownLink."""
         self._keep(name, dataclasses.replace(self._require_pin(name), paused=False))
-        self._require(name).resume()
-        self._told(name, "resumed", "")
+        self._require(name).resume(go_on)
+        self._told(name, "resumed", "behind what is lost" if go_on else "")
 
     def rewind(self, name: str, topic: str, offset: int | None = None) -> int:
         """Have what came of a topic of the other hub once more, from an offset on, or from the first that it has;
@@ -477,7 +477,7 @@ class HubLinks:
         records = []
         for origin, arrived in self.arrivals.stored_of(link.peer.hub):
             if arrived.topic == topic:
-                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0))))
+                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0), last=None)))
         if not records:
             raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
         link.on_presence(False)
@@ -538,7 +538,7 @@ class HubLinks:
         for link in self.links.values():
             if link.settings.tenant == topic.tenant and link.sends.may_match(topic.name):
                 value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-                first = min(first, 0 if value is None else decode_sent(value))
+                first = min(first, 0 if value is None else decode_sent(value).next)
         high = self._kernel.bounds(partition_id)[1]
         return first if first == NONE_NEEDED else max(first, high - self._section.owed_messages)
 
@@ -571,10 +571,11 @@ class HubLinks:
                     "bytes_on_their_way": link.outgoing.unstored_bytes if link.outgoing is not None else 0},
             "sent": {"messages": out.messages, "bytes": out.bytes, "not_matched": out.not_matched,
                      "not_forwarded": out.not_forwarded, "lost": out.lost_messages,
-                     "lost_ranges": [dataclasses.asdict(lost) for lost in out.lost]},
+                     "lost_ranges": [dataclasses.asdict(lost) for lost in link.lost_out.listed]},
             "received": {"messages": into.messages, "bytes": into.bytes, "repeated": into.repeated,
                          "not_allowed": into.not_allowed, "loops": into.loops, "other_way": into.other_way,
-                         "parked": into.parked, "lost": into.lost_messages, "refused": dict(into.reasons)},
+                         "parked": into.parked, "lost": into.lost_messages, "refused": dict(into.reasons),
+                         "lost_ranges": [dataclasses.asdict(lost) for lost in link.lost_in.listed]},
             "spool": link.spooling.describe(),
             "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
 
@@ -596,7 +597,7 @@ class HubLinks:
         if reading is not None:
             return reading.stored
         value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-        return 0 if value is None else decode_sent(value)
+        return 0 if value is None else decode_sent(value).next
 
     def explain(self, name: str, address: str) -> dict[str, Any]:
         """What a link does with an address, either way; nothing is sent. Raises UnknownLink."""

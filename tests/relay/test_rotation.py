@@ -128,7 +128,7 @@ def test_what_was_kept_under_the_old_key_is_read(tmp_path: Path) -> None:
     assert right.links.links["link"].counts.tampered == 0
 
 
-@pytest.mark.parametrize("minor", [0, 1])
+@pytest.mark.parametrize("minor", [0, 1, 2])
 def test_an_older_peer_works(tmp_path: Path, minor: int) -> None:
     """It says an older minor version, and that it takes less: it is sent nothing that it does not know."""
     network, left, right = spooled_pair(tmp_path)
@@ -146,4 +146,4 @@ def test_an_older_peer_works(tmp_path: Path, minor: int) -> None:
     left.rig.publish("plant/a", b"0")
     network.settle(12)
     assert right.values("plant") == [b"0"]
-    assert heard and max(heard) <= 8
+    assert heard and max(heard) <= (8 if minor < 2 else 13)
