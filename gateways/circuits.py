@@ -108,9 +108,9 @@ class Circuits:
 
     def not_closed(self) -> list[dict[str, Any]]:
         """All that are open or half-open, whoever's, as `describe` with their tenant; at most `SHOWN_MAX`."""
-        found = sorted(key for key, guarded in self._known.items()
+        names = sorted(key for key, guarded in self._known.items()
                        if guarded.breaker.state is not CircuitState.CLOSED)[:SHOWN_MAX]
-        return [{"tenant": tenant, **(self.describe(tenant, circuit_id) or {})} for tenant, circuit_id in found]
+        return [{"tenant": tenant, **(self.describe(tenant, circuit_id) or {})} for tenant, circuit_id in names]
 
     def describe_all(self) -> dict[str, Any]:
         """For the hub's status: how many are in each state, and which are not closed."""

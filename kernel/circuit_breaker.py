@@ -47,7 +47,7 @@ class CircuitBreaker:
     """See the module's text. Ask `may_pass` before each request, and tell `note` how each of them ended."""
 
     def __init__(self, settings: CircuitSettings) -> None:
-        self.settings = settings
+        self._settings = settings
         self.state = CircuitState.CLOSED
         self.opened = 0                            # times that it opened, by itself or by hand
         self.by_hand = False
@@ -57,6 +57,10 @@ class CircuitBreaker:
         self._settled_ms = 0                       # until then one that has closed may be about to open again
         self._outcomes: deque[bool] = deque(maxlen=WINDOW)
         self._in_a_row = 0
+
+    def configure(self, settings: CircuitSettings) -> None:
+        """Other settings from now on; one that is open stays so for as long as it was to."""
+        self._settings = settings
 
     def would_pass(self, now_ms: int) -> bool:
         """What `may_pass` would say; nothing changes."""
@@ -73,7 +77,7 @@ class CircuitBreaker:
     @property
     def is_failing(self) -> bool:
         """Whether the newest outcomes are those of a circuit that opens."""
-        failures = self.settings.failures
+        failures = self._settings.failures
         if not failures:
             return False
         return self._in_a_row >= failures \
@@ -86,7 +90,7 @@ class CircuitBreaker:
         A success that was slow counts as a failure: what is asked has too much to do already. One that was sent before
         the circuit opened says nothing new, unless it succeeded.
         """
-        if 0 < self.settings.slow_ms < took_ms:
+        if 0 < self._settings.slow_ms < took_ms:
             succeeded, reason = False, reason or f"an answer took {took_ms / 1000:.1f} s"
         self.reason = "" if succeeded else reason
         if self.by_hand:
@@ -101,7 +105,7 @@ class CircuitBreaker:
             self._outcomes.append(True)
             return False
         if self.state is CircuitState.HALF_OPEN:
-            self._open_ms = min(self._open_ms * 2, self.settings.longest_open_ms)
+            self._open_ms = min(self._open_ms * 2, self._settings.longest_open_ms)
             self._open(now_ms)
             return True
         if self.state is CircuitState.OPEN:
@@ -116,7 +120,7 @@ class CircuitBreaker:
             return False
         self.reason = reason or self.reason
         again = now_ms < self._settled_ms              # it flaps
-        self._open_ms = min(self._open_ms * 2, self.settings.longest_open_ms) if again else self.settings.open_ms
+        self._open_ms = min(self._open_ms * 2, self._settings.longest_open_ms) if again else self._settings.open_ms
         self._open(now_ms)
         return True
 
@@ -143,7 +147,7 @@ class CircuitBreaker:
         """It is open, as it was kept. The probe of before is not known of: there will be another."""
         self.state, self.by_hand, self.reason = CircuitState.OPEN, bool(kept["by_hand"]), str(kept["reason"])
         self.until_ms = int(kept["until_ms"])
-        self._open_ms = max(self.settings.open_ms, min(int(kept["open_ms"]), self.settings.longest_open_ms))
+        self._open_ms = max(self._settings.open_ms, min(int(kept["open_ms"]), self._settings.longest_open_ms))
 
     def _open(self, now_ms: int) -> None:
         self.state = CircuitState.OPEN
@@ -154,5 +158,5 @@ class CircuitBreaker:
         self.state = CircuitState.CLOSED
         self.by_hand = False
         self.until_ms = self._in_a_row = 0
-        self._open_ms, self._settled_ms = self.settings.open_ms, 0
+        self._open_ms, self._settled_ms = self._settings.open_ms, 0
         self._outcomes.clear()

@@ -70,7 +70,7 @@ class GroupCircuit:
         """Other settings from now on; one that is open stays so for as long as it was to."""
         if pausing != self.pausing:
             self.pausing = pausing
-            self.breaker.settings = _breaker_settings(pausing)
+            self.breaker.configure(_breaker_settings(pausing))
 
     def room(self) -> int:
         """How many messages may be handed out now."""
