@@ -17,12 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
-<<<<<<< HEAD
-from gatehouse.kernel.groups.cursor import ENDLESS_MS, Key, Lease
-=======
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
-from gatehouse.kernel.groups.cursor import Key, Lease
->>>>>>> main
+from gatehouse.kernel.groups.cursor import ENDLESS_MS, Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
