@@ -487,8 +487,7 @@ class LeasedGroup:
         return refused
 
     def entrust(self, handles: Sequence[Handle]) -> list[KernelError | None]:  # decision 300
-        """Somebody else answers for these from now on, over any end of the hub: no time and no member's end ends them.
-        What is wrong with each. Raises Stopping."""
+        """Nothing but a word about them ends these leases from now on. What is wrong with each. Raises Stopping."""
         refused, by_cursor = self.good_handles(handles)
         for prefetcher, offsets in by_cursor:
             prefetcher.cursor.extend(offsets, ENDLESS_MS)
@@ -661,9 +660,8 @@ class LeasedGroup:
 
     def on_loaded(self, prefetcher: Prefetcher, leases: list[Lease]) -> None:
         """A cursor was read from the state: these leases run on until their time, and what waits comes again then."""
-        for lease in leases:
-            if lease.until_ms < ENDLESS_MS:
-                self._core.deadlines.lease_until(self, prefetcher, lease)
+        for lease in [lease for lease in leases if lease.until_ms < ENDLESS_MS]:
+            self._core.deadlines.lease_until(self, prefetcher, lease)
         for offset, when_ms in prefetcher.cursor.waits():
             self._core.deadlines.wait_until(self, prefetcher, offset, when_ms)
         for policy in self._policies:
