@@ -1,4 +1,4 @@
-"""Reads from the disk that wait for the same worker are handed to it together: many small ones cost one change of threads.
+"""Reads from the disk that wait for one worker are handed to it together: many small ones cost one change of threads.
 
     submit ─► the worker has nothing to do: at once, alone
            └► else: with those that wait, `BATCH` of them and `BATCH_BYTES` at most
