@@ -361,7 +361,8 @@ class Kernel:  # decision 138
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
     def _live_work(self) -> LiveWork:
-        return LiveWork(self._committer.messages, self._committer.durable_ms, self._committer.flushed_bytes)
+        committer = self._committer
+        return LiveWork(committer.messages, committer.durable_ms, committer.flushed_bytes, committer.newest_ms)
 
     def _hurries(self) -> bool:
         """Whether live messages themselves wait for what is done in the background."""
