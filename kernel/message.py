@@ -88,6 +88,10 @@ class Origin:
         self.traces: bool = traces       # it has the right to have messages followed
         self.named_at: int = 0           # where the log says who this is, see `records.authors`
 
+    def note_named(self, at: int) -> None:
+        """The log says there who this is."""
+        self.named_at = at
+
 
 NOBODY: Final = Origin()
 MANY: Final = Origin(traces=True)

@@ -74,7 +74,7 @@ class CorruptAuthors(Exception):
 def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[bytes, list[Origin]]:
     """The column of stretches, in order, and the names that it says, which `note_names` is to be told once the frame
     has its place. Names that were said before the position `since` are said again."""
-    known: dict[Origin, int] = {}
+    local: dict[Origin, int] = {}
     saying: list[Origin] = []
     authors: list[int] = []
     firsts: list[int] = []
@@ -84,11 +84,11 @@ def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[byt
     for first, origin in stretches:
         number = NOBODY_NUMBER
         if origin is not None:
-            number = known.get(origin, -1)
+            number = local.get(origin, -1)
             if number < 0:
                 number = NOBODY_NUMBER
                 if len(authors) < MAX_AUTHORS:
-                    number = known[origin] = len(authors)
+                    number = local[origin] = len(authors)
                     if origin.named_at >= since and origin.named_at:
                         authors.append(origin.named_at)
                     else:
@@ -108,7 +108,7 @@ def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[byt
 def note_names(saying: list[Origin], position: int) -> None:
     """The column that says these lies at this position, for good."""
     for number, origin in enumerate(saying):
-        origin.named_at = position << NUMBER_BITS | number
+        origin.note_named(position << NUMBER_BITS | number)
 
 
 def length_of(start: bytes) -> int:

@@ -1,7 +1,6 @@
 """A login that is refused leaves a line in the log, on every door: once a minute for each peer and reason."""
 from __future__ import annotations
 
-import socket
 import threading
 import urllib.error
 import urllib.request
