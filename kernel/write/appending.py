@@ -142,7 +142,7 @@ class Appending:
         all_places: MessagePlaces = [] if places is None else places
         pending_frame.builder.add(messages, all_places if followed else places, None, placements)
         if followed:
-            recorder.on_entered(pending_frame, messages, placements, all_places, followed)
+            recorder.on_entered(pending_frame, messages, placements, all_places)
 
     def require(self, messages: list[Message]) -> None:
         """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""
