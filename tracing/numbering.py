@@ -16,6 +16,7 @@ MASK: Final = (1 << 64) - 1
 BACK: Final = pow(FACTOR, -1, 1 << 64)
 
 
+# decision 273
 def scattered(number: int) -> int:
     """The second half of the trace id with this number."""
     return number * FACTOR & MASK
@@ -34,3 +35,8 @@ def number_of(trace_id: bytes) -> int:
 def trace_at(first: bytes, at: int) -> bytes:
     """The trace id so many behind this one."""
     return trace_of(first[:HALF], number_of(first) + at)
+
+
+def span_of(trace_id: bytes) -> bytes:
+    """The span id that a message has with it, in the context that the hub gave."""
+    return trace_id[HALF:]

@@ -93,6 +93,7 @@ def named(tenant: str, value: bytes) -> bytes:
     return value if tenant in ("", TENANT) else tenant.encode() + b"\0" + value
 
 
+# decision 272
 def blocks(what: str, own: bytes, low: int, high: int) -> list[bytes]:
     """The blocks that these numbers lie in."""
     wide = 2 * (high - low + 1)
