@@ -278,6 +278,10 @@ class Following:
         at = view.low + offset - view.offset
         return self._take_apart(view.stretch, at) if at <= view.high else None
 
+    def any_in(self, partition_id: int) -> bool:
+        """Whether something is followed in a partition."""
+        return partition_id in self._views or partition_id in self._offsets
+
     def any_within(self, partition_id: int, first: int, last: int) -> bool:
         """Whether something is followed from one offset to another, perhaps."""
         sorted_offsets = self._offsets.get(partition_id)
@@ -294,24 +298,24 @@ class Following:
         view = lying[1][number]
         return view.offset + view.high - view.low >= first
 
-    def among(self, partition_id: int, offsets: Sequence[int]) -> list[tuple[int, Followed]]:
+    def among(self, partition_id: int, offsets: Sequence[int], lowest: int, highest: int
+              ) -> list[tuple[int, Followed]]:
         """Those that lie at these offsets and are followed apart, with their offsets."""
         sorted_offsets = self._offsets.get(partition_id)
         if sorted_offsets is None:
             return []
-        at = bisect_left(sorted_offsets, min(offsets))
-        if at == len(sorted_offsets) or sorted_offsets[at] > max(offsets):
+        at = bisect_left(sorted_offsets, lowest)
+        if at == len(sorted_offsets) or sorted_offsets[at] > highest:
             return []
         of = self._of[partition_id]
         return [(offset, of[offset]) for offset in offsets if offset in of]
 
-    def pieces(self, partition_id: int, offsets: Sequence[int]) -> list[Piece]:
-        """What of stretches lies at these offsets."""
+    def pieces(self, partition_id: int, offsets: Sequence[int], lowest: int, highest: int) -> list[Piece]:
+        """What of stretches lies at these offsets, from one to another."""
         lying = self._views.get(partition_id)
         if lying is None:
             return []
         firsts, views = lying
-        lowest, highest = min(offsets), max(offsets)
         number = max(0, bisect_right(firsts, lowest) - 1)
         if number >= bisect_right(firsts, highest):
             return []

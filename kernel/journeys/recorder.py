@@ -173,7 +173,7 @@ class Journeys:  # decision 198
         self.following = Following()
         self._waiting: list[Event] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
-        self._placements: dict[str, Placement] = {}
+        self._placements: dict[int, Placement] = {}
         self._groups: list[Group] = []                      # of what `follow` found, until `on_entered`
         self._told: dict[tuple[Placement, Origin, str], Told] = {}
         self._armed = False
@@ -369,19 +369,26 @@ class Journeys:  # decision 198
                       taker: Origin) -> None:
         """See `Recorder`."""
         partition_id, attempt = cursor.partition_id, messages[0][2]
-        if attempt == 1 and not self.following.any_within(partition_id, messages[0][1], messages[-1][1]):
-            return                                        # handed out the first time, they are in order
-        offsets = [message[1] for message in messages]
+        if attempt == 1:                                  # handed out the first time, they are in order
+            lowest, highest = messages[0][1], messages[-1][1]
+            if not self.following.any_within(partition_id, lowest, highest):
+                return
+            offsets: Sequence[int] = range(lowest, highest + 1)
+            if len(offsets) != len(messages):
+                offsets = [message[1] for message in messages]
+        else:
+            offsets = [message[1] for message in messages]
+            lowest, highest = min(offsets), max(offsets)
         event = Event(Kind.HANDED_OUT, partition_id=partition_id, attempt=attempt, until_ms=until_ms,
                       group=group.shown_name, door=taker.door, user=taker.user, client=taker.client, peer=taker.peer)
         if attempt == 1:
-            for piece in self.following.pieces(partition_id, offsets):
+            for piece in self.following.pieces(partition_id, offsets, lowest, highest):
                 self._tell_piece(piece, event)
         else:
-            for piece in self.following.pieces(partition_id, offsets):
+            for piece in self.following.pieces(partition_id, offsets, lowest, highest):
                 for offset in range(piece.offset, piece.offset + piece.rows * piece.step, piece.step):
                     self.following.at(partition_id, offset)          # from here on apart
-        for offset, followed in self.following.among(partition_id, offsets):
+        for offset, followed in self.following.among(partition_id, offsets, lowest, highest):
             if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms(), False):
                 followed.leave_out()
                 continue
@@ -397,13 +404,16 @@ class Journeys:  # decision 198
 
     def _of_each(self, kind: Kind, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int], until_ms: int) -> None:
         partition_id = cursor.partition_id
-        if not self.following.any_within(partition_id, min(offsets, default=1), max(offsets, default=0)):
+        if not offsets or not self.following.any_in(partition_id):
+            return
+        lowest, highest = min(offsets), max(offsets)
+        if not self.following.any_within(partition_id, lowest, highest):
             return
         event = Event(kind, partition_id=partition_id, until_ms=until_ms, group=group.shown_name)
-        for piece in self.following.pieces(partition_id, offsets):
+        for piece in self.following.pieces(partition_id, offsets, lowest, highest):
             for part, attempt in by_attempt(cursor, piece):
                 self._tell_piece(part, event._replace(attempt=attempt))
-        for offset, followed in self.following.among(partition_id, offsets):
+        for offset, followed in self.following.among(partition_id, offsets, lowest, highest):
             self._tell(followed, event._replace(offset=offset, attempt=cursor.attempt_of(offset)))
 
     def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 200
@@ -630,10 +640,10 @@ class Journeys:  # decision 198
         mine.written += written
 
     def _placement(self, kind: int) -> Placement:
-        name = Kind(kind).name.lower().replace("_", "-")
-        placement = self._placements.get(name)
+        placement = self._placements.get(kind)
         if placement is None:
-            placement = self._placements[name] = self._places.place(f"{LEVEL}/{name}", TENANT, False)
+            name = Kind(kind).name.lower().replace("_", "-")
+            placement = self._placements[kind] = self._places.place(f"{LEVEL}/{name}", TENANT, False)
         return placement
 
     def _firsts(self, frame: PendingFrame, first_id: int) -> dict[Run, tuple[int, int]]:

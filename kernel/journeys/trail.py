@@ -7,7 +7,7 @@ for those before. Events that lie together in a frame are a *chunk*, which is fo
                                              no value: so many events from the offset bucket << 20 | low on are a chunk
     b"jm"                                    the topic's id, the offset up to which this is complete, the layout
 
-A hash is of what is looked for: a key, or of ids and numbers of traces a block that some of the chunk lie in. Blocks
+A hash is of what is looked for; of ids and numbers of traces it is a block that some of the chunk lie in. Blocks
 have several sizes; a chunk is in those of the size that fits its width. Whoever reads an event looks whether it is the
 one. Buckets that retention has passed are deleted as one range. A store that is lost, or that lacks the newest events
 after a crash, is filled from the topic.
@@ -29,7 +29,7 @@ from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import OF_CLIENTS, CorruptEvent, Event, Kind, decode
-from gatehouse.tracing.numbering import HALF, number_of
+from gatehouse.tracing.numbering import HALF, MASK, number_of
 
 PREFIX: Final = b"j"
 META: Final = b"jm"
@@ -38,6 +38,9 @@ LOW_BITS: Final = 20
 LOW: Final = (1 << LOW_BITS) - 1
 COUNT_BITS: Final = 12
 MAX_BUCKETS: Final = 4_096           # that one look-up goes through: four thousand million events
+
+IDS: Final = 1 << 62
+"""Tells blocks of ids from those of traces' numbers."""
 
 CHUNK: Final = 128
 """Events of one chunk."""
@@ -62,7 +65,6 @@ MAX_CHUNKS: Final = 4_096            # that one look-up reads
 _KEY: Final = struct.Struct(">cI8sI")
 _META: Final = struct.Struct(">QQB")
 _ID: Final = struct.Struct(">Q")
-_BLOCK: Final = struct.Struct(">8sBQ")
 
 _LOW_PART: Final = (1 << LOW_BITS + COUNT_BITS) - 1
 
@@ -94,16 +96,29 @@ def named(tenant: str, value: bytes) -> bytes:
 
 
 # decision 272
-def blocks(what: str, own: bytes, low: int, high: int) -> list[bytes]:
-    """The blocks that these numbers lie in."""
+def blocks(own: int, low: int, high: int) -> list[bytes]:
+    """The blocks that these numbers lie in; `own` tells apart of what they are."""
     wide = 2 * (high - low + 1)
-    shift = next((shift for shift in SHIFTS if wide <= 1 << shift), SHIFTS[-1])
-    return [hash_of(what, _BLOCK.pack(own, shift, block)) for block in range(low >> shift, (high >> shift) + 1)]
+    shift = SHIFTS[-1]
+    for narrower in SHIFTS:
+        if wide <= 1 << narrower:
+            shift = narrower
+            break
+    return [_block(own, shift, block) for block in range(low >> shift, (high >> shift) + 1)]
 
 
-def blocks_of(what: str, own: bytes, number: int) -> list[bytes]:
+def blocks_of(own: int, number: int) -> list[bytes]:
     """The blocks of every size that a number may be found in."""
-    return [hash_of(what, _BLOCK.pack(own, shift, number >> shift)) for shift in SHIFTS]
+    return [_block(own, shift, number >> shift) for shift in SHIFTS]
+
+
+def _block(own: int, shift: int, block: int) -> bytes:
+    return _ID.pack((own ^ shift << 56 ^ block) & MASK)
+
+
+def own_of(trace_id: bytes) -> int:
+    """What tells the numbers of a hub's traces from those of another."""
+    return int.from_bytes(trace_id[:HALF], "big")
 
 
 def names_of(tenant: str, address: str, key: bytes, correlation_id: bytes) -> tuple[bytes, ...]:
@@ -134,12 +149,12 @@ def found_by(event: Event) -> Found:
 
 def of_id(message_id: int) -> list[bytes]:
     """What every event of a message is found by."""
-    return blocks_of("id", b"", message_id)
+    return blocks_of(IDS, message_id)
 
 
 def of_trace(trace_id: bytes) -> list[bytes]:
     """What events of a trace are found by."""
-    return [hash_of("trace", trace_id), *blocks_of("number", trace_id[:HALF], number_of(trace_id))]
+    return [hash_of("trace", trace_id), *blocks_of(own_of(trace_id), number_of(trace_id))]
 
 
 def of_message(message_id: int) -> Matches:
@@ -269,9 +284,9 @@ class Trail:  # decision 201
             exact.update(found.exact)
             stop += 1
         if high >= low:
-            exact.update(blocks("id", b"", low, high))
+            exact.update(blocks(IDS, low, high))
         if own:
-            exact.update(blocks("number", own, first, last))
+            exact.update(blocks(own_of(own), first, last))
         chunk = offset << COUNT_BITS | stop - start - 1
         newest = self._newest
         for wanted in exact:
