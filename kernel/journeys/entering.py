@@ -1,9 +1,9 @@
 """Messages that are followed from the start, on their way in: they are given trace contexts, and gathered by what is
 true of all of them, so that an event tells of many. Hot.
 
-    messages of a call ──► groups: of one placement and sender ──► trace contexts, one number after the other
+    messages of a call ──► sendings: of one placement and sender ──► trace contexts, one number after the other
                                                                           │
-    pending frame ──► rows: of a group, those that lie evenly in a run ◄──┘ ──► one event each, when ids are known
+    pending frame ──► rows: of a sending, those that lie evenly in a run ◄──┘ ──► one event each, when ids are by_place
 """
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gatehouse.tracing.numbering import FACTOR, MASK, scattered, trace_of
 CORRELATION: Final = b"correlation-id"
 _WANTED: Final = frozenset((HEADER, CORRELATION))
 
-MAX_TOLD: Final = 10_000
+MAX_SENDERS: Final = 10_000
 """Senders and places of which it is kept how events tell of them."""
 
 _ONE_MORE: Final = [bytes((2 * count + 2,)) for count in range(63)]
 """Of encoded headers: how many there are, if there is one more."""
 
 
-class Told:
-    """What the events of a placement and a sender have in common, encoded."""
+class Sender:
+    """Who sends where: what the events of these messages have in common, encoded."""
 
     def __init__(self, fields: int, texts: bytes, key: bytes, names: tuple[bytes, ...], tenant: str) -> None:
         self.fields = fields
@@ -39,7 +39,7 @@ class Told:
         self.tenant = tenant             # as events say it
 
 
-class Group:
+class Sending:
     """Messages of a call: their indices, who sent them where."""
 
     def __init__(self, placement: Placement, origin: Origin, indexes: list[int]) -> None:
@@ -50,27 +50,32 @@ class Group:
         self.context: Context | None = None
         self.correlation: bytes = b""
 
+    def keep(self, indexes: list[int], number: int = 0) -> None:
+        """Of its messages these alone; the first has the trace of this number."""
+        self.indexes = indexes
+        self.number = number
 
-class Rows:
+
+class FollowedRows:
     """Followed messages in a pending frame: they have no ids before that is sealed. `placement` is None where they
     are of a producer's batch."""
 
-    def __init__(self, run: Run, first: int, rows: int, step: int, told: Told, topic_id: int,
+    def __init__(self, run: Run, first: int, rows: int, step: int, sender: Sender, topic_id: int,
                  placement: Placement | None) -> None:
         self.run = run
         self.first = first
         self.rows = rows
         self.step = step
-        self.told = told
+        self.sender = sender
         self.topic_id = topic_id
         self.placement = placement
         self.number: int = 0             # of the trace of the first; 0: see `context`
         self.context: Context | None = None
         self.correlation: bytes = b""
 
-    def goes_on_with(self, other: Rows) -> bool:
+    def goes_on_with(self, other: FollowedRows) -> bool:
         """Whether these are more of the same, and lie evenly behind: they are counted in then."""
-        if other.run is not self.run or other.told is not self.told or self.number == 0 \
+        if other.run is not self.run or other.sender is not self.sender or self.number == 0 \
                 or other.number != self.number + self.rows or other.placement is not self.placement:
             return False
         step = other.first - self.first - (self.rows - 1) * self.step
@@ -127,56 +132,55 @@ class Contexts:
 
 
 def grouped(messages: list[Any], placements: dict[int, Placement] | None, picks: Sequence[Sequence[int]],
-            turns: list[tuple[int, Origin]]) -> list[Group]:
+            turns: list[tuple[int, Origin]]) -> list[Sending]:
     """Those of these messages that are picked, by placement and sender. `turns`: who sent those before an index, from
     the turn before on."""
-    groups: list[Group] = []
+    sendings: list[Sending] = []
     turn = 0
     stop, origin = turns[0]
-    known: dict[Any, Group] = {}
+    by_place: dict[Any, Sending] = {}
     last: object = None
-    group: Group | None = None
+    sending: Sending | None = None
     for pick in picks:
         for index in pick:
             while index >= stop:
                 turn += 1
                 stop, origin = turns[turn]
-                known = {}
-                group = None
+                by_place = {}
+                sending = None
             where = messages[index][0]
-            if group is None or where is not last:
+            if sending is None or where is not last:
                 last = where
-                group = known.get(where)
-                if group is None:
+                sending = by_place.get(where)
+                if sending is None:
                     placement: Placement = where if placements is None else placements[where]
-                    group = Group(placement, origin, [])
-                    known[where] = group
-                    groups.append(group)
-            group.indexes.append(index)
-    return groups
+                    sending = Sending(placement, origin, [])
+                    by_place[where] = sending
+                    sendings.append(sending)
+            sending.indexes.append(index)
+    return sendings
 
 
-def with_contexts(messages: list[Any], groups: list[Group], contexts: Contexts) -> list[Group]:
-    """Every message of these groups has a trace context then. Those that came with one, or with a correlation id, are
-    groups of their own."""
-    result: list[Group] = []
-    for group in groups:
+def with_contexts(messages: list[Any], sendings: list[Sending], contexts: Contexts) -> list[Sending]:
+    """Every message of these sendings has a trace context then. Those that came with one, or with a correlation id, are
+    sendings of their own."""
+    result: list[Sending] = []
+    for sending in sendings:
         plain: list[int] = []
-        for index in group.indexes:
+        for index in sending.indexes:
             headers: bytes = messages[index][2]
             if headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0:
                 plain.append(index)
                 continue
             context, correlation = named_in(headers)
-            alone = Group(group.placement, group.origin, [index])
+            alone = Sending(sending.placement, sending.origin, [index])
             alone.context, alone.correlation = context, correlation
             if context is None:
                 alone.number = contexts.add(messages, [index])
             result.append(alone)
         if plain:
-            group.indexes = plain
-            group.number = contexts.add(messages, plain)
-            result.append(group)
+            sending.keep(plain, contexts.add(messages, plain))
+            result.append(sending)
     return result
 
 
@@ -192,12 +196,12 @@ def named_in(headers: bytes) -> tuple[Context | None, bytes]:
     return context, correlation
 
 
-def rows_of(group: Group, places: Sequence[tuple[Run, int]], told: Told) -> list[Rows]:
-    """A group whose messages are in a pending frame."""
-    placement = group.placement
-    indexes = group.indexes
+def rows_of(sending: Sending, places: Sequence[tuple[Run, int]], sender: Sender) -> list[FollowedRows]:
+    """A sending whose messages are in a pending frame."""
+    placement = sending.placement
+    indexes = sending.indexes
     count = len(indexes)
-    found: list[Rows] = []
+    result: list[FollowedRows] = []
     done = 0
     while done < count:
         run = places[indexes[done]][0]
@@ -209,15 +213,15 @@ def rows_of(group: Group, places: Sequence[tuple[Run, int]], told: Told) -> list
                 break
             ats.append(place[1])
             stop += 1
-        number = group.number + done if group.number else 0
+        number = sending.number + done if sending.number else 0
         for part in evenly(ats):
-            rows = Rows(run, part[0], len(part), part.step, told, placement.topic_id, placement)
-            rows.number, rows.context, rows.correlation = number, group.context, group.correlation
-            found.append(rows)
+            rows = FollowedRows(run, part[0], len(part), part.step, sender, placement.topic_id, placement)
+            rows.number, rows.context, rows.correlation = number, sending.context, sending.correlation
+            result.append(rows)
             if number:
                 number += len(part)
         done = stop
-    return found
+    return result
 
 
 # Which fields follow, as `tracing.events` counts them; `Journeys` checks that they are what they were.
@@ -232,10 +236,10 @@ ROWS_BIT: Final = 1 << 19
 STEP_BIT: Final = 1 << 20
 
 
-def stored_event(rows: Rows, first_id: int, first_offset: int, trace_id: bytes) -> bytes:
+def stored_event(rows: FollowedRows, first_id: int, first_offset: int, trace_id: bytes) -> bytes:
     """The event that these were stored, where the run has its first id and offset."""
-    told = rows.told
-    fields = told.fields | ID_BIT | PARTITION_BIT
+    sender = rows.sender
+    fields = sender.fields | ID_BIT | PARTITION_BIT
     offset = first_offset + rows.first
     numbers = unsigned(first_id + rows.first) + unsigned(rows.run.partition_id)
     if offset:
@@ -248,7 +252,7 @@ def stored_event(rows: Rows, first_id: int, first_offset: int, trace_id: bytes) 
         if rows.context is not None:
             fields |= SPAN_BIT
             traces += text(rows.context.span_id)
-    tail = told.key
+    tail = sender.key
     if rows.correlation:
         fields |= CORRELATION_BIT
         tail += text(rows.correlation)
@@ -258,7 +262,7 @@ def stored_event(rows: Rows, first_id: int, first_offset: int, trace_id: bytes) 
         if rows.step > 1:
             fields |= STEP_BIT
             tail += unsigned(rows.step)
-    return b"".join((STORED, unsigned(fields), numbers, told.texts, traces, tail))
+    return b"".join((STORED, unsigned(fields), numbers, sender.texts, traces, tail))
 
 
 STORED: Final = bytes((Kind.STORED,))

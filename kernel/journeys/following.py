@@ -50,7 +50,7 @@ class Followed:
         self.left_out += 1
 
 
-class Stretch:
+class FollowedStretch:
     """Followed messages of one run of a frame: their indices in it, where the first message of the run has
     `first_id`."""
 
@@ -62,23 +62,23 @@ class Stretch:
         self.rows = rows                                           # sorted
         self.among: range | frozenset[int] = rows if isinstance(rows, range) else frozenset(rows)
         self.apart: set[int] | None = None                         # those that are followed apart
-        self.views: list[tuple[int, View]] = []                    # by partition id
+        self.views: list[tuple[int, Lying]] = []                    # by partition id
         self.is_gone = False
 
 
-class View:
+class Lying:
     """Where a part of a stretch lies: the indices from `low` to `high` of its run, the first of them at an offset."""
 
     __slots__ = ("stretch", "offset", "low", "high")
 
-    def __init__(self, stretch: Stretch, offset: int, low: int, high: int) -> None:
+    def __init__(self, stretch: FollowedStretch, offset: int, low: int, high: int) -> None:
         self.stretch = stretch
         self.offset = offset
         self.low = low
         self.high = high
 
 
-class Piece(NamedTuple):
+class FollowedPiece(NamedTuple):
     """Messages of which the same is true: the first, and how many lie evenly behind it."""
 
     message_id: int
@@ -98,8 +98,8 @@ def even(numbers: Sequence[int]) -> range | None:
     step = numbers[1] - numbers[0] if count > 1 else 1
     if step < 1 or numbers[-1] - numbers[0] != step * (count - 1):
         return None
-    found = range(numbers[0], numbers[-1] + 1, step)
-    return found if count < 3 or list(found) == list(numbers) else None
+    lying = range(numbers[0], numbers[-1] + 1, step)
+    return lying if count < 3 or list(lying) == list(numbers) else None
 
 
 def evenly(numbers: Sequence[int]) -> list[range]:
@@ -133,8 +133,8 @@ class Following:
         self._of: dict[int, dict[int, Followed]] = {}
         self._ids: list[int] = []                                  # sorted
         self._first_ids: list[int] = []                            # of stretches, sorted
-        self._stretches: list[Stretch] = []                        # in this order
-        self._views: dict[int, tuple[list[int], list[View]]] = {}  # by partition id, with their offsets, sorted
+        self._stretches: list[FollowedStretch] = []                        # in this order
+        self._views: dict[int, tuple[list[int], list[Lying]]] = {}  # by partition id, with their offsets, sorted
         self._in_stretches = 0
 
     def __len__(self) -> int:
@@ -189,7 +189,7 @@ class Following:
             if not of:
                 del self._of[partition_id], self._offsets[partition_id]
 
-    def _take_apart(self, stretch: Stretch, at: int) -> Followed | None:
+    def _take_apart(self, stretch: FollowedStretch, at: int) -> Followed | None:
         """The message at an index of a stretch, apart from the others; None where it is none of it."""
         if at not in stretch.among or stretch.apart is not None and at in stretch.apart:
             return None
@@ -205,11 +205,11 @@ class Following:
 
     # ---- stretches
 
-    def add_stretch(self, first_id: int, topic_id: int, rows: Sequence[int]) -> Stretch:
+    def add_stretch(self, first_id: int, topic_id: int, rows: Sequence[int]) -> FollowedStretch:
         """Follow messages of a run: those at these indices."""
         if len(self._stretches) >= self._most:
             self._let_go(-(-self._most // LET_GO))
-        stretch = Stretch(first_id, topic_id, rows)
+        stretch = FollowedStretch(first_id, topic_id, rows)
         self._in_stretches += len(rows)
         if not self._first_ids or self._first_ids[-1] < first_id:
             self._first_ids.append(first_id)
@@ -220,11 +220,11 @@ class Following:
             self._stretches.insert(number, stretch)
         return stretch
 
-    def view(self, stretch: Stretch, partition_id: int, offset: int, low: int, high: int) -> None:
+    def view(self, stretch: FollowedStretch, partition_id: int, offset: int, low: int, high: int) -> None:
         """What of it has indices from `low` to `high` lies in this partition, that at `low` at the offset."""
         if len(stretch.views) >= MAX_PLACES:
             return
-        view = View(stretch, offset, low, high)
+        view = Lying(stretch, offset, low, high)
         stretch.views.append((partition_id, view))
         offsets, views = self._views.setdefault(partition_id, ([], []))
         if not offsets or offsets[-1] < offset:
@@ -310,7 +310,7 @@ class Following:
         of = self._of[partition_id]
         return [(offset, of[offset]) for offset in offsets if offset in of]
 
-    def pieces(self, partition_id: int, offsets: Sequence[int], lowest: int, highest: int) -> list[Piece]:
+    def pieces(self, partition_id: int, offsets: Sequence[int], lowest: int, highest: int) -> list[FollowedPiece]:
         """What of stretches lies at these offsets, from one to another."""
         lying = self._views.get(partition_id)
         if lying is None:
@@ -321,18 +321,18 @@ class Following:
             return []
         ordered: Sequence[int] = range(lowest, highest + 1) if highest - lowest == len(offsets) - 1 \
             else sorted(offsets)
-        found: list[Piece] = []
+        pieces: list[FollowedPiece] = []
         while number < len(views) and firsts[number] <= highest:
             view = views[number]
             number += 1
             start = bisect_left(ordered, view.offset)
             stop = bisect_right(ordered, view.offset + view.high - view.low)
             if start < stop:
-                self._add_pieces(found, view, ordered, start, stop)
-        return found
+                self._add_pieces(pieces, view, ordered, start, stop)
+        return pieces
 
     @staticmethod
-    def _add_pieces(found: list[Piece], view: View, ordered: Sequence[int], start: int, stop: int) -> None:
+    def _add_pieces(pieces: list[FollowedPiece], view: Lying, ordered: Sequence[int], start: int, stop: int) -> None:
         stretch = view.stretch
         behind = view.offset - view.low                      # from an index to its offset
         first, last = ordered[start] - behind, ordered[stop - 1] - behind
@@ -346,7 +346,7 @@ class Following:
                             if offset - behind in rows and offset - behind not in apart])
         for part in lying:
             if part:
-                found.append(Piece(stretch.first_id + part[0], part[0] + behind, len(part), part.step,
+                pieces.append(FollowedPiece(stretch.first_id + part[0], part[0] + behind, len(part), part.step,
                                    stretch.topic_id))
 
     def ids_within(self, first_id: int, count: int) -> list[int]:

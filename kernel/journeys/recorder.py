@@ -21,19 +21,19 @@ from gatehouse.kernel.errors import KernelError, Stopping, TopicExists
 from gatehouse.kernel.journeys.entering import (
     CORRELATION_BIT,
     KEY_BIT,
-    MAX_TOLD,
+    MAX_SENDERS,
     STEP_BIT,
     TRACE_BIT,
     Contexts,
-    Group,
-    Rows,
-    Told,
+    FollowedRows,
+    Sender,
+    Sending,
     grouped,
     rows_of,
     stored_event,
     with_contexts,
 )
-from gatehouse.kernel.journeys.following import Followed, Following, Piece, Stretch, even, evenly
+from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
@@ -101,20 +101,20 @@ class OfBatch(NamedTuple):
     first: int
     rows: int
     step: int
-    told: Told
+    sender: Sender
     topic_id: int
     number: int = 0
     context: Context | None = None
     correlation: bytes = b""
 
 
-class Written(NamedTuple):
+class WrittenEvent(NamedTuple):
     """An event as it goes into a frame."""
 
     kind: int
     value: bytes
     at_ms: int
-    found: Found
+    by: Found
     rows: int
 
 
@@ -132,12 +132,12 @@ class FrameJourneys:
     __slots__ = ("rows", "written", "copies", "places")
 
     def __init__(self) -> None:
-        self.rows: list[Rows] = []
-        self.written: list[Written] = []
+        self.rows: list[FollowedRows] = []
+        self.written: list[WrittenEvent] = []
         self.copies: list[Run] = []
         self.places: list[tuple[Run, int]] = []
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: FollowedRows) -> None:
         """These are in it."""
         if not self.rows or not self.rows[-1].goes_on_with(rows):
             self.rows.append(rows)
@@ -174,8 +174,8 @@ class Journeys:  # decision 198
         self._waiting: list[Event] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[int, Placement] = {}
-        self._groups: list[Group] = []                      # of what `follow` found, until `on_entered`
-        self._told: dict[tuple[Placement, Origin, str], Told] = {}
+        self._sendings: list[Sending] = []                      # of what `follow` found, until `on_entered`
+        self._senders: dict[tuple[Placement, Origin, str], Sender] = {}
         self._armed = False
         self._stopped = False
         self._opened_ms = self._owed_ms = 0                 # of batches that were made anew; what is to be paid still
@@ -219,33 +219,33 @@ class Journeys:  # decision 198
         """See `Recorder`."""
         picks, left = self._sampling.picks(at, len(messages))
         turns = self._speaker.turns(len(messages))
-        groups = self._chosen(grouped(messages, placements, picks, turns)) if picks else []
+        sendings = self._chosen(grouped(messages, placements, picks, turns)) if picks else []
         if asking:
-            chosen = {index for group in groups for index in group.indexes}
+            chosen = {index for sending in sendings for index in sending.indexes}
             asked = [index for index in asking if index not in chosen and self._speaker.origin_of(index).traces
                      and asks_in(messages[index][2])
                      and self._grants(messages[index][0] if placements is None else placements[messages[index][0]])]
-            groups += grouped(messages, placements, [asked], turns)
-        self._groups = with_contexts(messages, groups, self._trace_contexts) if groups else groups
-        return bool(groups), left
+            sendings += grouped(messages, placements, [asked], turns)
+        self._sendings = with_contexts(messages, sendings, self._trace_contexts) if sendings else []
+        return bool(sendings), left
 
     def _grants(self, placement: Placement) -> bool:   # decision 243
         """Whether there is room for a message whose sender asks to have it followed, and may ask."""
         return placement.topic_id != self._trail.topic_id and self._asked.spend(ASKED_ID, self._loop.now_ms())
 
-    def _chosen(self, groups: list[Group]) -> list[Group]:
+    def _chosen(self, sendings: list[Sending]) -> list[Sending]:
         """Of messages that are looked at, those that are followed."""
         if self._shedding.leaves(Rung.TRACE_EVENTS):
             return []
-        chosen: list[Group] = []
-        for group in groups:
-            placement = group.placement
+        chosen: list[Sending] = []
+        for sending in sendings:
+            placement = sending.placement
             if placement.topic_id == self._trail.topic_id:
                 continue
-            indexes = self._choose(placement.topic or placement.address, group.indexes)
+            indexes = self._choose(placement.topic or placement.address, sending.indexes)
             if indexes:
-                group.indexes = indexes
-                chosen.append(group)
+                sending.keep(indexes)
+                chosen.append(sending)
         return chosen
 
     def _choose(self, topic: str, indexes: list[int]) -> list[int]:
@@ -272,24 +272,24 @@ class Journeys:  # decision 198
     def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
                    places: Sequence[tuple[Run, int]]) -> None:
         """See `Recorder`."""
-        groups, self._groups = self._groups, []
+        sendings, self._sendings = self._sendings, []
         mine = self._frame(frame)
         if mine is None:
             return
-        for group in groups:
-            origin = group.origin
-            door = origin.door or self._door_names(messages[group.indexes[0]][3] & DOOR_MASK)
-            for rows in rows_of(group, places, self._told_of(group.placement, origin, door)):
+        for sending in sendings:
+            origin = sending.origin
+            door = origin.door or self._door_names(messages[sending.indexes[0]][3] & DOOR_MASK)
+            for rows in rows_of(sending, places, self._sender_of(sending.placement, origin, door)):
                 mine.add(rows)
 
-    def _told_of(self, placement: Placement, origin: Origin, door: str) -> Told:
-        known = self._told.get((placement, origin, door))
-        if known is None:
-            if len(self._told) >= MAX_TOLD:
-                self._told.clear()
-            known = self._told[placement, origin, door] = told_of(
+    def _sender_of(self, placement: Placement, origin: Origin, door: str) -> Sender:
+        sender = self._senders.get((placement, origin, door))
+        if sender is None:
+            if len(self._senders) >= MAX_SENDERS:
+                self._senders.clear()
+            sender = self._senders[placement, origin, door] = sender_of(
                 placement.tenant, placement.address, placement.key or b"", origin, door)
-        return known
+        return sender
 
     # decision 242
     def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
@@ -315,10 +315,10 @@ class Journeys:  # decision 198
         if self._opens(validated, len(indexes), bool(asked)):
             validated, followed = self._opened(topic, tenant, topic_id, validated, indexes, origin, door)
             return validated, followed, left
-        told = told_of(tenant, topic, b"", origin, door)
+        sender = sender_of(tenant, topic, b"", origin, door)
         lying = even(indexes)
         parts = [lying] if lying is not None else evenly(indexes)
-        return validated, [OfBatch(part[0], len(part), part.step, told, topic_id) for part in parts], left
+        return validated, [OfBatch(part[0], len(part), part.step, sender, topic_id) for part in parts], left
 
     def _opened(self, topic: str, tenant: str, topic_id: int, validated: Validated, indexes: list[int], origin: Origin,
                 door: str) -> tuple[Validated, list[OfBatch]]:
@@ -329,9 +329,10 @@ class Journeys:  # decision 198
             headers = dict(record.headers)
             context = read(headers.get(HEADER))
             number = 0 if context is not None else self._trace_contexts.take(1)
-            told = told_of(tenant, self._places.routes.address_of(topic, record.key, record.headers), record.key or b"",
-                           origin, door)
-            followed.append(OfBatch(record.at, 1, 1, told, topic_id, number, context, headers.get(CORRELATION) or b""))
+            address = self._places.routes.address_of(topic, record.key, record.headers)
+            sender = sender_of(tenant, address, record.key or b"", origin, door)
+            followed.append(OfBatch(record.at, 1, 1, sender, topic_id, number, context,
+                                    headers.get(CORRELATION) or b""))
             return self._trace_contexts.header(number) if number else None
 
         return batch_with_contexts(validated, indexes, context_of), followed
@@ -359,7 +360,7 @@ class Journeys:  # decision 198
             return
         assert isinstance(followed, list), "it is what `follow_batch` gave"
         for part in followed:
-            rows = Rows(run, part.first, part.rows, part.step, part.told, part.topic_id, None)
+            rows = FollowedRows(run, part.first, part.rows, part.step, part.sender, part.topic_id, None)
             rows.number, rows.context, rows.correlation = part.number, part.context, part.correlation
             mine.rows.append(rows)
 
@@ -503,7 +504,7 @@ class Journeys:  # decision 198
                                     number=event.number or followed.left_out)) and not event.number:
             followed.take_left_out()
 
-    def _tell_piece(self, piece: Piece, event: Event) -> None:
+    def _tell_piece(self, piece: FollowedPiece, event: Event) -> None:
         """The same of messages that are followed alike."""
         self._add(event._replace(
             message_id=piece.message_id, offset=piece.offset, at_ms=self._loop.wall_ms(),
@@ -535,7 +536,7 @@ class Journeys:  # decision 198
         if not self._waiting or self._stopped:
             return
         if self._disk_guard.short:
-            self._lost += told(self._waiting)
+            self._lost += messages_of(self._waiting)
             self._waiting = []
             return
         try:
@@ -591,19 +592,19 @@ class Journeys:  # decision 198
             mine = self._frame(frame) if copies else mine
             if mine is not None:
                 mine.copies = copies
-        entering: list[Written] = []
+        entering: list[WrittenEvent] = []
         if mine is not None and mine.rows:
             firsts = self._firsts(frame, first_id)
             for rows in mine.rows:
                 self._enter(entering, rows, firsts[rows.run], frame.builder.now_ms)
         self._put(frame, entering)
 
-    def _enter(self, entering: list[Written], rows: Rows, firsts: tuple[int, int], now_ms: int) -> None:
+    def _enter(self, entering: list[WrittenEvent], rows: FollowedRows, firsts: tuple[int, int], now_ms: int) -> None:
         """The events that these were stored, and entered queues."""
         first_offset, first_id = firsts
         low = first_id + rows.first
         high = low + (rows.rows - 1) * rows.step
-        names = rows.told.names
+        names = rows.sender.names
         trace_id, own, number = b"", b"", rows.number
         if number:
             own = self._trace_contexts.own
@@ -612,20 +613,20 @@ class Journeys:  # decision 198
             trace_id = rows.context.trace_id
             names = (*names, hash_of("trace", trace_id))
         if rows.correlation:
-            names = (*names, hash_of("correlation", named(rows.told.tenant, rows.correlation)))
-        found = Found(low, high, own, number, number + rows.rows - 1, names)
-        entering.append(Written(Kind.STORED, stored_event(rows, first_id, first_offset, trace_id), now_ms, found,
+            names = (*names, hash_of("correlation", named(rows.sender.tenant, rows.correlation)))
+        by = Found(low, high, own, number, number + rows.rows - 1, names)
+        entering.append(WrittenEvent(Kind.STORED, stored_event(rows, first_id, first_offset, trace_id), now_ms, by,
                                 rows.rows))
         for partition_id in rows.placement.also[:MAX_ROUTED] if rows.placement is not None else ():
             event = Event(Kind.ROUTED, message_id=low, partition_id=partition_id,
                           rows=rows.rows if rows.rows > 1 else 0, step=rows.step if rows.step > 1 else 0)
-            entering.append(Written(Kind.ROUTED, encode(event), now_ms, Found(low, high), rows.rows))
+            entering.append(WrittenEvent(Kind.ROUTED, encode(event), now_ms, Found(low, high), rows.rows))
 
-    def _put(self, frame: PendingFrame, entering: Sequence[Written] = ()) -> None:
+    def _put(self, frame: PendingFrame, entering: Sequence[WrittenEvent] = ()) -> None:
         """Events into a frame: these, and those that wait."""
         waiting, self._waiting = self._waiting, []
-        written = [*entering, *[Written(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows))
-                                for event in waiting]]
+        written = [*entering, *[WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event),
+                                             max(1, event.rows)) for event in waiting]]
         if not written:
             return
         mine = self._frame(frame)
@@ -635,7 +636,7 @@ class Journeys:  # decision 198
         messages: list[Message] = [(self._placement(each.kind), each.value, NO_HEADERS, 0, each.at_ms)
                                    for each in written]
         check(messages, self._places.refresh)
-        about = next((each.found.low for each in written if each.found.low), 1)
+        about = next((each.by.low for each in written if each.by.low), 1)
         frame.builder.add_beside(messages, about, mine.places)
         mine.written += written
 
@@ -682,16 +683,16 @@ class Journeys:  # decision 198
                 copied = following.by_id(message_id)
                 assert copied is not None, "ids are of what is followed"
                 following.place(copied, run.partition_id, run.first_offset + message_id - run.first_id)
-        self._trail.note([(run.first_offset + at, each.found)
+        self._trail.note([(run.first_offset + at, each.by)
                           for (run, at), each in zip(mine.places, mine.written, strict=True)])
         for each in mine.written:
             self.events += each.rows
             if self.on_event is not None:
                 self.on_event(decode(each.value, each.at_ms))
 
-    def _follow_rows(self, entered: list[Rows], frame: PendingFrame) -> None:
+    def _follow_rows(self, entered: list[FollowedRows], frame: PendingFrame) -> None:
         """What entered with a frame, run by run."""
-        by_run: dict[Run, list[Rows]] = {}
+        by_run: dict[Run, list[FollowedRows]] = {}
         for rows in entered:
             by_run.setdefault(rows.run, []).append(rows)
         for run, parts in by_run.items():
@@ -709,7 +710,7 @@ class Journeys:  # decision 198
             if rows.placement is not None and rows.placement.targets:
                 self._tell_delivered(rows, rows.placement)
 
-    def _follow_references(self, stretch: Stretch, run: Run, lying: Sequence[int], frame: PendingFrame) -> None:
+    def _follow_references(self, stretch: FollowedStretch, run: Run, lying: Sequence[int], frame: PendingFrame) -> None:
         for reference in frame.builder.references:
             if reference.run is run:
                 low, high = max(lying[0], reference.start), min(lying[-1], reference.stop - 1)
@@ -720,10 +721,11 @@ class Journeys:  # decision 198
     def _note_example(self, trace_id: bytes, took_ms: int) -> None:
         self.examples[bisect_left(DURABLE_MS, took_ms)] = Example(trace_id, took_ms, self._loop.wall_ms())
 
-    def _tell_delivered(self, rows: Rows, placement: Placement) -> None:
+    def _tell_delivered(self, rows: FollowedRows, placement: Placement) -> None:
         """They go to live subscribers now; how many of each door."""
         run = rows.run
-        piece = Piece(run.first_id + rows.first, run.first_offset + rows.first, rows.rows, rows.step, rows.topic_id)
+        piece = FollowedPiece(run.first_id + rows.first, run.first_offset + rows.first, rows.rows, rows.step,
+                              rows.topic_id)
         for subscriber, _ in placement.targets:
             door, count = subscriber.hearers(placement) if isinstance(subscriber, Hearing) else ("", 0)
             if count:
@@ -763,12 +765,12 @@ FINAL: Final = frozenset((Kind.REDRIVEN, *OF_CLIENTS))
 """Events that say nothing of where a message lies."""
 
 
-def told(events: Sequence[Event]) -> int:
+def messages_of(events: Sequence[Event]) -> int:
     """Of how many messages these tell."""
     return sum([max(1, event.rows) for event in events])
 
 
-def told_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) -> Told:
+def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) -> Sender:
     """What events of this sender and place have in common."""
     shown = tenant if tenant != TENANT else ""
     fields, texts = 0, b""
@@ -781,14 +783,14 @@ def told_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) ->
     if key:
         fields |= KEY_BIT
         encoded = text(key)
-    return Told(fields, texts, encoded, names_of(shown, address, cut(key), b""), shown)
+    return Sender(fields, texts, encoded, names_of(shown, address, cut(key), b""), shown)
 
 
-def by_attempt(cursor: Cursor, piece: Piece) -> list[tuple[Piece, int]]:
+def by_attempt(cursor: Cursor, piece: FollowedPiece) -> list[tuple[FollowedPiece, int]]:
     """Messages that were handed out equally often, nearly always all of them."""
     attempts = [cursor.attempt_of(offset)
                 for offset in range(piece.offset, piece.offset + piece.rows * piece.step, piece.step)]
-    parts: list[tuple[Piece, int]] = []
+    parts: list[tuple[FollowedPiece, int]] = []
     start = 0
     while start < piece.rows:
         stop = start + 1

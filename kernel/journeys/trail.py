@@ -265,23 +265,23 @@ class Trail:  # decision 201
 
     def _add_chunk(self, founds: Sequence[tuple[int, Found]], start: int) -> int:
         """The chunk that begins there; where the next one does."""
-        offset, found = founds[start]
-        low, high, own, first, last = found.low, found.high, found.own, found.first_trace, found.last_trace
-        exact = set(found.exact)
+        offset, by = founds[start]
+        low, high, own, first, last = by.low, by.high, by.own, by.first_trace, by.last_trace
+        exact = set(by.exact)
         stop = start + 1
         while stop < len(founds) and stop - start < CHUNK:
-            next_offset, found = founds[stop]
-            if next_offset != offset + stop - start or found.own and own and found.own != own:
+            next_offset, by = founds[stop]
+            if next_offset != offset + stop - start or by.own and own and by.own != own:
                 break
-            if found.high >= found.low:
-                if high >= low and max(high, found.high) - min(low, found.low) > CHUNK_WIDTH:
+            if by.high >= by.low:
+                if high >= low and max(high, by.high) - min(low, by.low) > CHUNK_WIDTH:
                     break
-                low, high = (min(low, found.low), max(high, found.high)) if high >= low else (found.low, found.high)
-            if found.own:
-                first, last = (min(first, found.first_trace), max(last, found.last_trace)) if own else (
-                    found.first_trace, found.last_trace)
-                own = found.own
-            exact.update(found.exact)
+                low, high = (min(low, by.low), max(high, by.high)) if high >= low else (by.low, by.high)
+            if by.own:
+                first, last = (min(first, by.first_trace), max(last, by.last_trace)) if own else (
+                    by.first_trace, by.last_trace)
+                own = by.own
+            exact.update(by.exact)
             stop += 1
         if high >= low:
             exact.update(blocks(IDS, low, high))

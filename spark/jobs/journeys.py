@@ -50,10 +50,10 @@ def events(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     records = spark.read.format("gatehouse").options(**options).option("subscribe", TOPIC).load()
     read_event = F.udf(fields_of, SCHEMA, useArrow=False)
     read = records.select(read_event("value").alias("event"), F.unix_millis("timestamp").alias("at"))
-    told = read.where(F.col("event").isNotNull()).select("event.*", "at")
+    happened = read.where(F.col("event").isNotNull()).select("event.*", "at")
     last = F.col("first") + (F.col("rows") - 1) * F.col("step")
     each = F.explode(F.sequence(F.col("first"), last, F.col("step").cast("long"))).alias("id")
-    return told.select(each, "kind", "door", "address", "who", "attempt", "at")
+    return happened.select(each, "kind", "door", "address", "who", "attempt", "at")
 
 
 def report(happened: DataFrame) -> DataFrame:

@@ -4,10 +4,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.journeys.following import Following, Piece, even, evenly
+from gatehouse.kernel.journeys.following import FollowedPiece, Following, even, evenly
 
 
-def offsets_of(pieces: list[Piece]) -> list[tuple[int, int]]:
+def offsets_of(pieces: list[FollowedPiece]) -> list[tuple[int, int]]:
     return sorted((piece.offset + at * piece.step, piece.message_id + at * piece.step)
                   for piece in pieces for at in range(piece.rows))
 
