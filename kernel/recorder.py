@@ -44,6 +44,10 @@ class Speaker:
         """Where the message at this index of a call comes from."""
         return self.origins[bisect_right(self.stops, at)] if self.stops else self.origin
 
+    def turns(self, count: int) -> list[tuple[int, Origin]]:
+        """Who sends the messages of a call before each of these indices, from the turn before on; there are `count`."""
+        return list(zip(self.stops, self.origins, strict=True)) if self.stops else [(count, self.origin)]
+
 
 @runtime_checkable
 class Hearing(Protocol):
@@ -64,13 +68,14 @@ class Recorder(Protocol):  # decision 202
         """How many messages pass before one that may be followed; `kernel.write` counts them down."""
 
     def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
-               ) -> tuple[list[int], int]:
-        """Which of these messages are followed, of that at `at` and those behind it, and of those that perhaps ask for
-        it; and how many pass before the next one. Those that have no trace context are given one, in place."""
+               ) -> tuple[bool, int]:
+        """Whether some of these messages are followed, of that at `at` and those behind it, and of those that perhaps
+        ask for it; and how many pass before the next one. Those that have no trace context are given one, in place."""
 
     def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
-                   places: Sequence[tuple[Run, int]], followed: Sequence[int]) -> None:
-        """These messages, which are followed, are in the pending frame, each in its place."""
+                   places: Sequence[tuple[Run, int]]) -> None:
+        """The messages that `follow` was asked of, some of which are followed, are in the pending frame, each in its
+        place."""
 
     def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
                      ) -> tuple[Validated, object, int]:

@@ -140,7 +140,7 @@ class Appending:
         all_places: MessagePlaces = [] if places is None else places
         pending_frame.builder.add(messages, all_places if followed else places, None, placements, *self._authors())
         if followed:
-            recorder.on_entered(pending_frame, messages, placements, all_places, followed)
+            recorder.on_entered(pending_frame, messages, placements, all_places)
 
     def _authors(self) -> tuple[Origin | None, list[int] | None, list[Origin] | None]:
         """Who publishes what enters now, as `BatchBuilder.add` takes it."""
