@@ -245,7 +245,7 @@ class Kernel:  # decision 138
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
             committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
-            on_settled=spill.on_settled, on_error=on_error)
+            on_settled=spill.on_settled, group_of=leasing.cursors.group_of, on_error=on_error)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -363,7 +363,8 @@ class Kernel:  # decision 138
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
     def _live_work(self) -> LiveWork:
-        return LiveWork(self._committer.messages, self._committer.durable_ms, self._committer.flushed_bytes)
+        committer = self._committer
+        return LiveWork(committer.messages, committer.durable_ms, committer.flushed_bytes, committer.newest_ms)
 
     def _hurries(self) -> bool:
         """Whether live messages themselves wait for what is done in the background."""
