@@ -80,7 +80,7 @@ class Relaying:
                 case "pause":
                     self.links.pause(link)
                 case "resume":
-                    self.links.resume(link)
+                    self.links.resume(link, given["go_on"])
                 case "unlink":
                     self.links.unlink(link)
                 case "explain":

@@ -332,6 +332,9 @@ class KernelPort(HubFacts, Protocol):
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
 
+    def pace_topics(self, maker: str) -> None:
+        """This maker changes a topic; "": whoever has no bound. Raises TooManyTopics."""
+
     def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
                      ) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""

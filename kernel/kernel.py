@@ -667,6 +667,11 @@ class Kernel:  # decision 138
         return self._create(name, tenant, self.settings.default_partitions if partitions is None else partitions,
                             settings or TopicSettings(), owner, token, maker)
 
+    def pace_topics(self, maker: str) -> None:
+        """This maker changes a topic, which counts as making one. Raises TooManyTopics."""
+        if maker:
+            self.makers.pace(maker, self.settings, self._loop.now_ms())
+
     def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""

@@ -317,6 +317,9 @@ class Port:
         return self._kernel.create_topic(name, partitions=partitions, settings=settings, tenant=tenant, maker=maker,
                                          owner=self if number else None, token=number)
 
+    def pace_topics(self, maker: str) -> None:
+        self._kernel.pace_topics(maker)
+
     def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
                      ) -> Topic:
         return self._kernel.change_topic(name, partitions=partitions, settings=settings, tenant=tenant,

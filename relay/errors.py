@@ -48,6 +48,13 @@ class PositionAhead(RelayError):
     code = "position_ahead"
 
 
+class HistoryParted(RelayError):
+    """The other hub has another message where this one's newest should be: one of the two was restored from an older
+    copy, and has grown since. The link stops, or goes on with what is there now (`on_lost`)."""
+
+    code = "history_parted"
+
+
 class HistoryLost(RelayError):
     """What the other hub still needs is no longer stored, and the link is told to stop there (`on_lost`)."""
 

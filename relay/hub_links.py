@@ -361,16 +361,23 @@ class HubLinks:
         Stopping."""
         if self._next is None:
             seed = self._chance(32)
+            made = Identity(self._secret, seed)
             self._kernel.append_with([], [key_record(self._kernel.hub, IDENTITY, NEXT,
                                                      KeptKey(NEXT, seed, self._wall_ms()))],
-                                     Then(partial(self._say_next, Identity(self._secret, seed))))
-            self._next = Identity(self._secret, seed)
+                                     Then(self._say_next, partial(self._unmake, made)))
+            self._next = made
             self._told("", "key made", self._next.public.hex())
         return {"key": self.identity.public.hex(), "next_key": self._next.public.hex(), "waits_for": self._untold()}
 
-    def _say_next(self, made: Identity) -> None:
+    def _say_next(self) -> None:
         for link in self.links.values():
             link.say_next_key()
+
+    def _unmake(self, made: Identity) -> None:
+        """A next key could not be stored: there is none."""
+        if self._next is made:
+            self._next = None
+            self._told("", "key not made", made.public.hex())
 
     def _untold(self) -> list[str]:
         """Links whose other hub has not pinned what is to follow our key."""
@@ -407,11 +414,22 @@ class HubLinks:
         verify(said.key, said.signature,
                what_is_announced(bytes.fromhex(pin.hub), bytes.fromhex(pin.key), said.key))
         new = dataclasses.replace(pin, next_key=said.key.hex())
-        self._kernel.append_with([], [pin_record(name, new)], Then(lambda: self.links[name].say_pinned(said.key)
-                                                                     if name in self.links else None))
+        self._kernel.append_with([], [pin_record(name, new)], Then(partial(self._say_pinned, name, new, pin.next_key),
+                                                                     partial(self._unpin_next, name, pin.next_key)))
         self._pins[name] = self.links[name].pin = new
-        if pin.next_key != new.next_key:
-            self._told(name, "next key pinned", new.next_key)
+
+    def _say_pinned(self, name: str, pin: Pin, before: str) -> None:
+        if name in self.links:
+            self.links[name].say_pinned(bytes.fromhex(pin.next_key))
+        if pin.next_key != before:
+            self._told(name, "next key pinned", pin.next_key)
+
+    def _unpin_next(self, name: str, before: str) -> None:
+        """What follows the other hub's key could not be stored: it is not pinned, and is said again."""
+        if name in self._pins:
+            self._pins[name] = pin = dataclasses.replace(self._pins[name], next_key=before)
+            if name in self.links:
+                self.links[name].pin = pin
 
     def _on_pinned(self, name: str, key: bytes) -> None:
         self._keep(name, dataclasses.replace(self._pins[name], told=key.hex()))
@@ -446,11 +464,11 @@ class HubLinks:
         self._require(name).pause()
         self._told(name, "paused", "")
 
-    def resume(self, name: str) -> None:
-        """Go on after a pause, or after a stop. Raises UnknownLink."""
+    def resume(self, name: str, go_on: bool = False) -> None:
+        """Go on after a pause, or after a stop; `go_on`: behind what is lost, too. Raises UnknownLink."""
         self._keep(name, dataclasses.replace(self._require_pin(name), paused=False))
-        self._require(name).resume()
-        self._told(name, "resumed", "")
+        self._require(name).resume(go_on)
+        self._told(name, "resumed", "behind what is lost" if go_on else "")
 
     def rewind(self, name: str, topic: str, offset: int | None = None) -> int:
         """Have what came of a topic of the other hub once more, from an offset on, or from the first that it has;
@@ -459,12 +477,13 @@ class HubLinks:
         records = []
         for origin, arrived in self.arrivals.stored_of(link.peer.hub):
             if arrived.topic == topic:
-                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0))))
+                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0), last=None)))
         if not records:
             raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
         link.on_presence(False)
         self.arrivals.forget_pending()
-        self._kernel.append_with([], list(records), Then(partial(self._rewound, link)))
+        self._kernel.append_with([], list(records), Then(partial(self._rewound, link),
+                                                                     partial(self._rewound, link)))
         self._told(name, "rewound", f"{topic} to {offset or 0}")
         return len(records)
 
@@ -519,7 +538,7 @@ class HubLinks:
         for link in self.links.values():
             if link.settings.tenant == topic.tenant and link.sends.may_match(topic.name):
                 value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-                first = min(first, 0 if value is None else decode_sent(value))
+                first = min(first, 0 if value is None else decode_sent(value).next)
         high = self._kernel.bounds(partition_id)[1]
         return first if first == NONE_NEEDED else max(first, high - self._section.owed_messages)
 
@@ -552,10 +571,11 @@ class HubLinks:
                     "bytes_on_their_way": link.outgoing.unstored_bytes if link.outgoing is not None else 0},
             "sent": {"messages": out.messages, "bytes": out.bytes, "not_matched": out.not_matched,
                      "not_forwarded": out.not_forwarded, "lost": out.lost_messages,
-                     "lost_ranges": [dataclasses.asdict(lost) for lost in out.lost]},
+                     "lost_ranges": [dataclasses.asdict(lost) for lost in link.lost_out.listed]},
             "received": {"messages": into.messages, "bytes": into.bytes, "repeated": into.repeated,
                          "not_allowed": into.not_allowed, "loops": into.loops, "other_way": into.other_way,
-                         "parked": into.parked, "lost": into.lost_messages, "refused": dict(into.reasons)},
+                         "parked": into.parked, "lost": into.lost_messages, "refused": dict(into.reasons),
+                         "lost_ranges": [dataclasses.asdict(lost) for lost in link.lost_in.listed]},
             "spool": link.spooling.describe(),
             "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
 
@@ -577,7 +597,7 @@ class HubLinks:
         if reading is not None:
             return reading.stored
         value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-        return 0 if value is None else decode_sent(value)
+        return 0 if value is None else decode_sent(value).next
 
     def explain(self, name: str, address: str) -> dict[str, Any]:
         """What a link does with an address, either way; nothing is sent. Raises UnknownLink."""

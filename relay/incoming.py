@@ -30,7 +30,8 @@ from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.private import has_private
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
-from gatehouse.relay.errors import LinkRefused, OutOfTurn, PositionGap, RelayError
+from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
+from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
 from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, without_origin
 from gatehouse.relay.passing import Filters
@@ -126,7 +127,7 @@ class Incoming:
     """See the module's text. Made for one session; `counts` and `arrivals` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, arrivals: Arrivals,
-                 marks: Marks, links: dict[str, object], counts: InCounts, allowed: Allowed,
+                 marks: Marks, links: dict[str, object], counts: InCounts, losses: Losses, allowed: Allowed,
                  rights: Callable[[], object], wall_ms: Callable[[], int], answer: Callable[[int], None],
                  fail: Callable[[RelayError | KernelError], None], on_ready: Callable[[], None]) -> None:
         self._kernel = kernel
@@ -136,6 +137,7 @@ class Incoming:
         self._marks = marks
         self._links = links
         self.counts = counts
+        self._losses = losses
         self._allowed = allowed
         self._rights_of = rights
         self._rights = rights()
@@ -147,6 +149,9 @@ class Incoming:
         self._renames = renames_of(settings.rename)
         self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
         self._plain: dict[str, dict[bytes | None, Placement]] = {}       # of messages that say no address, by topic
+        self._came_before: dict[tuple[str, int], Origin] | None = None                 # by topic and partition
+        self._parted: Arrived | None = None
+        self._parted_of: Origin | None = None
         self._number = 0
         self._unstored_bytes = 0
         self._closed = False
@@ -165,7 +170,7 @@ class Incoming:
     # ---- batches
 
     def on_batches(self, letter: Batches, size_bytes: int) -> None:
-        """Raises OutOfTurn, PositionGap, LinkRefused; KernelError where it is to be tried again later."""
+        """Raises OutOfTurn, PositionGap, HistoryParted, LinkRefused; KernelError where it is to be tried again."""
         if letter.number != self._number:
             raise OutOfTurn(f"letter {letter.number} of batches came where {self._number} is next")
         self._take_letter(letter, OfLetter(letter.number, size_bytes), self._wall_ms() - letter.sent_ms)
@@ -177,8 +182,17 @@ class Incoming:
 
     def pass_over(self, number: int, size_bytes: int) -> None:
         """A letter that is worth nothing: answered behind those that came before it."""
-        self._append([], [], OfLetter(number, size_bytes))
+        self._append([], self._take_parted(), OfLetter(number, size_bytes))
         self._unstored_bytes += size_bytes
+
+    def _take_parted(self) -> list[StateRecord]:
+        """What follows in a partition is of another history, too, until its sender says that it goes on anew."""
+        origin, parted = self._parted_of, self._parted
+        if origin is None or parted is None:
+            return []
+        self._parted_of = self._parted = None
+        self._arrivals.advance(origin, parted)
+        return [arrived_record(origin, parted)]
 
     def _take_letter(self, letter: Batches, of_letter: OfLetter, shift_ms: int) -> None:
         if self._unstored_bytes >= WINDOW_BYTES:
@@ -191,6 +205,7 @@ class Incoming:
         for section in letter.sections:
             self._take(letter, section, shift_ms, messages, advanced)
         records = [arrived_record(origin, arrived) for origin, arrived in advanced.items()]
+        records += self._losses.take_dirty()
         self._append(messages, records, of_letter)
         for origin, arrived in advanced.items():
             self._arrivals.advance(origin, arrived)
@@ -228,10 +243,19 @@ class Incoming:
                 raise PositionGap(f"partition {section.partition} of {letter.topic} goes on at offset "
                                   f"{section.predecessor}, and nothing of it has arrived")
             arrived = Arrived(section.predecessor)
+            self._note_topic_made_anew(letter, section)
+        elif section.anew and section.predecessor < arrived.next:
+            self._losses.note(Loss(PARTED, letter.topic, section.partition, section.predecessor,
+                                   arrived.next - section.predecessor, self._wall_ms()))
+            arrived = Arrived(section.predecessor, arrived.lost)
+        elif arrived.last is not None and arrived.last.mark == PARTED_MARK:
+            raise HistoryParted(f"partition {section.partition} of {letter.topic} goes on in another history")
         elif section.predecessor > arrived.next:
             raise PositionGap(f"partition {section.partition} of {letter.topic} goes on at offset "
                               f"{section.predecessor}, and {arrived.next} is next")
-        if section.next <= arrived.next and arrived.at_ms:
+        last = arrived.last
+        repeats = section.next <= arrived.next and arrived.at_ms > 0
+        if repeats and (last is None or not section.predecessor <= last.offset < section.next):
             self.counts.repeated += sum([piece.count for piece in section.pieces])
             return
         at = arrived.next
@@ -242,6 +266,11 @@ class Incoming:
             for _, offset, _, message_id, time_ms, key, value, headers, attributes in leased_of(piece, None):
                 if offset < at or offset >= section.next:
                     self.counts.repeated += 1
+                    if last is not None and offset == last.offset \
+                            and last.mark != mark_of(message_id, time_ms, key, value):
+                        self._parted_of, self._parted = origin, arrived._replace(last=Last(offset, PARTED_MARK))
+                        raise HistoryParted(f"offset {offset} of partition {section.partition} of {letter.topic} is "
+                                            "another message than the one that came: the other hub was restored")
                     continue
                 at = offset + 1
                 placement = places.get(key)
@@ -257,9 +286,28 @@ class Incoming:
                     continue                 # no reader is given such a record
                 self._message(letter.topic, origin, (offset, time_ms, key, value, decoded, attributes, message_id),
                               piece.whole, piece.append_ms, shift_ms, messages, advanced)
-        self.counts.lost_messages += section.lost
+        if repeats:
+            return
+        if at > arrived.next and offset == at - 1:           # the newest is marked: `histories.py`
+            last = Last(offset, mark_of(message_id, time_ms, key, value))
+        if section.lost:
+            self.counts.lost_messages += section.lost
+            self._losses.note(Loss(DELETED, letter.topic, section.partition, arrived.next, section.lost,
+                                   self._wall_ms()))
         advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1), letter.topic,
-                                   self._settings.name)
+                                   self._settings.name, last)
+
+    def _note_topic_made_anew(self, letter: Batches, section: Section) -> None:
+        """A topic of that name may have come before, and be another one: people are told how far that was."""
+        if self._came_before is None:
+            self._came_before = {(arrived.topic, origin.partition): origin
+                                 for origin, arrived in self._arrivals.stored_of(self._peer_hub)}
+        place = letter.topic, section.partition
+        before, self._came_before[place] = self._came_before.get(place), Origin(self._peer_hub, letter.uuid,
+                                                                                section.partition)
+        arrived = None if before is None else self._arrivals.get(before)
+        if before is not None and before.uuid != letter.uuid and arrived is not None and arrived.next:
+            self._losses.note(Loss(TOPIC_GONE, letter.topic, section.partition, arrived.next, 0, self._wall_ms()))
 
     # ---- one message
 

@@ -1,6 +1,7 @@
 """What two hubs say to each other under seal. Pure.
 
     1 POSITIONS  count u32 | (topic uuid 16, partition u32, position u64)*   how far the reader's partitions are here
+                 | (last offset u64, mark 8)*                                which message of each came last; 1.3
     2 READY      window u32 | count u32 | filter text* | takes u8            from here on letters of batches may come
     3 BATCHES    number u64 | sent at i64 | uuid 16 | topic text | count u32 | section*
     4 STORED     number u64                                                  that letter of batches, and those before
@@ -16,8 +17,9 @@
 A section covers the offsets from `predecessor` until before `next` of one partition: what of them is in no piece did
 not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a whole batch of a producer.
 `window`: so many bytes of such letters may be on their way, as they are before they are packed. `takes` (1.1; left out:
-0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY; 4, it reads NEXT_KEY. Flag 1: the reader has
-heard nothing of this partition yet, and this is where it begins.
+0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY; 4, it reads NEXT_KEY; 8 (1.3), it says which
+message came last, and reads flag 2. Flag 1: the reader has heard nothing of this partition yet, and this is where it
+begins. Flag 2: what the reader has from `predecessor` on is of another history, and this follows instead.
 """
 from __future__ import annotations
 
@@ -32,6 +34,7 @@ from gatehouse.kernel.records.compression import ZSTD, decompress
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.fields import Fields, body, i64, text, u8, u32, u64
 from gatehouse.relay.frames import KEY_BYTES, SIGNATURE_BYTES
+from gatehouse.relay.histories import MARK_BYTES, NO_MARK, Last
 
 POSITIONS: Final = 1
 READY: Final = 2
@@ -46,11 +49,13 @@ PINNED: Final = 9
 TAKES_PACKED: Final = 1
 TAKES_SPOOL_KEYS: Final = 2
 TAKES_NEXT_KEYS: Final = 4
+TAKES_HISTORIES: Final = 8
 PACK_LEVEL: Final = 3
 MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
 
 BEGINS: Final = 1
-"""Flag of a section."""
+ANEW: Final = 2
+"""Flags of a section."""
 
 UUID_BYTES: Final = 16
 MAX_OFFSET: Final = (1 << 63) - 1
@@ -58,6 +63,7 @@ MAX_POSITIONS: Final = 10_000          # of one letter
 MAX_FILTERS: Final = 1_000
 
 _POSITION = struct.Struct(">16sIQ")
+_LAST = struct.Struct(f">Q{MARK_BYTES}s")
 _SECTION = struct.Struct(">IBQQQI")
 _PIECE = struct.Struct(">QIqqqB")
 PIECE_BYTES: Final = _PIECE.size + 4
@@ -76,10 +82,14 @@ class Section(NamedTuple):
     next: int
     lost: int
     pieces: list[Piece]
+    anew: bool = False
+    """The sender was restored from an older copy: from `predecessor` on it has another history than the reader."""
 
 
 class Positions(NamedTuple):
     positions: list[Position]
+    last: list[Last | None] = []
+    """Of each of them, or of none."""
 
 
 class Ready(NamedTuple):
@@ -126,16 +136,19 @@ Letter = Positions | Ready | Batches | StoredUntil | Stopped | SpoolKey | NextKe
 def encode(letter: Letter) -> bytes:
     """One letter as it is sealed."""
     match letter:
-        case Positions(positions):
-            return u8(POSITIONS) + u32(len(positions)) + b"".join([_POSITION.pack(*position) for position in positions])
+        case Positions(positions, last):
+            return u8(POSITIONS) + u32(len(positions)) + b"".join(
+                [_POSITION.pack(*position) for position in positions]
+                + [_LAST.pack(0, NO_MARK) if of is None else _LAST.pack(*of) for of in last])
         case Ready(window_bytes, filters, takes):
             return (u8(READY) + u32(window_bytes) + u32(len(filters)) + b"".join([text(name) for name in filters])
                     + u8(takes))
         case Batches(number, sent_ms, uuid, topic, sections):
             parts = [u8(BATCHES) + u64(number) + i64(sent_ms) + uuid + text(topic) + u32(len(sections))]
             for section in sections:
-                parts.append(_SECTION.pack(section.partition, BEGINS if section.begins else 0, section.predecessor,
-                                           section.next, section.lost, len(section.pieces)))
+                flags = (BEGINS if section.begins else 0) | (ANEW if section.anew else 0)
+                parts.append(_SECTION.pack(section.partition, flags, section.predecessor, section.next, section.lost,
+                                           len(section.pieces)))
                 for piece in section.pieces:
                     parts.append(_PIECE.pack(piece.first_offset, piece.count, piece.append_ms, piece.max_timestamp_ms,
                                              piece.first_id, piece.whole))
@@ -163,7 +176,8 @@ def decode(data: bytes) -> Letter:
         return StoredUntil(fields.u64())
     if kind == POSITIONS:
         count = fields.count(_POSITION.size)
-        return Positions([_POSITION.unpack(fields.take(_POSITION.size)) for _ in range(count)])
+        positions = [_POSITION.unpack(fields.take(_POSITION.size)) for _ in range(count)]
+        return Positions(positions, [_last(fields) for _ in range(count)] if fields.left else [])
     if kind == READY:
         window_bytes, count = fields.u32(), fields.count(2)
         if count > MAX_FILTERS:
@@ -179,6 +193,11 @@ def decode(data: bytes) -> Letter:
     if kind == PINNED:
         return Pinned(fields.take(KEY_BYTES))
     raise BadFrame(f"there is no letter of kind {kind}")
+
+
+def _last(fields: Fields) -> Last | None:
+    offset, mark = _LAST.unpack(fields.take(_LAST.size))
+    return None if mark == NO_MARK else Last(offset, mark)
 
 
 def pack(data: bytes) -> bytes:
@@ -226,4 +245,4 @@ def _section(fields: Fields) -> Section:
         if not records or first + records > MAX_OFFSET or first >= next_offset:
             raise BadFrame(f"a piece of {records} records from offset {first} on is none of its section")
         pieces.append(Piece(first, records, whole == 1, fields.body(), append_ms, max_ms, first_id))
-    return Section(partition, bool(flags & BEGINS), predecessor, next_offset, lost, pieces)
+    return Section(partition, bool(flags & BEGINS), predecessor, next_offset, lost, pieces, bool(flags & ANEW))

@@ -7,8 +7,10 @@
 """
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import KernelError
@@ -16,6 +18,7 @@ from gatehouse.relay import letters
 from gatehouse.relay.errors import (
     BadFrame,
     HistoryLost,
+    HistoryParted,
     LinkRefused,
     OutOfTurn,
     PositionAhead,
@@ -24,9 +27,11 @@ from gatehouse.relay.errors import (
     WrongKey,
 )
 from gatehouse.relay.frames import SPOOL_FULL, Frame, Held, Spooled, Spools
+from gatehouse.relay.histories import IN, OUT, Losses
 from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, InCounts
 from gatehouse.relay.letters import (
     MAX_POSITIONS,
+    TAKES_HISTORIES,
     TAKES_NEXT_KEYS,
     TAKES_PACKED,
     TAKES_SPOOL_KEYS,
@@ -61,7 +66,7 @@ GREETING_MS: Final = 10_000            # a greeting that is not answered by then
 SILENCE_MS: Final = 30_000             # nothing stored of what was said, for so long
 KEEP_MS: Final = 1_000                 # between two notes of how far the other hub is
 
-STOPS: Final = (PositionGap, PositionAhead, HistoryLost, LinkRefused)
+STOPS: Final = (PositionGap, PositionAhead, HistoryParted, HistoryLost, LinkRefused)
 """What people have to look at."""
 
 NOT_ALLOWED: Final = "not_allowed"
@@ -138,13 +143,16 @@ class Link:
         self._session: Session | None = None
         self._outgoing: Outgoing | None = None
         self._incoming: Incoming | None = None
+        self.lost_out, self.lost_in = (
+            Losses(around.kernel, self.peer.hub, way, partial(around.told, settings.name)) for way in (OUT, IN))
         self._rates = (Rate(settings.bytes_per_second), Rate(settings.messages_per_second))
         self._there = False
+        self._goes_on = False                # people have said so, whatever `on_lost` says
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
         self._their_takes = 0
         self._kept_ms = 0
-        self.spooling = Spooling(settings, lambda: self.pin, around, self._rates, self._new_incoming,
+        self.spooling = Spooling(settings, lambda: self.pin, around, self.lost_out, self._rates, self._new_incoming,
                                  self._say_spool_key, self._stop_told, self._note_tampering)
 
     # ---- who is there
@@ -170,9 +178,10 @@ class Link:
         self._end_session()
         self.spooling.pause()
 
-    def resume(self) -> None:
-        """Go on after a pause or a stop."""
+    def resume(self, go_on: bool = False) -> None:
+        """Go on after a pause or a stop; `go_on`: behind what is lost, too, until the link stops again."""
         self.state, self.fault = ABSENT, ""
+        self._goes_on = go_on
         self._wait_ms = FIRST_WAIT_MS
         if self._there:
             self._greet()
@@ -181,6 +190,7 @@ class Link:
         """Until somebody resumes it."""
         self._end_session()
         self.spooling.pause()
+        self._goes_on = False
         self.state, self.fault = STOPPED, reason
 
     def _stop_told(self, reason: str) -> None:
@@ -201,7 +211,7 @@ class Link:
         self.spooling.handle_tick(now_ms, self.state == ABSENT and not self._there,
                                   self.state not in (STOPPED, PAUSED))
         outgoing, session = self._outgoing, self._session
-        if outgoing is not None and outgoing.oldest_said_ms and now_ms - outgoing.oldest_said_ms > SILENCE_MS:
+        if outgoing is not None and outgoing.waits_since_ms and now_ms - outgoing.waits_since_ms > SILENCE_MS:
             self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
         elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
             self._greet()
@@ -289,8 +299,10 @@ class Link:
         self._session = session
         self.state, self.fault = OPEN, ""
         counts.sessions += 1
-        self._outgoing = Outgoing(around.kernel, self.settings, self.peer.hub, self.pin.begun_ms, around.marks,
-                                  counts.out, self._rates, self._say, self._fail, around.max_payload_bytes())
+        settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
+        self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
+                                  counts.out, self.lost_out, self._rates, self._say, self._fail,
+                                  around.max_payload_bytes())
         self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
         self._incoming = self._new_incoming(self._stored, self._fail)
         self._incoming.begin()
@@ -299,16 +311,17 @@ class Link:
                       ) -> Incoming:
         around = self._around
         return Incoming(around.kernel, self.settings, self.peer.hub, around.arrivals, around.marks, around.links,
-                        self.counts.into, around.allowed(self.settings), around.rights, around.wall_ms, answer, fail,
-                        self._say_ready)
+                        self.counts.into, self.lost_in, around.allowed(self.settings), around.rights, around.wall_ms,
+                        answer, fail, self._say_ready)
 
     def _say_ready(self) -> None:
         """What arrived before is on the disk: say how far that is."""
-        positions = [(origin.uuid, origin.partition, arrived.next)
-                     for origin, arrived in self._around.arrivals.stored_of(self.peer.hub)]
-        for at in range(0, len(positions), MAX_POSITIONS):
-            self._say("", Positions(positions[at:at + MAX_POSITIONS]))
-        takes = TAKES_PACKED | TAKES_NEXT_KEYS | (TAKES_SPOOL_KEYS if self.settings.spool else 0)
+        stored = self._around.arrivals.stored_of(self.peer.hub)
+        for at in range(0, len(stored), MAX_POSITIONS):
+            said = stored[at:at + MAX_POSITIONS]
+            self._say("", Positions([(origin.uuid, origin.partition, arrived.next) for origin, arrived in said],
+                                    [arrived.last for _, arrived in said]))
+        takes = TAKES_PACKED | TAKES_NEXT_KEYS | TAKES_HISTORIES | (TAKES_SPOOL_KEYS if self.settings.spool else 0)
         self._say("", Ready(WINDOW_BYTES, list(self.settings.receive), takes))
         self.spooling.on_ready_said()
 
@@ -323,8 +336,8 @@ class Link:
             case StoredUntil(number):
                 self._wait_ms = FIRST_WAIT_MS
                 outgoing.on_stored(number)
-            case Positions(positions):
-                outgoing.on_positions(positions)
+            case Positions():
+                outgoing.on_positions(letter)
             case Ready():
                 outgoing.on_ready(letter)
                 self.spooling.on_ready(letter)

@@ -5,6 +5,9 @@
     say     topic after topic, one letter each: a large topic does not hold up a small one
     stored  the other hub has it on its disk: how far that is goes into our log, some times a second
 
+Where the other hub has more than our log knows of, what it had last is compared with what lies here before anything
+follows: a hub that was restored from an older copy has another history (`histories.py`).
+
 Order per key: a partition is read in its order. Where partitions were added to a topic, a key may have moved, so that
 topic's partitions are merged by the time and id under which each piece was stored.
 """
@@ -12,7 +15,7 @@ topic's partitions are merged by the time and id under which each piece was stor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -23,11 +26,20 @@ from gatehouse.kernel.message import RETAIN, Fetched, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.state.state import Kind
-from gatehouse.relay.errors import HistoryLost, LinkRefused, OutOfTurn, PositionAhead, RelayError
-from gatehouse.relay.letters import PIECE_BYTES, TAKES_PACKED, Batches, Position, Ready, Section
+from gatehouse.relay.errors import HistoryLost, HistoryParted, LinkRefused, OutOfTurn, PositionAhead, RelayError
+from gatehouse.relay.histories import DELETED, PARTED, SENT_AGAIN, TOO_LARGE, TOPIC_GONE, Last, Loss, Losses, mark_of
+from gatehouse.relay.letters import PIECE_BYTES, TAKES_HISTORIES, TAKES_PACKED, Batches, Positions, Ready, Section
 from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
-from gatehouse.relay.positions import Origin, decode_sent, decode_spooled, sent_record, spooled_record
+from gatehouse.relay.positions import (
+    Origin,
+    Sent,
+    decode_origin,
+    decode_sent,
+    decode_spooled,
+    sent_record,
+    spooled_record,
+)
 from gatehouse.relay.rate import Rate
 from gatehouse.relay.settings import LinkSettings, is_open
 
@@ -42,7 +54,6 @@ AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose
 SKIPPED: Final = 4_096                 # offsets that do not match before the other hub is told of them
 SKIPPED_MS: Final = 5_000              # or so long after the last letter
 OWN_TOPICS: Final = (CHECKS, HELD)
-MAX_LOST: Final = 100                  # that are listed
 
 class Said(NamedTuple):
     """How large a letter was."""
@@ -69,6 +80,8 @@ class Reading:
     ahead: deque[Piece] = field(default_factory=deque)
     high: int = 0
     lost: int = 0                      # offsets to be told as lost with the next section
+    anew: bool = False                 # what follows is another history than the one that it has
+    last: Last | None = None           # what it had last: to be compared with what lies here, before anything follows
     reading: bool = False
 
 
@@ -100,17 +113,6 @@ class OnItsWay:
     ends: list[tuple[Reading, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Offsets that the other hub will never have."""
-
-    topic: str
-    partition: int
-    first: int
-    count: int
-    at_ms: int
-
-
 @dataclass(slots=True)
 class OutCounts:
     """Since the start of the hub."""
@@ -120,7 +122,6 @@ class OutCounts:
     letters: int = 0
     not_matched: int = 0
     not_forwarded: int = 0
-    lost: list[Lost] = field(default_factory=list)
     lost_messages: int = 0
 
 
@@ -128,8 +129,8 @@ class Outgoing:
     """See the module's text. Made for one session; `counts` and `rates` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, begun_ms: int, marks: Marks,
-                 counts: OutCounts, rates: tuple[Rate, Rate], say: Say, fail: Callable[[RelayError], None],
-                 max_letter_bytes: int, spool: bytes = b"") -> None:
+                 counts: OutCounts, losses: Losses, rates: tuple[Rate, Rate], say: Say,
+                 fail: Callable[[RelayError], None], max_letter_bytes: int, spool: bytes = b"") -> None:
         """`spool`: of the meeting point, where that keeps the letters; what it has does not count as sent."""
         self._kernel = kernel
         self._settings = settings
@@ -137,6 +138,7 @@ class Outgoing:
         self._begun_ms = begun_ms
         self._marks = marks
         self.counts = counts
+        self._losses = losses
         self._bytes, self._messages = rates
         self._say = say
         self._fail = fail
@@ -144,7 +146,8 @@ class Outgoing:
         self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
         self._send = Filters(settings.send)
         self._wanted = Filters(())
-        self._positions: dict[tuple[bytes, int], int] = {}
+        self._positions: dict[tuple[bytes, int], tuple[int, Last | None]] = {}
+        self._knows_histories = False          # the other hub does
         self._topics_version = -1
         self._watch: Cancellable | None = None
         self._fetching = False
@@ -156,7 +159,10 @@ class Outgoing:
         self._packs = False                    # letters are compressed
         self._unstored_bytes = 0
         self._on_their_way: deque[OnItsWay] = deque()
+        self._stored_ms = 0                    # when the other hub last stored something
         self._dirty: dict[tuple[bytes, int], int] = {}
+        self._began: dict[tuple[bytes, int], int] = {}         # where partitions began over this link
+        self._gone: list[tuple[bytes, int]] = []               # what was noted of topics that are no more
         self._spool = spool
         self._spooled: dict[tuple[bytes, int], int] = {}
         self._last_said_ms = 0
@@ -166,10 +172,10 @@ class Outgoing:
 
     # ---- what the other hub says
 
-    def on_positions(self, positions: Iterable[Position]) -> None:
+    def on_positions(self, said: Positions) -> None:
         """How far it is in partitions of ours."""
-        for uuid, partition, next_offset in positions:
-            self._positions[uuid, partition] = next_offset
+        for at, (uuid, partition, next_offset) in enumerate(said.positions):
+            self._positions[uuid, partition] = next_offset, said.last[at] if said.last else None
 
     def on_ready(self, ready: Ready) -> None:
         """It has said all of them."""
@@ -178,6 +184,7 @@ class Outgoing:
         self._window_bytes = ready.window_bytes
         self._wanted = Filters(ready.filters)
         self._packs = self._settings.compress == "zstd" and bool(ready.takes & TAKES_PACKED)
+        self._knows_histories = bool(ready.takes & TAKES_HISTORIES)
         self.ready = True
         self.pump()
 
@@ -186,6 +193,7 @@ class Outgoing:
         if number >= self._number:
             raise OutOfTurn(f"the other hub has stored letter {number}, which was not sent")
         dirty = self._spooled if self._spool else self._dirty
+        self._stored_ms = self._now_ms
         while self._on_their_way and self._on_their_way[0].number <= number:
             letter = self._on_their_way.popleft()
             self._unstored_bytes -= letter.size_bytes
@@ -205,12 +213,20 @@ class Outgoing:
 
     def take_dirty(self) -> list[StateRecord]:
         """How far the other hub is, or the meeting point's spool, as far as that is not in our log."""
-        records = [sent_record(self._peer_hub, uuid, partition, end) for (uuid, partition), end in self._dirty.items()]
+        records = self._losses.take_dirty()
+        records += [sent_record(self._peer_hub, uuid, partition, self._sent(uuid, partition, end))
+                    for (uuid, partition), end in self._dirty.items()]
+        records += [sent_record(self._peer_hub, *gone, None) for gone in self._gone]
         records += [spooled_record(self._peer_hub, uuid, partition, end, self._spool)
                     for (uuid, partition), end in self._spooled.items()]
         self._dirty.clear()
+        self._gone.clear()
         self._spooled.clear()
         return records
+
+    def _sent(self, uuid: bytes, partition: int, end: int) -> Sent:
+        stream = self.streams.get(uuid)
+        return Sent(end, self._began.get((uuid, partition)), "" if stream is None else stream.topic.name)
 
     def close(self) -> None:
         self._closed = True
@@ -230,6 +246,12 @@ class Outgoing:
     def oldest_said_ms(self) -> int:
         """When the oldest letter that is not stored there was said; 0: none is on its way."""
         return self._on_their_way[0].said_ms if self._on_their_way else 0
+
+    @property
+    def waits_since_ms(self) -> int:
+        """Since when nothing of what is on its way has been stored; 0: nothing is. A narrow way takes its time for each
+        letter."""
+        return max(self.oldest_said_ms, self._stored_ms) if self._on_their_way else 0
 
     # ---- out
 
@@ -260,13 +282,14 @@ class Outgoing:
         kernel = self._kernel
         if self._topics_version == kernel.topics_version:
             return
-        self._topics_version = kernel.topics_version
+        looked_before, self._topics_version = self._topics_version >= 0, kernel.topics_version
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
         topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self.sends(topic)}
-        for uuid in self.streams.keys() - topics.keys():
-            del self.streams[uuid]
+        gone = {uuid: self.streams.pop(uuid) for uuid in self.streams.keys() - topics.keys()}
+        if (gone or not looked_before) and not self._spool:
+            self._list_topics_that_are_gone(gone)
         custom = any(entry.topic != UNROUTED for entry in kernel.route_entries)
         for uuid, topic in topics.items():
             stream = self.streams.get(uuid)
@@ -287,31 +310,91 @@ class Outgoing:
             entry.topic != UNROUTED for entry in self._kernel.route_entries) else None
         return first is None or self._send.may_match(first) and self._wanted.may_match(first)
 
+    def _list_topics_that_are_gone(self, streams: dict[bytes, Stream]) -> None:
+        """Of those that were on their way to the other hub: what it does not have of them is lost. How much that is, is
+        known of those that were there a moment ago."""
+        known = {topic.uuid for topic in self._kernel.topics(self._settings.tenant)}
+        for key, value in self._kernel.link_states(Kind.SENT, self._peer_hub):
+            hub, uuid, partition = decode_origin(key)
+            sent = decode_sent(value)
+            if hub == self._peer_hub and uuid not in known and sent.topic and (uuid, partition) not in self._gone:
+                self._gone.append((uuid, partition))
+                self._dirty.pop((uuid, partition), None)
+                reading = streams[uuid].readings.get(partition) if uuid in streams else None
+                first, end = (sent.next, sent.next) if reading is None else (reading.stored, reading.high)
+                if end:
+                    self._losses.note(Loss(TOPIC_GONE, sent.topic, partition, first, max(end - first, 0),
+                                           self._wall_ms))
+
     def _begin(self, topic: Topic, partition: int) -> Reading:
         """Where a partition goes on. Raises PositionAhead."""
-        partition_id = topic.partition_id(partition)
+        partition_id, place = topic.partition_id(partition), (topic.uuid, partition)
         start, high = self._kernel.bounds(partition_id)
         name = Origin(self._peer_hub, topic.uuid, partition).encoded()
-        stored = self._kernel.link_state(Kind.SENT, name)
-        theirs = self._positions.get((topic.uuid, partition))
+        value = self._kernel.link_state(Kind.SENT, name)
+        sent = None if value is None else decode_sent(value)
+        if sent is not None and sent.began is not None:
+            self._began[place] = sent.began
+        theirs, last = self._positions.get(place, (None, None))
         if theirs is not None:
+            reading = Reading(partition, partition_id, theirs, theirs, theirs, False, high=high)
             if theirs > high:
-                raise PositionAhead(f"the other hub has partition {partition} of {topic.name} up to offset {theirs}, "
-                                    f"and here it ends at {high}")
-            if stored is None or decode_sent(stored) < theirs:
-                self._dirty[topic.uuid, partition] = theirs          # it came by a spool, or was not noted
-            return Reading(partition, partition_id, theirs, theirs, theirs, False, high=high)
-        if stored is not None:
-            at = min(decode_sent(stored), high)
-        else:
-            old = topic.created_ms < self._begun_ms
-            at = high if old and self._settings.start == "now" else start if old else 0
-            self._dirty[topic.uuid, partition] = at
+                self._part(topic, reading, PositionAhead(
+                    f"the other hub has partition {partition} of {topic.name} up to offset {theirs}, and here it ends "
+                    f"at {high}"))
+            elif sent is None or sent.next < theirs:             # it came by a spool, was not noted, or this is a copy
+                if last is not None and start <= last.offset < theirs:
+                    reading.last, reading.next = last, last.offset
+                else:
+                    self._dirty[place] = theirs
+            elif theirs < sent.next:
+                self._losses.note(Loss(SENT_AGAIN, topic.name, partition, theirs, sent.next - theirs, self._wall_ms))
+            return reading
+        if sent is None:
+            at = self._began[place] = self._beginning(topic, partition_id)
+            self._dirty[place] = at
+        elif self._spool or sent.began is None or sent.began >= sent.next:
+            at = min(sent.next, high)
+        else:                                                    # the other hub is a copy from before this link
+            at = min(sent.began, high)
+            self._losses.note(Loss(SENT_AGAIN, topic.name, partition, at, sent.next - at, self._wall_ms))
         kept = self._kernel.link_state(Kind.SPOOLED, name) if self._spool else None
         spooled = None if kept is None else decode_spooled(kept, self._spool)
         if spooled is not None and at < spooled <= high:
             return Reading(partition, partition_id, spooled, spooled, spooled, False, high=high)
         return Reading(partition, partition_id, at, at, at, True, high=high)
+
+    def _beginning(self, topic: Topic, partition_id: int) -> int:
+        """The offset at which a partition goes out first."""
+        start, high = self._kernel.bounds(partition_id)
+        old = topic.created_ms < self._begun_ms
+        return high if old and self._settings.start == "now" else start if old else 0
+
+    # decision 320: two histories of a partition are told apart before anything follows
+    def _part(self, topic: Topic, reading: Reading, error: RelayError) -> None:
+        """The other hub has a history that this one does not know: go on from the last place that both know. Raises the
+        error where the link is to stop instead, or the other hub would take what follows for a repetition."""
+        if self._settings.on_lost == "stop" or not self._knows_histories:
+            raise error
+        value = self._kernel.link_state(Kind.SENT, Origin(self._peer_hub, topic.uuid, reading.partition).encoded())
+        at = self._beginning(topic, reading.partition_id) if value is None else decode_sent(value).next
+        at = min(at, reading.high)
+        self._losses.note(Loss(PARTED, topic.name, reading.partition, at, reading.told - at, self._wall_ms))
+        reading.next = reading.told = reading.stored = at
+        reading.anew = True
+
+    def _has_parted(self, topic: Topic, reading: Reading, last: Last, answer: Fetched) -> bool:
+        """Compare what the other hub had last with what lies here. Raises HistoryParted."""
+        for piece in answer.pieces:
+            if piece.first_offset <= last.offset < piece.first_offset + piece.count:
+                for offset, time_ms, key, value, _, _, message_id in sound_records(piece):
+                    if offset == last.offset and mark_of(message_id, time_ms, key, value) != last.mark:
+                        self._part(topic, reading, HistoryParted(
+                            f"the other hub has another message at offset {offset} of partition {reading.partition} of "
+                            f"{topic.name}: one of the two hubs was restored from an older copy"))
+                        return True
+        self._dirty[topic.uuid, reading.partition] = reading.next = reading.told
+        return False
 
     # ---- reading
 
@@ -356,6 +439,9 @@ class Outgoing:
         """What was read of one partition."""
         if answer.error is not None:
             raise HistoryLost(f"partition {reading.partition} of {stream.topic.name} cannot be read: {answer.error}")
+        last, reading.last = reading.last, None
+        if last is not None and self._has_parted(stream.topic, reading, last, answer):
+            return
         for piece in answer.pieces:
             end = piece.first_offset + piece.count
             if end <= reading.next:
@@ -376,14 +462,13 @@ class Outgoing:
         if self._settings.on_lost == "stop":
             raise HistoryLost(f"offsets {reading.next} to {offset - 1} of partition {reading.partition} of "
                               f"{stream.topic.name} are no longer stored (set `on_lost`, or rewind the link)")
-        self._note_lost(stream, reading, reading.next, count)
+        self._note_lost(stream, reading, DELETED, reading.next, count)
 
-    def _note_lost(self, stream: Stream, reading: Reading, offset: int, count: int) -> None:
+    def _note_lost(self, stream: Stream, reading: Reading, why: str, offset: int, count: int) -> None:
         """The other hub is told, and people are."""
         reading.lost += count
         self.counts.lost_messages += count
-        if len(self.counts.lost) < MAX_LOST:
-            self.counts.lost.append(Lost(stream.topic.name, reading.partition, offset, count, self._wall_ms))
+        self._losses.note(Loss(why, stream.topic.name, reading.partition, offset, count, self._wall_ms))
 
     def _wait_for_more(self) -> None:
         if self._watch is not None or any(reading.ahead for stream in self.streams.values()
@@ -450,8 +535,9 @@ class Outgoing:
                     break
             end = reading.next if not reading.ahead else reading.ahead[0].first_offset
             if pieces or self._has_skipped(reading, end):
-                sections.append(Section(reading.partition, reading.begins, reading.told, end, reading.lost, pieces))
-                reading.told, reading.begins, reading.lost = end, False, 0
+                sections.append(Section(reading.partition, reading.begins, reading.told, end, reading.lost, pieces,
+                                        reading.anew))
+                reading.told, reading.begins, reading.lost, reading.anew = end, False, 0, False
             elif not reading.ahead and not stream.merged:
                 continue
         return sections, messages
@@ -497,7 +583,7 @@ class Outgoing:
                 f"{piece.first_offset}, is more than the meeting point carries (max_frame_bytes)")
         if self._settings.on_lost == "stop":
             raise LinkRefused(text)
-        self._note_lost(stream, reading, piece.first_offset, 1)
+        self._note_lost(stream, reading, TOO_LARGE, piece.first_offset, 1)
 
     # ---- what passes
 

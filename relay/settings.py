@@ -59,8 +59,9 @@ class LinkSettings:
                 "`relay-parked` with the reason, or the link stops."})
     on_lost: str = field(default="stop", metadata={
         "choices": ("stop", "go_on"),
-        "help": "What happens where retention has deleted what the other hub does not have yet: the link stops, or "
-                "goes on behind it; either is listed."})
+        "help": "What happens where retention has deleted what the other hub does not have yet, or where that hub has "
+                "what this one no longer knows since it was restored from an older copy: the link stops, or goes on "
+                "with what is here; either is listed on both hubs."})
     compress: str = field(default="none", metadata={
         "choices": ("none", "zstd"),
         "help": "Whether what goes out is compressed for the link, where the other hub can read it: for a narrow way. "

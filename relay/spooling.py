@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import letters
-from gatehouse.relay.errors import BadFrame, LinkRefused, OutOfTurn, PositionGap, RelayError, WrongKey
+from gatehouse.relay.errors import BadFrame, HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError, WrongKey
 from gatehouse.relay.frames import Held, Spool, Spooled, Spools, Taken
 from gatehouse.relay.incoming import Incoming
 from gatehouse.relay.letters import TAKES_SPOOL_KEYS, Batches, Ready, SpoolKey
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gatehouse.kernel.message import Stored
+    from gatehouse.relay.histories import Losses
     from gatehouse.relay.link import Around
     from gatehouse.relay.pins import Pin
     from gatehouse.relay.rate import Rate
@@ -64,7 +65,8 @@ class SpoolCounts:
 class Spooling:
     """See the module's text. `say` seals and sends a letter in the open session; `stop` is the link's."""
 
-    def __init__(self, settings: LinkSettings, pin_now: Callable[[], Pin], around: Around, rates: tuple[Rate, Rate],
+    def __init__(self, settings: LinkSettings, pin_now: Callable[[], Pin], around: Around, losses: Losses,
+                 rates: tuple[Rate, Rate],
                  new_incoming: Callable[[Callable[[int], None], Callable[[RelayError | KernelError], None]], Incoming],
                  say_key: Callable[[SpoolKey], None], stop: Callable[[str], None], tampered: Callable[[str], None]
                  ) -> None:
@@ -75,6 +77,7 @@ class Spooling:
         self._pin = pin_now
         self._begun_ms = pin_now().begun_ms
         self._around = around
+        self._losses = losses
         self._rates = rates
         self._new_incoming = new_incoming
         self._say_key = say_key
@@ -221,8 +224,8 @@ class Spooling:
             return
         self._base = self._said
         self._outgoing = outgoing = Outgoing(
-            around.kernel, self._settings, self._peer.hub, self._begun_ms, around.marks, self.counts.out, self._rates,
-            self._say, self._out_failed, around.max_payload_bytes(), offered.spool)
+            around.kernel, self._settings, self._peer.hub, self._begun_ms, around.marks, self.counts.out, self._losses,
+            self._rates, self._say, self._out_failed, around.max_payload_bytes(), offered.spool)
         outgoing.handle_tick(now_ms, around.wall_ms())
         outgoing.on_ready(Ready(WINDOW_BYTES, list(theirs.filters), theirs.takes))
 
@@ -279,6 +282,8 @@ class Spooling:
                     incoming.on_kept(letter, number, size_bytes, apart_ms)
             except PositionGap:
                 self._pass_over(incoming, "gap", number, size_bytes)
+            except HistoryParted:            # in an open session both sides look at it
+                self._pass_over(incoming, "parted", number, size_bytes)
             except (WrongKey, BadFrame) as error:
                 self._tampered(f"{error.code}: {error}")
                 self._pass_over(incoming, "tampered", number, size_bytes)
@@ -346,10 +351,15 @@ class Spooling:
 
 
 class Then:
-    """An owner that goes on once something is durable."""
+    """An owner that goes on once something is durable; where it could not be stored, `failed` is called instead."""
 
-    def __init__(self, go_on: Callable[[], None]) -> None:
+    def __init__(self, go_on: Callable[[], None], failed: Callable[[], None] = lambda: None) -> None:
         self._go_on = go_on
+        self._failed = failed
 
     def on_stored(self, stored: list[Stored]) -> None:
-        self._go_on()
+        """See `kernel.message.Owner`."""
+        if any(answer.error is not None for answer in stored):
+            self._failed()
+        else:
+            self._go_on()

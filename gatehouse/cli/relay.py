@@ -192,19 +192,25 @@ def rotate(use: bool, url: str, json_wanted: bool) -> None:
                           "not pinned by": ", ".join(document["waits_for"]) or "none"}), json_wanted)
 
 
-def _changing(action: str, help: str, done: str) -> click.Command:
-    @click.command(action, help=help)
-    @click.argument("link")
-    @hub_options
-    def change(link: str, url: str, json_wanted: bool) -> None:
-        with asking(url) as hub:
-            document = _ask(hub, "POST", path_of("v1", "relay", "links", link, action))
-        show(document, f"{done} {link}", json_wanted)
-    return change
+@relay.command()
+@click.argument("link")
+@hub_options
+def pause(link: str, url: str, json_wanted: bool) -> None:
+    """Close LINK until it is resumed."""
+    with asking(url) as hub:
+        document = _ask(hub, "POST", path_of("v1", "relay", "links", link, "pause"))
+    show(document, f"paused {link}", json_wanted)
 
 
-relay.add_command(_changing("pause", "Close LINK until it is resumed.", "paused"))
-relay.add_command(_changing("resume", "Let LINK go on, after a pause or a stop.", "resumed"))
+@relay.command()
+@click.argument("link")
+@click.option("--go-on", is_flag=True, help="Behind what is lost, where the link has stopped before that.")
+@hub_options
+def resume(link: str, go_on: bool, url: str, json_wanted: bool) -> None:
+    """Let LINK go on, after a pause or a stop."""
+    with asking(url) as hub:
+        document = _ask(hub, "POST", path_of("v1", "relay", "links", link, "resume"), {"go_on": go_on})
+    show(document, f"resumed {link}", json_wanted)
 
 
 @relay.command()

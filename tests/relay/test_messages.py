@@ -14,7 +14,7 @@ from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, SHOWN_HEADER, Marks
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
-from tests.relay.network import Network, TestHub
+from tests.relay.network import Network, TestHub, carried
 from tests.simulation.disk import SimDisk
 from tests.simulation.store import SimStore
 
@@ -380,3 +380,27 @@ def test_a_narrow_way_carries_less_and_the_same() -> None:
         sent = left.links.describe_link("link")["sent"]["bytes"]
         assert (sent < 500 * 12) == (compress == "zstd" and there), sent
         assert left.links.links["link"].outgoing.unstored_bytes == 0
+
+
+def test_a_way_that_takes_long_for_each_letter_is_no_silent_one() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    waiting: list[bytes] = []
+
+    def slow(hub: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if hub is right and not up and carried(frame) and len(frame) > 10_000:
+            waiting.append(frame)
+            return []
+        return [frame]
+
+    network.change = slow
+    for number in range(12):
+        left.rig.publish("plant/a", b"%02d" % number + bytes(100_000))
+    network.settle(2)
+    assert len(waiting) > 3
+    sessions = left.links.describe_link("link")["sessions"]
+    while waiting:
+        network.tick(20_000)
+        right.links.handle_frame(waiting.pop(0))
+        network.settle(1)
+    assert [value[:2] for value in right.values("plant")] == [b"%02d" % number for number in range(12)]
+    assert left.links.describe_link("link")["sessions"] == sessions, "nothing began anew"

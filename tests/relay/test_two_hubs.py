@@ -3,14 +3,16 @@ from __future__ import annotations
 
 import random
 
+from gatehouse.kernel.log.log import Log
 from gatehouse.relay.settings import LinkSettings
 from tests.relay.network import Network, TestHub
 
 
-def pair(seed: int = 1, a: dict | None = None, b: dict | None = None) -> tuple[Network, TestHub, TestHub]:
+def pair(seed: int = 1, a: dict | None = None, b: dict | None = None, logs: tuple[Log | None, Log | None] = (None, None)
+         ) -> tuple[Network, TestHub, TestHub]:
     rng = random.Random(seed)
-    left = TestHub("left", [LinkSettings("link", **(a or {"send": ("plant/#",)}))], rng)
-    right = TestHub("right", [LinkSettings("link", **(b or {"receive": ("plant/#",)}))], rng)
+    left = TestHub("left", [LinkSettings("link", **(a or {"send": ("plant/#",)}))], rng, log=logs[0])
+    right = TestHub("right", [LinkSettings("link", **(b or {"receive": ("plant/#",)}))], rng, log=logs[1])
     network = Network(left, right, rng=rng)
     network.join(left, right, "link")
     network.settle()

@@ -23,6 +23,7 @@ from gatehouse.relay.frames import (
     Taken,
     Welcome,
 )
+from gatehouse.relay.histories import Last, mark_of
 from gatehouse.relay.invitations import Invitation, check_join, decode_join, encode_join
 from gatehouse.relay.letters import Batches, NextKey, Pinned, Positions, Ready, Section, SpoolKey, Stopped, StoredUntil
 from gatehouse.relay.sealing import Greeting, Identity, Peer, session_of
@@ -47,6 +48,12 @@ FRAMES = [
 PIECE = Piece(7, 2, True, b"data", 1_000, 2_000, 99)
 LETTERS = [
     (Positions([(b"u" * 16, 3, 9)]), "01" + "00000001" + "75" * 16 + "00000003" + "0000000000000009"),
+    (Positions([(b"u" * 16, 3, 9), (b"v" * 16, 0, 1)], [Last(7, b"m" * 8), None]),
+     "01" + "00000002" + "75" * 16 + "00000003" + "0000000000000009" + "76" * 16 + "00000000" + "0000000000000001"
+     + "0000000000000007" + "6d" * 8 + "00" * 16),
+    (Batches(6, 1_000, b"u" * 16, "plant", [Section(3, False, 6, 9, 0, [], True)]),
+     "03" + "0000000000000006" + "00000000000003e8" + "75" * 16 + "0005" + "706c616e74" + "00000001"
+     + "00000003" + "02" + "0000000000000006" + "0000000000000009" + "0000000000000000" + "00000000"),
     (Ready(4 << 20, ["a/#", "b"]), "02" + "00400000" + "00000002" + "0003" + "612f23" + "0001" + "62" + "00"),
     (Ready(4 << 20, ["b"], 1), "02" + "00400000" + "00000001" + "0001" + "62" + "01"),
     (Batches(5, 1_000, b"u" * 16, "plant", [Section(3, True, 6, 9, 1, [PIECE])]),
@@ -95,6 +102,9 @@ def test_letters(letter: letters.Letter, written: str) -> None:
         if isinstance(letter, Ready) and end == len(data) - 1:
             assert letters.decode(data[:end]) == letter._replace(takes=0), "as 1.0 says it"
             continue
+        if isinstance(letter, Positions) and letter.last and end == len(data) - 16 * len(letter.last):
+            assert letters.decode(data[:end]) == letter._replace(last=[]), "as 1.2 says it"
+            continue
         with pytest.raises(BadFrame):
             letters.decode(data[:end])
 
@@ -120,6 +130,14 @@ def test_a_packed_letter() -> None:
 def test_a_packed_letter_that_lies(lie: bytes) -> None:
     with pytest.raises(BadFrame):
         letters.unpack(lie, 100_000)
+
+
+def test_a_mark() -> None:
+    assert mark_of(99, 1_000, b"key", b"value").hex() == "f1bb922106b57eba"
+    others = [(98, 1_000, b"key", b"value"), (99, 999, b"key", b"value"), (99, 1_000, b"keyv", b"alue"),
+              (99, 1_000, None, b"value"), (99, 1_000, b"", b"value"), (99, 1_000, b"key", None),
+              (99, 1_000, b"key", b"")]
+    assert len({mark_of(*other) for other in others} | {mark_of(99, 1_000, b"key", b"value")}) == len(others) + 1
 
 
 def test_another_major_version_is_refused_by_name() -> None:

@@ -6,7 +6,8 @@
     POST   /v1/relay/rotate                 {"use": false} → {"key", "next_key", "waits_for"}: another key for this hub
     POST   /v1/relay/join                   {"invitation": "ghl1...."} → {"link"}
     GET    /v1/relay/links/{link}/explain?address=    what the link does with an address; nothing is sent
-    POST   /v1/relay/links/{link}/pause     and `resume`: also after a stop
+    POST   /v1/relay/links/{link}/pause
+    POST   /v1/relay/links/{link}/resume    {"go_on": false}: also after a stop; `go_on`: behind what is lost
     POST   /v1/relay/links/{link}/rewind    {"topic", "offset": 0}: what came of a topic comes once more
     DELETE /v1/relay/links/{link}           forgets who is at the other end
 
@@ -21,7 +22,7 @@ from msgspec import Meta
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.contract import LinkFault
 from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Answer, Body, Declared, Need, declare
+from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import Parameter
@@ -71,6 +72,12 @@ class Joining(Document):
     """What the other side was given."""
 
     invitation: Annotated[str, Meta(min_length=1, max_length=65_536)]
+
+
+class LinkResumption(Document):
+    """Whether a link that stopped before something that is lost goes on behind it."""
+
+    go_on: bool = False
 
 
 class LinkRewind(Document):
@@ -180,18 +187,28 @@ async def rotate(door: Door, call: Call) -> Answered:
     return json_answer(await _act(door, call, name, "rotate", "", use=use))
 
 
-def _changing(action: str, summary: str) -> Declared:
-    """A call that does one thing to a link."""
-    async def change(door: Door, call: Call) -> Answered:
-        name = await _asking(door, call)
-        await read(door, call, Nothing)
-        return json_answer(await _act(door, call, name, action, call.topic_name()))
+@declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
+         bodies=(Body(Nothing, required=False),),
+         answers=(Answer(200, "The link.", SHOWN),))
+async def pause_link(door: Door, call: Call) -> Answered:
+    """Close a link until it is resumed."""
+    name = await _asking(door, call)
+    await read(door, call, Nothing)
+    return json_answer(await _act(door, call, name, "pause", call.topic_name()))
 
-    change.__doc__ = summary
-    change.__name__ = f"{action}_link"
-    return declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
-                   bodies=(Body(Nothing, required=False),),
-                   answers=(Answer(200, "The link.", SHOWN),))(change)
+
+@declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
+         bodies=(Body(LinkResumption, required=False),),
+         answers=(Answer(200, "The link.", SHOWN),))
+async def resume_link(door: Door, call: Call) -> Answered:
+    """Let a link go on, after a pause or a stop.
+
+    One that stopped before something that is lost stops there again, unless `go_on` says to go on behind it. Both hubs
+    list what that is.
+    """
+    name = await _asking(door, call)
+    go_on = (await read(door, call, LinkResumption)).go_on
+    return json_answer(await _act(door, call, name, "resume", call.topic_name(), go_on=go_on))
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
@@ -225,5 +242,4 @@ ROUTES: Routes = (
     ("GET", "/v1/relay/links/{link}", get_link), ("DELETE", "/v1/relay/links/{link}", unlink),
     ("GET", "/v1/relay/links/{link}/explain", explain_link), ("POST", "/v1/relay/links/{link}/invite", invite),
     ("POST", "/v1/relay/links/{link}/rewind", rewind_link),
-    ("POST", "/v1/relay/links/{link}/pause", _changing("pause", "Close a link until it is resumed.")),
-    ("POST", "/v1/relay/links/{link}/resume", _changing("resume", "Let a link go on, after a pause or a stop.")))
+    ("POST", "/v1/relay/links/{link}/pause", pause_link), ("POST", "/v1/relay/links/{link}/resume", resume_link))
