@@ -76,6 +76,7 @@ IDENTITY: Final = 2                      # whose a kept key is: this hub's own, 
 IN_USE: Final = 0
 NEXT: Final = 1
 MAX_INVITATIONS: Final = 1_000
+CLOCKS_APART_MS: Final = 24 * 3_600_000  # of two hubs, at most, for an invitation to be used
 MAX_SPOOLS: Final = 10_000               # of other hubs, that are remembered
 JOIN_AGAIN_MS: Final = 5_000
 FORGET_MS: Final = 10_000                # between two looks at what is kept for links
@@ -281,7 +282,7 @@ class HubLinks:
         BadInvitation, UnknownLink, Stopping."""
         invitation = decode_invitation(text)
         name = invitation.link
-        if invitation.ends_ms <= self._wall_ms():
+        if invitation.ends_ms + CLOCKS_APART_MS <= self._wall_ms():      # the hub that made it looks at its own clock
             raise BadInvitation("this invitation is over: ask for another")
         if bytes.fromhex(invitation.hub) == self._kernel.hub:
             raise BadInvitation("this invitation is of this hub: it is for the other one")
@@ -561,10 +562,12 @@ class HubLinks:
             state = "not configured" if pin is not None else "not joined"
             return {"name": name, "state": state, "peer": pin.name if pin is not None else None,
                     "hub": pin.hub if pin is not None else None}
-        out, into = link.counts.out, link.counts.into
+        out, into, fault = link.counts.out, link.counts.into, link.fault
+        if link.pin.invitation and decode_invitation(link.pin.invitation).ends_ms <= self._wall_ms():
+            fault = "the invitation is over by the clock of this hub, and was not used: ask for another"
         messages, lag_ms = self.lag(link)
         return {
-            "name": name, "state": "joining" if link.pin.invitation else link.state, "fault": link.fault,
+            "name": name, "state": "joining" if link.pin.invitation else link.state, "fault": fault,
             "peer": link.pin.name, "hub": link.pin.hub, "key": link.pin.key, "sessions": link.counts.sessions,
             "send": list(link.settings.send), "receive": list(link.settings.receive),
             "lag": {"messages": messages, "ms": lag_ms,
