@@ -4,19 +4,21 @@
     GATEHOUSE_COMPILE=1 python -m pip wheel --no-deps .    compiled: needs mypy, Cython, a C compiler and Python's
                                                            headers
 
-Modules that mypyc compiles call each other directly and copy each other's constants, so they are one unit; each native
-module is a library of its own. What was compiled is kept: the hot modules in `build/hot/DIGEST.PYTHON/`, by the digest
-of them and of all that they import; the native ones in `build/native/DIGEST.PYTHON/`, by their own. A wheel whose other
-files have changed is made of both in seconds, and one with another native module in less than a minute. decision 58
+Modules that mypyc compiles call each other directly and copy each other's constants, so they are one library, of a C
+file for each module, which the C compiler takes side by side (decision 330); each native module is a library of its
+own. What was compiled is kept: the hot modules in `build/hot/DIGEST.PYTHON/`, by the digest of them and of all that
+they import; the native ones in `build/native/DIGEST.PYTHON/`, by their own. A wheel whose other files have changed is
+made of both in seconds, and one with another native module in less than a minute. decision 58
 """
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from setuptools import Distribution, Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -58,8 +60,12 @@ def hot_extensions() -> list[Extension]:
     from mypyc.build import mypycify
 
     files = [str(source_of(module, ROOT).relative_to(ROOT)) for module in HOT_MODULES]
-    return mypycify(["--follow-imports=silent", f"--cache-dir={MYPY_CACHE}", *files], group_name=GROUP, opt_level="3",
-                    debug_level="0", target_dir="build/c")
+    # decision 330
+    extensions = mypycify(["--follow-imports=silent", f"--cache-dir={MYPY_CACHE}", *files], group_name=GROUP,
+                          opt_level="3", debug_level="0", target_dir="build/c", multi_file=True)
+    for extension in extensions:
+        extension.include_dirs.append("build/c/gatehouse")     # a group whose name has a dot has its header there
+    return extensions
 
 
 class CompiledDistribution(Distribution):
@@ -69,7 +75,23 @@ class CompiledDistribution(Distribution):
         return True
 
 
-class BuildNative(build_ext):
+class BuildBeside(build_ext):
+    """Compiles the C files of one library side by side, the largest first: else one follows the other."""
+
+    def build_extensions(self) -> None:
+        one_by_one = self.compiler.compile
+
+        def side_by_side(sources: list[str], **options: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as threads:
+                made = threads.map(lambda source: one_by_one([source], **options),
+                                   sorted(sources, key=os.path.getsize, reverse=True))
+                return [file for files in made for file in files]
+
+        self.compiler.compile = side_by_side
+        super().build_extensions()
+
+
+class BuildNative(BuildBeside):
     """Compiles the native modules alone: for tests under a sanitizer (scripts/sanitize.py)."""
 
     def finalize_options(self) -> None:
@@ -77,7 +99,7 @@ class BuildNative(build_ext):
         super().finalize_options()
 
 
-class BuildHot(build_ext):
+class BuildHot(BuildBeside):
     """Compiles the hot modules and the native ones, or takes of each what was compiled from the same sources before."""
 
     def finalize_options(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.circuit_breaker import CircuitBreaker
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
     from gatehouse.kernel.state.catalogue import Catalogue
     from gatehouse.kernel.state.projection import Step
 

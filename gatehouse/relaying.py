@@ -12,9 +12,9 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.circuit_breaker import CircuitBreaker
 from gatehouse.gateways.circuits import RELAY_CIRCUIT
 from gatehouse.gateways.contract import LinkFault
+from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.metrics import Sample
 from gatehouse.relay.dialing import Dialler

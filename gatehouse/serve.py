@@ -315,6 +315,8 @@ class Hub:
         self._shared = services
         services.circuits.keep(CATALOGUE, storage.catalogue_circuit, turned_by_itself)
         self._keep_issuer_circuit()
+        kernel.groups.follow_circuits(services.circuits)
+        self._status.circuits = services.circuits.describe_all
         self.metrics.add(partial(circuit_samples, services.circuits))
         holders["unsent"] = lambda: services.unsent.used_bytes
         hub = self.config.hub

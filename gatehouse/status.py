@@ -14,6 +14,7 @@
      "loop": {"stall_recent_ms", "stall_worst_ms"},
      "overload": {"level", "left_undone": [...],                    see docs/limits.md
                   "memory_budget_bytes", "memory_share", "held_bytes": {...}, "shed": {...}},
+     "circuits": {"closed", "open", "half_open", "not_closed": [{"tenant", "id", "circuit", "by_hand", ...}]},
      "memory_bytes", "topics", "topics_left",                       that users may still make, all together
      "subscriptions", "scheduled",
      "groups": {"active", "ready", "leased", "waiting"},            leased groups and queues that are in use
@@ -62,6 +63,9 @@ class HubStatus:
         self.overload: Callable[[], dict[str, Any]] = dict
         """What is left undone, and why."""
 
+        self.circuits: Callable[[], dict[str, Any]] = dict
+        """How many circuits there are, and which are not closed."""
+
         self._started_ms = 0
         self._groups: dict[str, int] = {}
         self._groups_until_s = 0.0
@@ -98,6 +102,7 @@ class HubStatus:
             "loop": {"stall_recent_ms": round(self._stall.recent_ms, 1),
                      "stall_worst_ms": round(self._stall.worst_ms, 1)},
             "overload": self.overload(),
+            "circuits": self.circuits(),
             "memory_bytes": resident_bytes(),
             "topics": statistics["topics"],
             "topics_left": max(0, statistics["max_auto_topics"] - statistics["topics"]),

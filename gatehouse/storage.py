@@ -27,9 +27,9 @@ from gatehouse.config.tracing import journeys_of
 from gatehouse.damaged import count_damaged, set_index_aside
 from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
-from gatehouse.gateways.circuit_breaker import CircuitBreaker
 from gatehouse.gateways.circuits import CATALOGUE_CIRCUIT
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
+from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.ids import ForeignShard
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import RealDisk

@@ -1,13 +1,14 @@
-"""The circuits of a hub: one for each thing that it depends on and that may be down or slow.
+"""The circuits of a hub: one for each thing that it depends on and that may be down or slow, or only fail.
 
     webhook:NAME          the receiver of a webhook, of the tenant that has it
     issuer:jwt            whoever gives out the key set of `[auth.jwt]`
     catalogue:database    the catalogue's database
     relay:meeting-point   what this hub's links meet at
+    group:NAME            a group that is paused while its members only fail, of the tenant that has it
 
 Whoever depends on something has its circuit here, asks it, and tells it how each try ended; people see all of them in
 one list, and open or close them by their ids. Of one that is opened by hand nothing is asked until it is closed by hand
-or the hub ends.
+or the hub ends; of a group it is kept over that, too.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings, CircuitState
+from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings, CircuitState
 
 HUB: Final = "/"
 """The tenant that sees the circuits of the hub itself."""
@@ -39,11 +40,20 @@ RELAY_CIRCUIT: Final = CircuitSettings(failures=8, open_ms=A_MINUTE_MS, longest_
 """Eight tries, each after a longer wait, take more than a minute: what starts anew is back before."""
 
 
+SHOWN_MAX: Final = 20
+"""Circuits that are named in a status."""
+
+
 class Guarded(NamedTuple):
     """One circuit, and who is told that people have turned it."""
 
     breaker: CircuitBreaker
     on_turned: Callable[[], None]
+
+
+def group_circuit(name: str) -> str:
+    """The id of a group's circuit."""
+    return f"group:{name}"
 
 
 class Circuits:
@@ -62,6 +72,14 @@ class Circuits:
     def forget(self, circuit_id: str, tenant: str = HUB) -> None:
         """What it stood for is there no more, or is not asked."""
         self._known.pop((tenant, circuit_id), None)
+
+    def on_kept(self, tenant: str, name: str, breaker: CircuitBreaker, on_turned: Callable[[], None]) -> None:
+        """A group has a circuit; see `kernel.groups.circuits.CircuitListener`."""
+        self.keep(group_circuit(name), breaker, on_turned, tenant)
+
+    def on_forgotten(self, tenant: str, name: str) -> None:
+        """A group has none any more."""
+        self.forget(group_circuit(name), tenant)
 
     def ids(self, tenant: str) -> list[str]:
         """Sorted."""
@@ -87,6 +105,18 @@ class Circuits:
         breaker = guarded.breaker
         return {"id": circuit_id, "circuit": breaker.state, "by_hand": breaker.by_hand, "opened": breaker.opened,
                 "until": self._wall_of(breaker.until_ms) if breaker.until_ms else None, "reason": breaker.reason}
+
+    def not_closed(self) -> list[dict[str, Any]]:
+        """All that are open or half-open, whoever's, as `describe` with their tenant; at most `SHOWN_MAX`."""
+        names = sorted(key for key, guarded in self._known.items()
+                       if guarded.breaker.state is not CircuitState.CLOSED)[:SHOWN_MAX]
+        return [{"tenant": tenant, **(self.describe(tenant, circuit_id) or {})} for tenant, circuit_id in names]
+
+    def describe_all(self) -> dict[str, Any]:
+        """For the hub's status: how many are in each state, and which are not closed."""
+        states = Counter(guarded.breaker.state for guarded in self._known.values())
+        return {"closed": states[CircuitState.CLOSED], "open": states[CircuitState.OPEN],
+                "half_open": states[CircuitState.HALF_OPEN], "not_closed": self.not_closed()}
 
     def counts(self) -> Iterator[tuple[str, CircuitState, int]]:
         """(kind, state, circuits in it), all tenants together, for the metrics."""

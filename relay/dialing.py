@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitState
+from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitState
 from gatehouse.relay.hub_links import ONLINE, HubLinks
 from gatehouse.relay.settings import RelaySection
 

@@ -39,7 +39,7 @@ PASSED: Final = ROOT / "tests" / "plain.passed"
 KEPT: Final = 4
 """Unpacked wheels that stay: a hub may still run from an older one."""
 BUILD_TIMEOUT_S: Final = 1800
-"""For what hangs: mypyc and the C compiler take about a minute and a half of a processor."""
+"""For what hangs: mypyc and the C compiler take some three minutes of processor time."""
 PIP: Final = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 

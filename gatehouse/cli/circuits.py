@@ -17,8 +17,9 @@ COLUMNS: Final = ("id", "circuit", "by_hand", "opened", "until", "reason")
 def circuits() -> None:
     """Circuits: what the hub depends on, and whether it is asked.
 
-    Receivers of webhooks, the issuer of tokens, the catalogue's database, the meeting point of links. One that fails
-    too often, or answers too slowly, is tried once a minute, then less often, until it is back.
+    Receivers of webhooks, the issuer of tokens, the catalogue's database, the meeting point of links, and groups whose
+    settings say that they are paused while their members only fail. One that fails too often, or answers too slowly, is
+    tried once a minute, then less often, until it is back.
     """
 
 
@@ -47,7 +48,7 @@ def list_circuits(url: str, json_wanted: bool) -> None:
 @click.argument("id")
 @hub_options
 def open_circuit(id: str, url: str, json_wanted: bool) -> None:
-    """Ask nothing over the circuit ID until it is closed, or the hub ends."""
+    """Ask nothing over the circuit ID until it is closed, or the hub ends. A group stays paused over that, too."""
     _turn(id, "open", url, json_wanted)
 
 

@@ -55,11 +55,15 @@ def _spell_part(part: dict[str, Any]) -> str:
 @click.option("--retry", "retry_s", type=float, multiple=True, metavar="SECONDS",
               help="Wait before a failed message comes again; repeated: before the next time, and the next.")
 @click.option("--filter", "selector", metavar="FILTER", help="Take only messages that match.")
+@click.option("--pause-after", type=int, metavar="FAILURES",
+              help="Hand out nothing for a while after so many failures in a row; 0: never.")
+@click.option("--pause", "pause_s", type=float, metavar="SECONDS",
+              help="For so long at first; each try that fails doubles it.")
 @click.option("--start", type=click.Choice(["earliest", "latest"]), help="Where a topic that is new to it begins.")
 @hub_options
 def define_group(name: str, ordered: bool, invisible_s: float | None, max_attempts: int | None,
-                 retry_s: tuple[float, ...], selector: str | None, start: str | None, url: str,
-                 json_wanted: bool) -> None:
+                 retry_s: tuple[float, ...], selector: str | None, pause_after: int | None, pause_s: float | None,
+                 start: str | None, url: str, json_wanted: bool) -> None:
     """Make a group, or give it other settings.
 
     What is left out is as by default.
@@ -67,10 +71,15 @@ def define_group(name: str, ordered: bool, invisible_s: float | None, max_attemp
     given: dict[str, Any] = {
         "ordered": ordered or None, "invisible_ms": None if invisible_s is None else round(invisible_s * 1000),
         "max_attempts": max_attempts, "retry": [round(seconds * 1000) for seconds in retry_s] or None,
-        "selector": selector, "start": start}
+        "selector": selector, "start": start, "pausing": _pausing(pause_after, pause_s)}
     with asking(url) as hub:
         settings = hub.group(name).define(**{setting: value for setting, value in given.items() if value is not None})
     show(settings, pairs(settings), json_wanted)
+
+
+def _pausing(failures: int | None, pause_s: float | None) -> dict[str, int] | None:
+    given = {"failures": failures, "open_ms": None if pause_s is None else round(pause_s * 1000)}
+    return {name: value for name, value in given.items() if value is not None} or None
 
 
 @groups.command("rewind")

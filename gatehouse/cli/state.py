@@ -46,6 +46,7 @@ def describe_status(document: dict[str, Any]) -> str:
         "longest stall": f"{loop['stall_recent_ms']} ms lately, {loop['stall_worst_ms']} ms since the start",
         "memory": _mib(document["memory_bytes"]),
         "left undone": ", ".join(document.get("overload", {}).get("left_undone", ())) or "nothing",
+        "circuits not closed": _circuits(document.get("circuits", {})),
         "topics": document["topics"],
         "groups in use": f"{groups['active']}: {groups['ready']} messages ready, {groups['leased']} leased, "
                          f"{groups['waiting']} waiting",
@@ -63,6 +64,13 @@ def _damage(log: dict[str, Any]) -> dict[str, str]:
         ("damaged_ranges", "ranges of the log cannot be read"), ("mended_headers", "headers were written anew"),
         ("set_aside_files", "in the folder `damaged`, see docs/operations.md")) if log.get(name)]
     return {"damage": ", ".join(lines)} if lines else {}
+
+
+def _circuits(circuits: dict[str, Any]) -> str:
+    named = ", ".join(f"{circuit['id']} ({'by hand' if circuit['by_hand'] else circuit['circuit']})"
+                      for circuit in circuits.get("not_closed", ()))
+    more = circuits.get("open", 0) + circuits.get("half_open", 0) - len(circuits.get("not_closed", ()))
+    return (named or "none") + (f" and {more} more" if more > 0 else "")
 
 
 def _mib(size_bytes: int) -> str:

@@ -1,4 +1,4 @@
-// What the hub depends on, whether it is asked, and stopping or trying that by hand.
+// What the hub depends on and groups that may be paused, whether they are asked, and stopping or trying that by hand.
 
 import { ask, path } from "./api.js";
 import { h, name, number, time, visible } from "./dom.js";
@@ -23,7 +23,7 @@ export function circuits(page) {
     return h("button", { type: "button", "aria-label": `${label} the circuit ${visible(row.id)}`, onclick: () => turn(row, wanted) }, label);
   }
   async function turn(row, wanted) {
-    const question = h("span", {}, "Open the circuit ", name(row.id), "? Nothing is asked over it until it is closed, or the hub ends.");
+    const question = h("span", {}, "Open the circuit ", name(row.id), "? Nothing is asked over it until it is closed, or the hub ends (a group: over that, too).");
     if (wanted === "open" && !await confirmed(question, "Open it")) return;
     await page.attempt(() => ask("PUT", path("v1", "circuits", row.id), { body: { circuit: wanted } }));
     list.again();

@@ -44,9 +44,9 @@ from gatehouse.gateways.admission.scram import ScramServer
 from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
-from gatehouse.gateways.circuit_breaker import CircuitBreaker
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT
 from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.message import Allowed, Judge
 from gatehouse.kernel.shedding import Rung
 

@@ -16,7 +16,7 @@ from gatehouse.gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSett
 from gatehouse.kernel.ports import Timer
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.circuit_breaker import CircuitBreaker
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
 
 WAITING_MAX: Final = 1000                # tokens that wait for a key set
 

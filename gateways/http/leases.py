@@ -24,11 +24,15 @@ from gatehouse.kernel.groups.group import Counts
 from gatehouse.kernel.groups.settings import (
     ASSIGNED,
     LEASED,
+    LEAST_OPEN_MS,
     MAX_BACKOFF_STEPS,
     MAX_DELAY_MS,
+    MAX_FAILURES,
     MAX_INVISIBLE_MS,
+    MAX_OPEN_MS,
     STARTS,
     GroupSettings,
+    Pausing,
     Retry,
 )
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
@@ -41,8 +45,12 @@ _DELAYS: Final = list_of(_DELAY_MS, maxItems=MAX_BACKOFF_STEPS)
 _RETRY: Final = {"delays_ms": _DELAYS, "first_ms": _DELAY_MS, "longest_ms": _DELAY_MS,
                  "factor": {"type": "number", "minimum": 1, "maximum": 100},
                  "jitter": {"type": "number", "minimum": 0, "maximum": 1}}
+_OPEN_MS: Final = {"type": "integer", "minimum": LEAST_OPEN_MS, "maximum": MAX_OPEN_MS}
+_PAUSING: Final = {"failures": {"type": "integer", "minimum": 0, "maximum": MAX_FAILURES},
+                   "open_ms": _OPEN_MS, "longest_open_ms": _OPEN_MS}
 _SETTINGS: Final = properties_of(
     GroupSettings, kind=one_of(LEASED, ASSIGNED), start=one_of(*STARTS), retry=object_of(_RETRY),
+    pausing=object_of(_PAUSING),
     invisible_ms={"type": "integer", "minimum": 1, "maximum": MAX_INVISIBLE_MS},
     max_attempts={"type": "integer", "minimum": 0, "maximum": 65_535},
     selector={"type": "string", "format": "selector", "maxLength": MAX_TEXT_CHARS})
@@ -50,8 +58,11 @@ RetryInput: Final = document_like(
     "RetryInput", Retry, {"delays_ms": Annotated[list[int], shown(**_DELAYS)],
                           **{name: Annotated[hint, shown(**_RETRY[name])] for name, hint in (
                               ("first_ms", int), ("longest_ms", int), ("factor", float), ("jitter", float))}})
+PausingInput: Final = document_like(
+    "PausingInput", Pausing, {name: Annotated[int, shown(**rule)] for name, rule in _PAUSING.items()})
 GroupInput: Final = document_like(
     "GroupInput", GroupSettings, {"retry": RetryInput | Annotated[list[int], shown(**_DELAYS)] | None,
+                                  "pausing": PausingInput | None,
                                   **{name: Annotated[hint, shown(**_SETTINGS[name])] for name, hint in (
                                       ("kind", str), ("start", str), ("invisible_ms", int), ("max_attempts", int),
                                       ("selector", str))}},
@@ -72,7 +83,9 @@ def read_settings(document: Document, kind: str = LEASED) -> GroupSettings:
         retry = retry.given()
     if retry:
         retry["delays_ms"] = tuple(retry.get("delays_ms", ()))
-    return GroupSettings(**given, retry=Retry(**(retry or {})))
+    pausing = given.pop("pausing", None)
+    return GroupSettings(**given, retry=Retry(**(retry or {})),
+                         pausing=Pausing(**pausing.given()) if isinstance(pausing, Document) else Pausing())
 
 
 def describe_settings(settings: GroupSettings) -> dict[str, Any]:

@@ -35,7 +35,6 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "too_many_requests": Problem(429, "Too many requests", "More subscriptions on one connection than there may be."),
     "forbidden_url": Problem(403, "Forbidden URL", "A webhook may not post there; see `webhook_allow`."),
     "unknown_webhook": Problem(404, "Unknown webhook", "There is no such webhook."),
-    "webhook_not_running": Problem(409, "Webhook is not running", "The webhook is disabled: nothing of it is posted."),
     "drills_not_allowed": Problem(403, "Drills not allowed", "`hub.allow_drills` does not say that this hub may be in "
                                                              "trouble on demand."),
     "drill_under_way": Problem(409, "Drill under way", "One drill at a time."),

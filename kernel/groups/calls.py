@@ -21,6 +21,7 @@ from gatehouse.kernel.errors import (
     UnknownPartition,
     UnknownReceipt,
 )
+from gatehouse.kernel.groups.circuits import CircuitListener
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member
 from gatehouse.kernel.groups.leasing import Leasing
@@ -190,6 +191,10 @@ class Groups:
     def on_topic(self, topic: Topic) -> None:
         """A topic was made: members that waited for it have their place in its group now."""
         self._sharing.on_topic(topic)
+
+    def follow_circuits(self, listener: CircuitListener) -> None:
+        """Tell it of every circuit of a group, those that are there first; see `circuits`."""
+        self._core.circuits.follow(listener)
 
     # ---- receipt handles as text
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, Stopping
+from gatehouse.kernel.groups.circuits import GroupCircuits
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
@@ -142,6 +143,7 @@ class Core:
                  append_ms: Callable[[int, int], int], on_error: Callable[[Exception], None],
                  recorder: Recorder | None = None, receipts: Receipts | None = None) -> None:
         self.deadlines = Deadlines(loop)
+        self.circuits = GroupCircuits(self)
         self.append_ms = append_ms
         self.on_error = on_error
         self._lingering = 0                              # groups that keep what they have read though nobody takes

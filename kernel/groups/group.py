@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
+from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
 from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
@@ -284,6 +285,7 @@ class LeasedGroup:
         self._serving = False
         self._started = False
         self._settled = self._dead = self._expired = self._dropped = 0
+        self._circuit = core.circuits.of(tenant, shared or name, settings.pausing)
 
     @property
     def shown_name(self) -> str:
@@ -351,10 +353,14 @@ class LeasedGroup:
 
     def leave(self, membership: Membership, delay_ms: int | None) -> None:
         """See `Membership.leave`."""
+        has_failed = False
         for lease, prefetcher in membership.let_go():
             held = prefetcher.cursor.held(lease)
             if held:
                 self._end_leases(prefetcher, held, delay_ms)
+                if self._circuit is not None and not has_failed:
+                    has_failed = True                  # who goes away fails once, however much it was handed ahead
+                    self._circuit.on_failed(prefetcher, held, 1, GONE_AWAY)
         self.retire(membership)
 
     def take_now(self, member: Member, hold: HoldLimit | None = None, taker: Origin = NOBODY) -> Membership:
@@ -426,6 +432,11 @@ class LeasedGroup:
             self.wake()
 
     @property
+    def is_paused(self) -> bool:
+        """Whether nothing is handed out, as its members only failed or somebody said so."""
+        return self._circuit is not None and self._circuit.is_open
+
+    @property
     def taken_from(self) -> bool:
         """Whether anybody is there to take."""
         return bool(self._pops or self._members)
@@ -453,6 +464,8 @@ class LeasedGroup:
         refused, by_cursor = self.good_handles(handles)
         for prefetcher, offsets in by_cursor:
             self._end_leases(prefetcher, offsets, delay_ms)
+            if self._circuit is not None:
+                self._circuit.on_failed(prefetcher, offsets, len(offsets), GIVEN_BACK)
         self._core.answer(owner, token)
         self.wake()
         return refused
@@ -480,6 +493,8 @@ class LeasedGroup:
         answer = None if owner is None else DeadLetterAnswer(self._core, owner, token, len(by_cursor))
         for prefetcher, offsets in by_cursor:
             self._doom(prefetcher, offsets, REJECTED, None if answer is None else answer.on_given_up)
+            if self._circuit is not None:
+                self._circuit.on_failed(prefetcher, offsets, len(offsets), REFUSED)
         self._core.answer(answer, None)
         return refused
 
@@ -513,6 +528,8 @@ class LeasedGroup:
 
     def _settle(self, prefetcher: Prefetcher, offsets: list[int], *, lazily: bool) -> None:
         self._settled += len(offsets)
+        if self._circuit is not None:
+            self._circuit.on_acked(len(offsets))
         if self._core.recorder is not None:
             self._core.recorder.on_acked(self, prefetcher.cursor, offsets)
         receipts = self._core.receipts
@@ -609,6 +626,8 @@ class LeasedGroup:
             self._elsewhere.update(dict.fromkeys([(prefetcher, offset) for offset in held], holder))
         if held:
             self._end_leases(prefetcher, held, 0, True)
+            if self._circuit is not None:
+                self._circuit.on_failed(prefetcher, held, len(held), NOT_IN_TIME)
 
     def on_wait_over(self, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
         """One that waited may come again, or a cursor that could not be read be tried again."""
@@ -725,6 +744,8 @@ class LeasedGroup:
             self.carry_out(prefetcher, verdict)
             if messages:
                 self._hand_out(prefetcher, messages, now_ms, takers)
+                if self._circuit is not None:
+                    self._circuit.on_handed_out(prefetcher, messages[0][1])
             elif prefetcher.has_more and not prefetcher.fetching:
                 self.read(prefetcher)
                 if prefetcher.fetching:
@@ -769,9 +790,9 @@ class LeasedGroup:
         return [member for member in hungry if member.priority == hungry[0].priority]
 
     def _wanted(self, takers: list[Membership]) -> int:
-        """How many messages somebody waits for."""
-        wanted = sum([pop.room for pop in self._pops])
-        return wanted + sum([member.room for member in takers if member.room > 0])
+        """How many messages somebody waits for, and may be handed."""
+        wanted = sum([pop.room for pop in self._pops]) + sum([member.room for member in takers if member.room > 0])
+        return wanted if self._circuit is None else min(wanted, self._circuit.room())
 
     def verdict_of_all(self) -> Verdict:
         """Of those policies that judge whatever leaves a cursor, for one that takes on its own."""
@@ -950,6 +971,7 @@ class LeasedGroup:
     def configure(self, settings: GroupSettings) -> None:
         """Other settings from now on; leases that run go on as they are."""
         self.settings = settings
+        self._circuit = self._core.circuits.of(self.tenant, self.shared or self.name, settings.pausing)
         for policy in self._policies:
             policy.on_configured()
         self._judges_plain = any(policy.judges_plain for policy in self._policies)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
+from typing import Final
 
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
@@ -26,7 +27,7 @@ from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.selecting import Selecting, Selectors
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, check_name
+from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Pausing, Queue, check_name
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
@@ -39,6 +40,8 @@ from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame
+
+NEVER: Final = Pausing()
 
 
 class Policies:
@@ -100,6 +103,7 @@ class Leasing:
                              subscriptions, topics, state, loop, watermarks, reader.fetch_kept)
         self._topics = topics
         self._views = views
+        self._state = state
         self._watermarks = watermarks
         self._on_error = on_error
         self._by_name: dict[tuple[str, str], dict[int, LeasedGroup]] = {}      # by tenant and name, then by topic
@@ -111,6 +115,7 @@ class Leasing:
 
     def open(self) -> None:
         """After recovery: load every cursor of which something is outstanding, bind queues again."""
+        self.core.circuits.load(self._state, self._named)
         self.cursors.load(self._add)
         self.queues.bind_again()
 
@@ -192,6 +197,7 @@ class Leasing:
         settings.check()
         self.selectors.check(settings.selector)
         self.core.store([self.definitions.put(tenant, name, settings)])
+        self.core.circuits.of(tenant, name, settings.pausing if settings.kind != ASSIGNED else NEVER)
         for group in self.active(tenant, name):
             group.configure(settings)
         self.queues.configure_shared(tenant, name)
@@ -214,6 +220,10 @@ class Leasing:
     def active(self, tenant: str, name: str) -> list[LeasedGroup]:
         """The groups of this name that are in memory, one per topic."""
         return list(self._by_name.get((tenant, name), {}).values())
+
+    def _named(self, tenant: str, name: str) -> list[LeasedGroup]:
+        """The groups of this name that are in memory, over topics and behind shared filters."""
+        return self.active(tenant, name) + self.queues.shared(tenant, name)
 
     def in_memory(self) -> list[LeasedGroup]:
         """Every group that is in memory."""
@@ -241,6 +251,7 @@ class Leasing:
     def delete(self, tenant: str, name: str) -> None:
         """The settings and leases of a group. Raises Stopping."""
         self.core.store([self.definitions.put(tenant, name, None)])
+        self.core.circuits.of(tenant, name, NEVER)
         for group in self.active(tenant, name):
             self.cursors.delete_pages(group)
             self._of_topic[group.topic_id].remove(group)
@@ -259,6 +270,7 @@ class Leasing:
     def seal(self, frame: PendingFrame, first_id: int) -> int:
         """What has changed of cursors, as it is now."""
         frame.state.extend(self.cursors.seal())
+        frame.state.extend(self.core.circuits.seal())
         if self._undefined:
             frame.state.extend([self.definitions.put(group.tenant, group.name, group.settings)
                                 for group in self._undefined if not group.gone])
@@ -268,6 +280,7 @@ class Leasing:
     def applied(self, frame: PendingFrame) -> None:
         """Definitions are told one by one, see `settle`; whoever reads is told by `follow`."""
         self.core.applied()
+        self.core.circuits.applied()
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""
@@ -297,6 +310,7 @@ class Leasing:
         for topic_id in [topic_id for topic_id in self._of_topic if self._topics.by_id(topic_id) is None]:
             self._forget_topic(topic_id)
         self.definitions.undo()
+        self.core.circuits.failed()
         self.queues.undo(frames)
         refused = self.core.failed()
         if not refused and not any(frame.state for frame in frames):

@@ -265,12 +265,16 @@ class Queues:
             settings = GroupSettings()
         return GroupSettings(invisible_ms=settings.invisible_ms, max_attempts=settings.max_attempts,
                              dead_letters=settings.dead_letters, retry=settings.retry,
-                             single_active=settings.single_active)
+                             single_active=settings.single_active, pausing=settings.pausing)
+
+    def shared(self, tenant: str, name: str) -> list[LeasedGroup]:
+        """The groups behind shared filters of this name that are in memory."""
+        return [group for group in self._groups.values() if group.shared == name and group.tenant == tenant]
 
     def configure_shared(self, tenant: str, name: str) -> None:
         """The settings of a group have changed: of its queues behind shared filters, too."""
-        for group in self._groups.values():
-            if group.shared == name and group.tenant == tenant and group.queue is not None:
+        for group in self.shared(tenant, name):
+            if group.queue is not None:
                 group.configure(self._group_settings(group.queue, name))
 
 

@@ -15,6 +15,9 @@ MAX_PRIORITIES: Final = 255
 MAX_BACKOFF_STEPS: Final = 100
 MAX_INVISIBLE_MS: Final = 7 * 24 * 3_600_000
 MAX_DELAY_MS: Final = 10 * 366 * 24 * 3_600_000
+MAX_FAILURES: Final = 1_000
+LEAST_OPEN_MS: Final = 100
+MAX_OPEN_MS: Final = 24 * 3_600_000
 NOTHING: Final = -1                    # of a limit: the queue holds nothing, where 0 means no limit
 OVERFLOWS: Final = ("drop-head", "reject", "dead-letter")
 STARTS: Final = ("earliest", "latest")
@@ -56,6 +59,27 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Pausing:
+    """When a group is handed nothing, since its members only fail; see `kernel.groups.circuits`."""
+
+    failures: int = 0
+    """After so many in a row, or where half of the last 20 failed; 0: never."""
+
+    open_ms: int = 60_000
+    """For so long at first; then one message goes out, and each that fails too doubles the time."""
+
+    longest_open_ms: int = 3_600_000
+    """Where it is shorter than the first, all are as long as the first."""
+
+    def check(self) -> None:
+        """Raises InvalidGroup."""
+        if not 0 <= self.failures <= MAX_FAILURES:
+            raise InvalidGroup(f"failures before a pause are 0 to {MAX_FAILURES}, not {self.failures}")
+        if not all(LEAST_OPEN_MS <= open_ms <= MAX_OPEN_MS for open_ms in (self.open_ms, self.longest_open_ms)):
+            raise InvalidGroup(f"a pause is {LEAST_OPEN_MS} to {MAX_OPEN_MS} ms")
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSettings:
     """How a leased group hands out messages."""
 
@@ -82,6 +106,7 @@ class GroupSettings:
     """Only the oldest of several members is given anything."""
 
     retry: Retry = Retry()
+    pausing: Pausing = Pausing()
 
     def check(self) -> None:
         """Raises InvalidGroup."""
@@ -92,6 +117,7 @@ class GroupSettings:
         if not 0 <= self.max_attempts <= 65_535:
             raise InvalidGroup(f"max_attempts is 0 to 65535, not {self.max_attempts}")
         self.retry.check()
+        self.pausing.check()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +236,8 @@ def decode_group(value: bytes) -> GroupSettings:
     read = _known(GroupSettings, json.loads(value))
     retry = _known(Retry, read.pop("retry", {}))
     retry["delays_ms"] = tuple(retry.get("delays_ms", ()))
-    return GroupSettings(**read, retry=Retry(**retry))
+    pausing = Pausing(**_known(Pausing, read.pop("pausing", {})))
+    return GroupSettings(**read, retry=Retry(**retry), pausing=pausing)
 
 
 def encode_queue(queue: Queue) -> bytes:

@@ -49,6 +49,7 @@ BEHIND: Final = "behind"
 FILTERED: Final = "filtered"
 BELOW_START: Final = "below_start"
 PASSED: Final = "passed"
+PAUSED: Final = "paused"
 NOBODY_TAKES: Final = "nobody_takes"
 READY: Final = "ready"
 
@@ -217,6 +218,8 @@ class Reasons:
         seen: dict[str, Any] = {"attempts": standing.attempts} if standing.attempts else {}
         if standing.kind not in ("leased", QUEUE):
             return Reason(READY, "the group's committed offset is before it: its members have not read it yet", {})
+        if group is not None and group.is_paused:
+            return Reason(PAUSED, "the group is paused: its members only failed, or somebody paused it", seen)
         if group is None or not group.taken_from:
             return Reason(NOBODY_TAKES, "it is ready, and nobody takes from there", seen)
         return Reason(READY, "it is ready: its turn has not come, or who takes has no room", {**seen,

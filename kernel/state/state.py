@@ -70,6 +70,7 @@ class Kind(IntEnum):
     LOSSES = 42           # what of a history is lost to one of two hubs, by the other hub and the way
     SPOOL_KEY = 47        # a key that letters at a meeting point are sealed for, by hub, whose it is, and its number
     SPOOLED = 48          # how far a partition of ours is kept at a meeting point, by hub, topic uuid and partition
+    GROUP_CIRCUIT = 43    # a circuit of a group that is open, by tenant and name; see `kernel.groups.circuits`
     RETAINED_CLOCK = 46   # when and on which hub an address's value was retained or ended, by tenant and levels
 
 

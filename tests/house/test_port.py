@@ -18,6 +18,7 @@ VALUES = {
 """Modules of values, and of pure functions of them."""
 
 NAMES = {
+    "circuit_breaker": {"CircuitBreaker", "CircuitSettings", "CircuitState"},
     "slices": {"Slices"},
     "groups.cursor": {"MAX_ATTEMPT"},
     "groups.dead_lettering": {"HEADER", "SEAL", "read_deaths"},

@@ -314,10 +314,10 @@ def test_a_dead_receiver_is_asked_now_and_then_and_gets_everything_once_it_is_ba
 def test_a_circuit_is_opened_and_closed_by_hand(hub, receiver) -> None:
     define(hub, receiver)
     until(lambda: state(hub)["state"]["connected"])
-    assert ask(hub, "PUT", "/v1/webhooks/shop/circuit", {"circuit": "open"})["state"]["circuit_by_hand"] is True
+    assert ask(hub, "PUT", "/v1/circuits/webhook:shop", {"circuit": "open"})["by_hand"] is True
     publish(hub, "waits")
-    assert ask(hub, "PUT", "/v1/webhooks/shop/circuit", {"circuit": "ajar"})["code"] == "invalid_body"
+    assert ask(hub, "PUT", "/v1/circuits/webhook:shop", {"circuit": "ajar"})["code"] == "invalid_body"
     assert not receiver.posts
-    ask(hub, "PUT", "/v1/webhooks/shop/circuit", {"circuit": "closed"})
+    ask(hub, "PUT", "/v1/circuits/webhook:shop", {"circuit": "closed"})
     assert receiver.wait(1)[0][1] == b"waits"
-    assert ask(hub, "PUT", "/v1/webhooks/none/circuit", {"circuit": "open"})["code"] == "unknown_webhook"
+    assert ask(hub, "PUT", "/v1/circuits/webhook:none", {"circuit": "open"})["code"] == "unknown_circuit"

@@ -1,16 +1,17 @@
-"""`/v1/circuits`: what the hub depends on that may be down, and whether it is asked. Needs the right to administer.
+"""`/v1/circuits`: what the hub depends on that may be down, groups that may only fail, and whether they are asked.
+
+Needs the right to administer.
 
     GET /v1/circuits             {"circuits": [{"id", "circuit", "by_hand", "opened", "until", "reason"}], "cursor"}
     GET /v1/circuits/{circuit}   one
     PUT /v1/circuits/{circuit}   {"circuit": "open"} asks no more, until {"circuit": "closed"}
 
-Webhooks are shown to the tenant that has them, the others to the hub's own.
+Webhooks and groups are shown to the tenant that has them, the others to the hub's own.
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from gatehouse.gateways.circuit_breaker import CircuitState
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
@@ -33,12 +34,13 @@ from gatehouse.gateways.http.schemas import (
     one_of,
 )
 from gatehouse.gateways.http.shapes import Document
+from gatehouse.kernel.circuit_breaker import CircuitState
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
 
 ID: Final = Parameter("circuit", "The circuit's `id`.", example="webhook:orders-to-shop",
-                      text={"type": "string", "pattern": "^[a-z]+:[A-Za-z0-9._-]{1,128}$"})
+                      text={"type": "string", "pattern": "^[a-z]+:[^\\u0000]{1,255}$"})
 MAX: Final = Whole("max", "Circuits in the page.", default=100, lowest=1, highest=1000)
 CIRCUIT: Final = Named("Circuit", object_of({
     "id": TEXT, "circuit": one_of(*CircuitState), "by_hand": FLAG,
@@ -81,7 +83,7 @@ async def get_circuit(door: Door, call: Call) -> Answered:
 async def put_circuit(door: Door, call: Call) -> Answered:
     """Open a circuit, so that nothing is asked over it, or close it, so that the next try is made at once.
 
-    One that was opened so stays open until it is closed so, or the hub ends.
+    One that was opened so stays open until it is closed so, or the hub ends; that of a group over a start, too.
     """
     principal = await administering(door, call)
     call.query()

@@ -1,13 +1,12 @@
 """`/v1/webhooks`: which groups' messages are posted where. `docs/webhooks.md` says what a receiver sees."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.circuit_breaker import CircuitState
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.cursor import decode_name, encode_name
 from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read, read_object
+from gatehouse.gateways.http.documents import read_object
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
 from gatehouse.gateways.http.preconditions import check_conditions
@@ -26,8 +25,8 @@ from gatehouse.gateways.http.schemas import (
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.shapes import Document
 from gatehouse.gateways.http.webhooks.definition import MAX_BATCH, MAX_CONCURRENCY, MAX_TIMEOUT_S, MODES, read_webhook
+from gatehouse.kernel.circuit_breaker import CircuitState
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -60,14 +59,6 @@ NEW: Final = Named("WebhookInput", {"anyOf": [
               {"group": _GROUP, **_NEW}, closed=True),
     object_of({"url": SETTINGS["url"], "checks": {**_GROUP, "description": "The group whose checks it answers."}}, _NEW,
               closed=True)]}, {"url": "https://shop.example/hook", "topic": "orders"})
-
-
-
-class WebhookCircuit(Document):
-    """Whether a webhook's posts are stopped."""
-
-    EXAMPLE = {"circuit": "closed"}
-    circuit: Literal["open", "closed"]
 
 
 @declare("webhooks", query=(MAX, AFTER), needs=ADMINISTERING, problems=("invalid_cursor",),
@@ -134,21 +125,6 @@ async def delete_webhook(door: Door, call: Call) -> Answered:
     return Response(status=204)
 
 
-@declare("webhooks", path=(NAME,), bodies=(Body(WebhookCircuit),), needs=ADMINISTERING, audited="webhook.circuit",
-         problems=("unknown_webhook", "webhook_not_running"), answers=(Answer(200, "It is so.", WEBHOOK),))
-async def put_circuit(door: Door, call: Call) -> Answered:
-    """Open the circuit of a webhook, so that nothing is posted, or close it, so that posts go on at once.
-
-    One that was opened so stays open until it is closed so, or the hub ends; `enabled` outlives that.
-    """
-    principal = await administering(door, call)
-    call.query()
-    document = await read(door, call, WebhookCircuit)
-    name = _existing(door, principal, call)
-    door.webhooks.turn(principal.tenant, name, document.circuit == "open")
-    return json_answer(door.webhooks.describe(principal.tenant, name))
-
-
 def _existing(door: Door, principal: Principal, call: Call) -> str:
     name = call.topic_name()
     if door.webhooks.get(principal.tenant, name) is None:
@@ -161,5 +137,4 @@ ROUTES: Routes = (
     ("GET", "/v1/webhooks/{webhook}", get_webhook),
     ("PUT", "/v1/webhooks/{webhook}", put_webhook),
     ("DELETE", "/v1/webhooks/{webhook}", delete_webhook),
-    ("PUT", "/v1/webhooks/{webhook}/circuit", put_circuit),
 )

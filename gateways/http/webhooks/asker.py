@@ -24,10 +24,10 @@ from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.circuit_breaker import CircuitBreaker
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
     from gatehouse.transactions.coordinator import Check, Decision
 
 

@@ -33,10 +33,10 @@ from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.circuit_breaker import CircuitBreaker
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
     from gatehouse.kernel.message import Handle, Record
 
 log = logging.getLogger("gatehouse.gateways.http")

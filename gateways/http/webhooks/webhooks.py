@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
+from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings
 from gatehouse.kernel.errors import Stopping
 
 if TYPE_CHECKING:
@@ -89,13 +89,6 @@ class Webhooks:
     def describe(self, tenant: str, name: str) -> dict[str, Any]:
         """The definition and the state of a webhook, for people."""
         return {**(self.define(tenant, name) or {}), **self.state(tenant, name)}
-
-    def turn(self, tenant: str, name: str, is_open: bool) -> None:
-        """Open or close the circuit of a webhook by hand; until the hub ends. Refuses `webhook_not_running`."""
-        runner, circuit = self._runners.get((tenant, name)), self._circuits.get((tenant, name))
-        if runner is None or circuit is None:
-            raise Refusal("webhook_not_running", f"the webhook {name!r} is disabled: nothing of it is posted")
-        self._door.services.circuits.turn(tenant, circuit_id(name), is_open)
 
     def _on_turned(self, key: Key) -> None:
         runner = self._runners.get(key)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings
+from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings
 from tests.gateways.http.kit import Client, run_door
 
 WEBHOOK = {"url": "https://shop.example/hook", "topic": "orders"}
@@ -28,12 +28,12 @@ def test_circuits_are_listed_opened_and_closed() -> None:
     run_door(test)
 
 
-def test_a_webhook_is_the_same_circuit_by_either_path_and_has_none_while_it_is_disabled() -> None:
+def test_a_webhook_shows_its_circuit_and_has_none_while_it_is_disabled() -> None:
     async def test(client: Client) -> None:
         await client.ask("PUT", "/v1/webhooks/shop", json=WEBHOOK)
         await client.ask("PUT", "/v1/circuits/webhook:shop", json={"circuit": "open"})
         assert (await client.ask("GET", "/v1/webhooks/shop")).json["state"]["circuit"] == "open"
-        await client.ask("PUT", "/v1/webhooks/shop/circuit", json={"circuit": "closed"})
+        await client.ask("PUT", "/v1/circuits/webhook:shop", json={"circuit": "closed"})
         assert (await client.ask("GET", "/v1/circuits/webhook:shop")).json["circuit"] == "closed"
         await client.ask("PUT", "/v1/webhooks/shop", json={**WEBHOOK, "enabled": False})
         assert (await client.ask("GET", "/v1/circuits/webhook:shop")).code == "unknown_circuit"

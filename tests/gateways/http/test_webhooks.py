@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse.gateways.circuit_breaker import CircuitBreaker, CircuitSettings
 from gatehouse.gateways.http.webhooks.definition import Webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.gateways.http.webhooks.webhooks import SPACE
 from gatehouse.kernel.api import RELEASE, Settling, Taken
+from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings
 from tests.gateways.http.kit import Client, run_door, until
 
 KEY = ("/", "shop")

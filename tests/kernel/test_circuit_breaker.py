@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gatehouse.gateways.circuit_breaker import WINDOW, CircuitBreaker, CircuitSettings, CircuitState
+from gatehouse.kernel.circuit_breaker import WINDOW, CircuitBreaker, CircuitSettings, CircuitState
 
 SETTINGS = CircuitSettings(failures=5, open_ms=1_000, longest_open_ms=4_000)
 
