@@ -115,6 +115,7 @@ class HubLinks:
         self.state = OFFLINE
         self.fault = ""
         self.connections = 0
+        self._fault_was_said = False         # in this connection: why it ended is known
         self._wire: Wire | None = None
         self._nonce = b""
         self._there: set[bytes] = set()
@@ -150,6 +151,7 @@ class HubLinks:
     def connected(self, wire: Wire, relay_name: str) -> None:
         """A connection to the meeting point is there."""
         self._wire = wire
+        self._fault_was_said = False
         self._relay_name = relay_name
         self._nonce = self._chance(frames.NONCE_BYTES)
         self.state = PROVING
@@ -160,9 +162,9 @@ class HubLinks:
         self._wire = None
         self._there.clear()
         self._spools.clear()
-        if self.state != OFFLINE or not self.fault:
-            self.fault = self.fault or reason
-        self.state = OFFLINE
+        if not self._fault_was_said:
+            self.fault = reason
+        self.state, self._fault_was_said = OFFLINE, False
         for link in self.links.values():
             link.on_disconnected()
 
@@ -171,7 +173,7 @@ class HubLinks:
         try:
             self._on_frame(frames.decode(data))
         except RelayError as error:
-            self.fault = f"{error.code}: {error}"
+            self.fault, self._fault_was_said = f"{error.code}: {error}", True
             if self._wire is not None:
                 self._wire.close(self.fault)
 
@@ -208,7 +210,7 @@ class HubLinks:
                 self.state, self.fault = ONLINE, ""
                 self.connections += 1
             case Refused(code, reason):
-                self.fault = f"the meeting point refuses this hub: {code}: {reason}"
+                self.fault, self._fault_was_said = f"the meeting point refuses this hub: {code}: {reason}", True
                 self._told("", "refused", self.fault)
             case _:
                 raise BadFrame(f"a frame {type(frame).__name__} came out of turn")

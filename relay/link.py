@@ -302,7 +302,7 @@ class Link:
         settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
         self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
                                   counts.out, self.lost_out, self._rates, self._say, self._fail,
-                                  around.max_payload_bytes())
+                                  around.max_payload_bytes(), around.now_ms)
         self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
         self._incoming = self._new_incoming(self._stored, self._fail)
         self._incoming.begin()

@@ -42,6 +42,7 @@ from gatehouse.relay.positions import (
 )
 from gatehouse.relay.rate import Rate
 from gatehouse.relay.settings import LinkSettings, is_open
+from gatehouse.relay.windows import Window
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
@@ -130,7 +131,8 @@ class Outgoing:
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, begun_ms: int, marks: Marks,
                  counts: OutCounts, losses: Losses, rates: tuple[Rate, Rate], say: Say,
-                 fail: Callable[[RelayError], None], max_letter_bytes: int, spool: bytes = b"") -> None:
+                 fail: Callable[[RelayError], None], max_letter_bytes: int, clock: Callable[[], int],
+                 spool: bytes = b"") -> None:
         """`spool`: of the meeting point, where that keeps the letters; what it has does not count as sent."""
         self._kernel = kernel
         self._settings = settings
@@ -142,6 +144,7 @@ class Outgoing:
         self._bytes, self._messages = rates
         self._say = say
         self._fail = fail
+        self._clock = clock                    # hub time, in ms
         self._piece_bytes = max_letter_bytes // 2          # at most, of a piece
         self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
         self._send = Filters(settings.send)
@@ -156,6 +159,7 @@ class Outgoing:
         self._closed = False
         self._number = 0
         self._window_bytes = 0
+        self._window = Window(0)
         self._packs = False                    # letters are compressed
         self._unstored_bytes = 0
         self._on_their_way: deque[OnItsWay] = deque()
@@ -182,6 +186,7 @@ class Outgoing:
         if self.ready:
             raise OutOfTurn("the other hub was ready before")
         self._window_bytes = ready.window_bytes
+        self._window = Window(ready.window_bytes)
         self._wanted = Filters(ready.filters)
         self._packs = self._settings.compress == "zstd" and bool(ready.takes & TAKES_PACKED)
         self._knows_histories = bool(ready.takes & TAKES_HISTORIES)
@@ -193,11 +198,12 @@ class Outgoing:
         if number >= self._number:
             raise OutOfTurn(f"the other hub has stored letter {number}, which was not sent")
         dirty = self._spooled if self._spool else self._dirty
-        self._stored_ms = self._now_ms
+        self._stored_ms = self._now_ms = self._clock()
         while self._on_their_way and self._on_their_way[0].number <= number:
             letter = self._on_their_way.popleft()
             self._unstored_bytes -= letter.size_bytes
             letter.stream.unstored_bytes -= letter.size_bytes
+            self._window.on_stored(letter.size_bytes, self._now_ms - letter.said_ms, self._now_ms)
             for reading, end in letter.ends:
                 if end > reading.stored:
                     reading.stored = end
@@ -260,6 +266,7 @@ class Outgoing:
         if self._pumping or not self.ready or self._closed:
             return
         self._pumping = True
+        self._now_ms = self._clock()
         try:
             self._look_for_topics()
             self._came = True
@@ -486,10 +493,11 @@ class Outgoing:
     # ---- saying
 
     def _say_next(self) -> bool:
-        """One letter of the topic that has least on its way; False where nothing can be said."""
-        limit = self._window_bytes // 2
+        """One letter of the topic that has least on its way; False where nothing can be said. A topic that has nothing
+        on its way has room beside all that fill the window."""
+        room = self._window.allows(self._unstored_bytes)
         streams = [stream for stream in self.streams.values()
-                   if stream.unstored_bytes < limit and self._may_say(stream)]
+                   if (room or not stream.unstored_bytes) and self._may_say(stream)]
         if not streams:
             return False
         stream = min(streams, key=lambda candidate: candidate.unstored_bytes)

@@ -13,11 +13,12 @@ import logging
 import secrets
 import ssl
 import time
+from asyncio import sslproto
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import WSMsgType, web
 
@@ -66,6 +67,22 @@ class WebSocketMember:
                 self.waiting_bytes -= len(frame)
             self._some.clear()
             await self._some.wait()
+
+
+class MeetingLoop(asyncio.SelectorEventLoop):
+    """Every connection under TLS would have 256 KiB of its own to read into, for a moment of each read. Here they share
+    them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shared = memoryview(bytearray(sslproto.SSLProtocol.max_size))
+
+    def _make_ssl_transport(self, *arguments: Any, **named: Any) -> asyncio.Transport:
+        transport: Any = super()._make_ssl_transport(*arguments, **named)      # type: ignore[misc]
+        protocol: Any = getattr(transport, "_ssl_protocol", None)
+        if hasattr(protocol, "_ssl_buffer"):
+            protocol._ssl_buffer, protocol._ssl_buffer_view = self._shared, self._shared
+        return cast(asyncio.Transport, transport)
 
 
 class RelayServer:

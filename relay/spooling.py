@@ -225,7 +225,8 @@ class Spooling:
         self._base = self._said
         self._outgoing = outgoing = Outgoing(
             around.kernel, self._settings, self._peer.hub, self._begun_ms, around.marks, self.counts.out, self._losses,
-            self._rates, self._say, self._out_failed, around.max_payload_bytes(), offered.spool)
+            self._rates, self._say, self._out_failed, around.max_payload_bytes(),
+            around.now_ms, offered.spool)
         outgoing.handle_tick(now_ms, around.wall_ms())
         outgoing.on_ready(Ready(WINDOW_BYTES, list(theirs.filters), theirs.takes))
 
