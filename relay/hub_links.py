@@ -59,6 +59,7 @@ from gatehouse.relay.pins import (
     pin_record,
 )
 from gatehouse.relay.positions import Origin, arrived_record, decode_sent
+from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
 from gatehouse.relay.spool_keys import KeptKey, decode_key, key_record
@@ -123,6 +124,7 @@ class HubLinks:
         self._max_frame_bytes = 1 << 16
         self._relay_name = ""
         self._join_at_ms = 0
+        self._turn = 0
         self._forget_at_ms = 0
         self._held_from: dict[int, int] = {}
         self.arrivals = Arrivals(kernel)
@@ -131,8 +133,9 @@ class HubLinks:
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
-                              self._carry, self._frame, allowed, rights, told, lambda: self._max_frame_bytes - 1024,
-                              self._next_key, self._on_next_key, self._on_pinned)
+                              self._carry, self._frame, allowed, rights, told,
+                              Rates(section.bytes_per_second, section.messages_per_second),
+                              lambda: self._max_frame_bytes - 1024, self._next_key, self._on_next_key, self._on_pinned)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)
@@ -245,8 +248,10 @@ class HubLinks:
     def handle_tick(self) -> None:
         """Called some times a second."""
         now_ms = self._now_ms()
-        for link in list(self.links.values()):
-            link.handle_tick(now_ms)
+        links = list(self.links.values())
+        self._turn += 1                      # another one is first each time: they share what may go out
+        for at in range(len(links)):
+            links[(at + self._turn) % len(links)].handle_tick(now_ms)
         if self.state == ONLINE and now_ms >= self._join_at_ms:
             self._join_at_ms = now_ms + JOIN_AGAIN_MS
             for pin in self._pins.values():
