@@ -28,7 +28,7 @@ BURST: Final = 1_000
 IN_FLIGHT: Final = 8
 WINDOW: Final = 1_000
 AIM_BYTES: Final = 1_024
-FIRST: Final = 10_000                  # sessions before those that are measured: buffers have their size then
+FIRST: Final = 100_000                 # sessions before those that are measured: the buffers of the index are full then
 
 
 class Sleeper:
