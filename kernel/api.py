@@ -189,11 +189,9 @@ class KernelPort(HubFacts, Protocol):
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 
-    def unfollowed(self) -> int:
-        """How many messages pass before one that may be followed: `speak_in_turn` is to be told then."""
-
-    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
-        """Of the messages that are appended next, those before each of these indices come from there."""
+    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool) -> None:
+        """Of the messages that are appended next, those before each of these indices come from there. `traces`: some
+        of them may have the right to have messages followed."""
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
@@ -331,6 +329,9 @@ class KernelPort(HubFacts, Protocol):
     def create_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, maker: str,
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
+
+    def pace_topics(self, maker: str) -> None:
+        """This maker changes a topic; "": whoever has no bound. Raises TooManyTopics."""
 
     def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
                      ) -> Topic:
