@@ -45,6 +45,7 @@ QUICK: Final = (
     "limits --rounds 1",
     "limits_hold",
     "tracing_doors --rounds 1 --n 20000",
+    "journey_lookups",
     "http_streams --seconds 4",
     "decisions",
     "http_posts",
