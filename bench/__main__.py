@@ -76,6 +76,7 @@ ALL: Final = (
     "guard --rounds 5",
     "limits --rounds 5",
     "tracing_doors --rounds 5",
+    "journey_lookups --messages 3400000 --hour",
     "http_streams",
     "decisions",
     "http_posts --seconds 10 --rounds 5",
