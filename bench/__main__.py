@@ -34,6 +34,7 @@ QUICK: Final = (
     "queues --partitions 20000 --backlog 200000",
     "retained --n 100000",
     "sessions",
+    "mqtt_masses",
     "delays --n 200000 --over-s 40 --load 10000",
     "transactions --n 50000 --open 200000 --seconds 5",
     "recovery --gb 1",
