@@ -590,15 +590,16 @@ class HubLinks:
             "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
 
     def lag(self, link: Link) -> tuple[int, int]:
-        """Messages that the other hub does not have yet, and for how long the oldest letter is on its way."""
-        said_ms = 0 if link.outgoing is None else link.outgoing.oldest_said_ms
+        """Messages that the other hub does not have yet; and for how long the oldest letter is on its way, or the link
+        is down while there are such."""
+        said_ms = link.down_since_ms if link.outgoing is None else link.outgoing.oldest_said_ms
         messages, outgoing = 0, link.outgoing
         for topic in self._kernel.topics(link.settings.tenant):
             if outgoing.sends(topic) if outgoing is not None and outgoing.ready else link.sends.may_match(topic.name):
                 for partition in range(topic.partitions):
                     start, high = self._kernel.bounds(topic.partition_id(partition))
                     messages += max(high - max(self._sent_of(link, topic, partition), start), 0)
-        return messages, self._now_ms() - said_ms if said_ms else 0
+        return messages, self._now_ms() - said_ms if said_ms and messages else 0
 
     def _sent_of(self, link: Link, topic: Topic, partition: int) -> int:
         """Up to where the other hub has a partition."""

@@ -151,6 +151,7 @@ class Link:
         self._rates = Rates(settings.bytes_per_second, settings.messages_per_second, around.rates)
         self._there = False
         self._goes_on = False                # people have said so, whatever `on_lost` says
+        self.down_since_ms = around.now_ms() # without a session; 0: there is one
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
         self._their_takes = 0
@@ -300,7 +301,7 @@ class Link:
         self._end_session()
         around, counts = self._around, self.counts
         self._session = session
-        self.state, self.fault = OPEN, ""
+        self.state, self.fault, self.down_since_ms = OPEN, "", 0
         counts.sessions += 1
         settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
         self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
@@ -409,6 +410,7 @@ class Link:
             if side is not None:
                 side.close()
         self._session = self._outgoing = self._incoming = None
+        self.down_since_ms = self.down_since_ms or self._around.now_ms()
         self._their_takes = 0
         self.spooling.on_session_ended()
 
