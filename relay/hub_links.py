@@ -117,6 +117,7 @@ class HubLinks:
         self.fault = ""
         self.connections = 0
         self._fault_was_said = False         # in this connection: why it ended is known
+        self.refused = False                 # by the meeting point, in this connection
         self._wire: Wire | None = None
         self._nonce = b""
         self._there: set[bytes] = set()
@@ -154,7 +155,7 @@ class HubLinks:
     def connected(self, wire: Wire, relay_name: str) -> None:
         """A connection to the meeting point is there."""
         self._wire = wire
-        self._fault_was_said = False
+        self._fault_was_said = self.refused = False
         self._relay_name = relay_name
         self._nonce = self._chance(frames.NONCE_BYTES)
         self.state = PROVING
@@ -214,6 +215,7 @@ class HubLinks:
                 self.connections += 1
             case Refused(code, reason):
                 self.fault, self._fault_was_said = f"the meeting point refuses this hub: {code}: {reason}", True
+                self.refused = True
                 self._told("", "refused", self.fault)
             case _:
                 raise BadFrame(f"a frame {type(frame).__name__} came out of turn")
