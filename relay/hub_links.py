@@ -67,6 +67,7 @@ from gatehouse.relay.spooling import Then
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
     from gatehouse.kernel.state.topics import Topic
 
 OFFLINE: Final = "offline"
@@ -92,6 +93,14 @@ class Wire(Protocol):
     def close(self, reason: str) -> None: ...
 
 
+class LinkCircuits(Protocol):
+    """Where people see circuits."""
+
+    def keep(self, link: str, circuit: CircuitBreaker, on_turned: Callable[[], None]) -> None: ...
+
+    def forget(self, link: str) -> None: ...
+
+
 class HubLinks:
     """See the module's text. A `Holder`: what a link has not sent is kept beyond retention, up to a bound."""
 
@@ -112,6 +121,7 @@ class HubLinks:
         self.identity = Identity(secret, seeds.get(IN_USE))
         self._next = None if NEXT not in seeds else Identity(secret, seeds[NEXT])
         self.settings = {link.name: link for link in settings}
+        self._circuits: LinkCircuits | None = None
         self.links: dict[str, Link] = {}
         self.state = OFFLINE
         self.fault = ""
@@ -145,10 +155,18 @@ class HubLinks:
         pin, settings = self._pins.get(name), self.settings.get(name)
         if pin is not None and settings is not None:
             self.links[name] = link = Link(settings, pin, self._around)
+            if self._circuits is not None:
+                self._circuits.keep(name, link.circuit, link.on_circuit)
             spools = self._spools.get(link.peer.address)
             if spools is not None:
                 link.on_spool_frame(spools)
             self.arrivals.direct[pin.peer.hub] = name
+
+    def keep_circuits(self, circuits: LinkCircuits) -> None:
+        """Show the circuits of all links there, from now on."""
+        self._circuits = circuits
+        for name, link in self.links.items():
+            circuits.keep(name, link.circuit, link.on_circuit)
 
     # ---- the connection
 
@@ -466,6 +484,8 @@ class HubLinks:
         link = self.links.pop(name, None)
         if link is not None:
             link.on_disconnected()
+        if self._circuits is not None:
+            self._circuits.forget(name)
         self._told(name, "unlinked", f"hub {pin.hub}")
 
     def pause(self, name: str) -> None:
