@@ -47,6 +47,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.looking import Looking
+from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
@@ -234,7 +235,8 @@ class Kernel:  # decision 138
         receipts.begin(leasing.queues.max_lengths)
         spill.ask(leasing.cursors)
         self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
-                               leasing=leasing, following=None if recorder is None else recorder.following)
+                               leasing=leasing, following=None if recorder is None else recorder.following,
+                               publishers=Publishers(log=log, worker=reader_worker, reader=reader))
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
             put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error,
@@ -243,7 +245,7 @@ class Kernel:  # decision 138
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
             committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
-            on_settled=spill.on_settled, on_error=on_error)
+            on_settled=spill.on_settled, group_of=leasing.cursors.group_of, on_error=on_error)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -757,10 +759,6 @@ class Kernel:  # decision 138
     def gather(self, enter: Callable[[], None]) -> None:
         """See `Committer.gather`."""
         self._committer.gather(enter)
-
-    def unfollowed(self) -> int:
-        """How many messages pass before one that may be followed."""
-        return self._appending.unfollowed
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""

@@ -115,11 +115,8 @@ class Port:
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
 
-    def unfollowed(self) -> int:
-        return self._kernel.unfollowed()
-
-    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
-        self._kernel.speaker.speak_in_turn(stops, origins)
+    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool) -> None:
+        self._kernel.speaker.speak_in_turn(stops, origins, traces)
 
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)

@@ -293,12 +293,20 @@ class Reader:
 
     def id_of(self, partition_id: int, offset: int) -> int:
         """Which message lies at an offset; -1 where that is not known. May look into the index, at one block."""
+        entry = self._entry_at(partition_id, offset)
+        return -1 if entry is None else entry.first_id + offset - entry.first_offset
+
+    def position_of(self, partition_id: int, offset: int) -> int:
+        """The position of the frame with which the record at an offset was stored; -1 where that is not known. May look
+        into the index, at one block."""
+        entry = self._entry_at(partition_id, offset)
+        return -1 if entry is None else entry.position
+
+    def _entry_at(self, partition_id: int, offset: int) -> Entry | None:
         entries = self._memtable_entries(Want(partition_id, offset, 1, False))
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, END)
-        if not entries or not entries[0].first_offset <= offset < entries[0].end_offset:
-            return -1
-        return entries[0].first_id + offset - entries[0].first_offset
+        return entries[0] if entries and entries[0].first_offset <= offset < entries[0].end_offset else None
 
     def find_id(self, partition_ids: list[int], message_id: int, on_done: Callable[[tuple[int, int] | None], None]
                 ) -> None:

@@ -29,6 +29,7 @@ from gatehouse.kernel.log.log import Log, LogFull
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
+from gatehouse.kernel.records.authors import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
@@ -298,7 +299,8 @@ class Committer:
         recorder = self._recorder
         if recorder is not None and (pending_frame.has_journeys or builder.has_copies or recorder.waiting):
             recorder.write(pending_frame, first_id)
-        sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch)
+        sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch,
+                              self._log.newest_base() if builder.has_authors else 0)
         if builder.noted:
             participants.update(dict.fromkeys(self._noting, True))
         if builder.has_copies:
@@ -343,6 +345,8 @@ class Committer:
         """The frame lies at this position, for good: into memory, to its owners, to whoever listens and goes on."""
         builder, entries = pending_frame.builder, sealed.entries
         self._watermarks.apply(entries)
+        if sealed.naming:
+            note_names(sealed.naming, position)
         self._memtables.absorb(position, end, builder.now_ms, sealed.body, entries)
         if pending_frame.state:
             self._state.absorb(position, pending_frame.state)
