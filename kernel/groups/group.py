@@ -18,6 +18,7 @@ from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
+from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
@@ -42,20 +43,6 @@ PRUNE_LEASES: Final = 64             # leases of a member, before those that are
 
 ByCursor = list[tuple[Prefetcher, list[int]]]
 """Offsets of a group's messages, cursor by cursor."""
-
-
-class Counts(NamedTuple):
-    """A group at this second."""
-
-    ready: int
-    leased: int
-    waiting: int
-    settled: int           # since the hub's start
-    dead: int              # likewise
-    expired: int           # likewise
-    lost: int              # likewise: overtaken by retention, or damaged
-    dropped: int           # likewise: gave way at the queue's limit
-    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
 
 
 class Member(Protocol):
