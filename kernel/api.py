@@ -57,7 +57,8 @@ if TYPE_CHECKING:
         Joining,
     )
     from gatehouse.kernel.errors import KernelError, StorageFailed
-    from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
+    from gatehouse.kernel.groups.counts import Counts
+    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
     from gatehouse.kernel.journeys.why import OnReason
