@@ -44,12 +44,14 @@ QUICK: Final = (
     "guard --rounds 1",
     "limits --rounds 1",
     "limits_hold",
+    "limits_hold --dimensions",
     "tracing_doors --rounds 1 --n 20000",
     "http_streams --seconds 4",
     "decisions",
     "http_posts",
     "relay --n 200000",
     "spark_read --rows 4000000 --rounds 1",
+    "spark_read --live",
     "spark_analytics",
 )
 ALL: Final = (
