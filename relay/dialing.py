@@ -22,6 +22,9 @@ FIRST_WAIT_S: Final = 0.5
 LET_IN_WAIT_S: Final = 2.0
 """The longest, where the meeting point had let the hub in: what is on its way goes on soon."""
 
+REFUSED_WAIT_S: Final = 5.0
+"""The longest, where the meeting point answers and refuses this hub: somebody is about to write it into its file."""
+
 LONGEST_WAIT_S: Final = 30.0
 STABLE_S: Final = 10.0                 # a connection that lasted so long counts as one that worked
 CONNECT_S: Final = 20.0
@@ -117,9 +120,12 @@ class Dialler:
                 wait_s = FIRST_WAIT_S
             elif self._links.connections > connections:
                 wait_s = min(wait_s, LET_IN_WAIT_S)
+            elif self._links.refused:
+                wait_s = min(wait_s, REFUSED_WAIT_S)
             self._links.lost(reason)
             why = self._links.fault
-            self._circuit.note(self._links.connections > connections, self._now_ms(), reason=why)
+            reached = self._links.connections > connections or self._links.refused
+            self._circuit.note(reached, self._now_ms(), reason=why)
             again_s = max(wait_s, (self._circuit.until_ms - self._now_ms()) / 1000)
             log.warning("relay: %s; dialling again in %.1f s", why, again_s)
             await asyncio.sleep(wait_s * random.uniform(0.7, 1.0))
