@@ -45,6 +45,7 @@ QUICK: Final = (
     "guard --rounds 1",
     "limits --rounds 1",
     "limits_hold",
+    "limits_hold --dimensions",
     "tracing_doors --rounds 1 --n 20000",
     "journey_lookups",
     "http_streams --seconds 4",
@@ -54,6 +55,7 @@ QUICK: Final = (
     "relay_links",
     "relay_peers --n 100000",
     "spark_read --rows 4000000 --rounds 1",
+    "spark_read --live",
     "spark_analytics",
 )
 ALL: Final = (

@@ -68,6 +68,10 @@ class Relaying:
     async def stop(self) -> None:
         await self._dialler.stop()
 
+    def cut(self, lasts_s: float) -> None:
+        """For a drill: the meeting point is out of reach for so long."""
+        self._dialler.cut(round(lasts_s * 1000))
+
     def _allowed(self, settings: LinkSettings) -> Allowed:
         """What comes over a link is asked for the rights of its user, where it has one."""
         if not settings.user:

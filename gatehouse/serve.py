@@ -327,8 +327,6 @@ class Hub:
             asyncio.get_running_loop(), kernel.shedding, admission,
             MemoryBudget(hub.memory_bytes, giving_back.soon, holders), kernel.unflushed_ms, hub.overload_late_s,
             2 * hub.ready_flush_s)
-        if hub.allow_drills:
-            services.drills = HubDrills(asyncio.get_running_loop(), storage.log_worker, self._overload.budget)
         self._status.overload = self._overload.describe
         self.metrics.add(self._overload.samples)
         if self._accounts is not None:
@@ -339,6 +337,9 @@ class Hub:
             self.metrics.add(self._relaying.samples)
             if self.config.relay.section.url:
                 self._relaying.keep_circuits(services.circuits)
+        if hub.allow_drills:
+            cut = self._relaying.cut if self._relaying is not None and self.config.relay.section.url else None
+            services.drills = HubDrills(asyncio.get_running_loop(), storage.log_worker, self._overload.budget, cut=cut)
         for source in (self._hub_samples, storage.samples, partial(consumer_samples, kernel.lags, hub_loop.wall_ms,
                                                                     self.config.hub.metrics_names),
                        partial(trace_samples, admission.trace), self._door_samples,

@@ -864,6 +864,9 @@ class HubPort(HubFacts, Ports, Protocol):
     def topics(self, tenant: str = "/") -> list[Topic]:
         """Every topic of a tenant, sorted by name."""
 
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """See `KernelPort.bounds_of`."""
+
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """See `KernelPort.sizes`."""
 

@@ -66,6 +66,8 @@ class Dialler:
         self._circuit = circuit
         self._now_ms = now_ms
         self._turned = asyncio.Event()
+        self._wire: WebSocketWire | None = None
+        self._cut_until_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -76,6 +78,12 @@ class Dialler:
     def on_circuit(self) -> None:
         """People have opened the circuit, or closed it. A connection that is there stays."""
         self._turned.set()
+
+    def cut(self, lasts_ms: int) -> None:
+        """For a drill: the connection ends, and nobody dials for so long."""
+        self._cut_until_ms = self._now_ms() + lasts_ms
+        if self._wire is not None:
+            self._wire.close("a drill cuts the link")
 
     async def stop(self) -> None:
         """End the connection; what is on its way comes again when the hub is back."""
@@ -124,6 +132,7 @@ class Dialler:
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _until_it_may_pass(self) -> None:
+        await asyncio.sleep(max(0, self._cut_until_ms - self._now_ms()) / 1000)
         while not self._circuit.may_pass(now_ms := self._now_ms()):
             self._turned.clear()
             wait_s = (self._circuit.until_ms - now_ms) / 1000 if self._circuit.until_ms else None
@@ -142,7 +151,7 @@ class Dialler:
         async with aiohttp.ClientSession(timeout=timeout) as client, client.ws_connect(
                 self._section.url, ssl=tls, proxy=self._section.proxy, heartbeat=HEARTBEAT_S, compress=0,
                 max_msg_size=MAX_FRAME_BYTES) as socket:
-            wire = WebSocketWire(socket)
+            wire = self._wire = WebSocketWire(socket)
             writing = asyncio.ensure_future(wire.write())
             self._links.connected(wire, host)
             try:
@@ -151,6 +160,7 @@ class Dialler:
                         return "the meeting point sent a frame that is not binary"
                     self._links.handle_frame(message.data)
             finally:
+                self._wire = None
                 writing.cancel()
                 await asyncio.gather(writing, return_exceptions=True)
             return wire.reason
