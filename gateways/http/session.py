@@ -402,7 +402,8 @@ class HttpSession:  # decision 131
     def _refuse(self, fault: Refusal) -> None:
         """What came is no request, or a broken one: it is the last."""
         self._last = True
-        self._dispatcher.counts["closed_" + fault.code] += 1
+        if not self._wrong_port:             # which the connection's end counts
+            self._dispatcher.counts["closed_" + fault.code] += 1
         call, self._incoming = self._incoming, None
         if call is None:
             call = Call(self, "", b"", NO_HEAD, keeps=False)
