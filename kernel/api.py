@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
-    from gatehouse.kernel.sessions.values import Owed, SessionDescription, SessionListener, Subscribed, Will
+    from gatehouse.kernel.sessions.values import Entrusted, Owed, SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -743,6 +743,19 @@ class SessionPort(Protocol):
     def release(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
         """PUBREL came for these; answered once that is durable, and then PUBCOMP may leave. Those that were not
         taken in. Raises Stopping."""
+
+    def entrust(self, messages: Sequence[Entrusted], owner: Owner, token: object) -> list[int]:
+        """These are in flight from here on, whatever becomes of connection and hub; there is room for them. Their
+        packet ids, 0 for one whose lease has ended; they may be sent once the owner was answered. A lease is settled
+        when PUBREC comes; where the client refuses it, or the session ends before, it becomes a dead letter. Raises
+        Stopping."""
+
+    def owe_retained(self, filter: str, qos: int, start: str | None) -> None:
+        """Of a filter's retained values those from this address on are still to be sent; None: none. In the frame
+        of what was entrusted in this turn. Raises Stopping."""
+
+    def owed_retained(self) -> dict[str, tuple[int, str]]:
+        """Which retained values are still to be sent: QoS and first address, by filter."""
 
     def sleep(self, expiry_ms: int) -> None:
         """The connection has ended: the session waits so long for its client. 0: it ends."""

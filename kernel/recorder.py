@@ -6,7 +6,7 @@ told is about whole batches, and a recorder answers at once: nothing waits for i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Leased, Message, Origin, Placement, Record
@@ -66,6 +66,10 @@ class Recorder(Protocol):  # decision 202
 
     def gap(self) -> int:
         """How many messages pass before one that may be followed; `kernel.write` counts them down."""
+
+    def on_calm(self, shorten: Callable[[int], None]) -> None:
+        """Whoever counts down is told here how to do it anew: at most so many messages pass before one that may be
+        followed. Gaps that were drawn while many came are shortened when few come."""
 
     def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
                ) -> tuple[bool, int]:

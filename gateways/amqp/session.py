@@ -292,6 +292,7 @@ class AmqpSession:
         self.rights = AmqpRights(self.services.admission, self.identity.principal, self.vhost, self, self._link.peer)
         self._send_as_now()
         self._state = State.OPEN
+        self.broker.totals.connections_opened += 1
         self._opening.at(0)
         if self._heartbeat_ms:
             self._beating.at(self._now_ms() + self._heartbeat_ms // 2)
@@ -565,7 +566,12 @@ class AmqpSession:
         self.identity.leave()
         self.channels.end()
         if self._state is State.OPEN:
+            self.broker.totals.connections_closed += 1
             self.broker.drop_exclusive(self.vhost, self)
+
+    def held_bytes(self) -> int:
+        """What has come and waits here: for the rest of a frame, or for a limit."""
+        return self._received.held_bytes + (0 if self._slowing is None else self._slowing.waiting_bytes)
 
     def describe(self) -> dict[str, Any]:
         vhost = self.vhost.name if self._state is State.OPEN else ""

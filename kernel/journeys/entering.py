@@ -73,6 +73,10 @@ class FollowedRows:
         self.context: Context | None = None
         self.correlation: bytes = b""
 
+    def lying(self) -> range:
+        """Their indices in the run."""
+        return range(self.first, self.first + (self.rows - 1) * self.step + 1, self.step)
+
     def goes_on_with(self, other: FollowedRows) -> bool:
         """Whether these are more of the same, and lie evenly behind: they are counted in then."""
         if other.run is not self.run or other.sender is not self.sender or self.number == 0 \

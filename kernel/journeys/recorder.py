@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
@@ -71,6 +72,9 @@ REFUSED_ID: Final = -3
 ASKED_ID: Final = -4
 """Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused, and of
 messages whose senders ask to have them followed."""
+
+CALM_MS: Final = 1_000
+"""Where nothing was looked at for so long, gaps are those of single messages again."""
 
 LAZY_MS: Final = 100
 """Events that no frame has taken along get one of their own after this."""
@@ -171,13 +175,16 @@ class Journeys:  # decision 198
         self._budget = Budget(settings.errors_per_minute)
         self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
-        self._waiting: list[Event] = []
+        self._waiting: list[WrittenEvent] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[int, Placement] = {}
         self._sendings: list[Sending] = []                      # of what `follow` found, until `on_entered`
         self._senders: dict[tuple[Placement, Origin, str], Sender] = {}
         self._armed = False
         self._stopped = False
+        self._counters: list[Callable[[int], None]] = []    # whoever counts down: see `Recorder.on_calm`
+        self._looked_ms = 0
+        self._calms = False
         self._opened_ms = self._owed_ms = 0                 # of batches that were made anew; what is to be paid still
         self._step = self._in_step = 0                      # and how many were followed in it
         self._most_in_step = -(-settings.followed_per_second * STEP_MS // 1_000)
@@ -213,11 +220,35 @@ class Journeys:  # decision 198
         """See `Recorder`."""
         return self._sampling.gap()
 
+    def on_calm(self, shorten: Callable[[int], None]) -> None:
+        """See `Recorder`."""
+        self._counters.append(shorten)
+
+    def _picks(self, at: int, count: int) -> tuple[list[range], int]:
+        """Which of so many are looked at."""
+        self._looked_ms = self._loop.now_ms()
+        picks, left = self._sampling.picks(at, count, self._looked_ms)
+        if not self._calms and self._sampling.is_together:
+            self._calms = True
+            self._loop.call_at(self._looked_ms + CALM_MS, self._calm)
+        return picks, left
+
+    def _calm(self) -> None:
+        """Perhaps few come now: the long gap that was drawn before would take hours."""
+        self._calms = False
+        if self._loop.now_ms() - self._looked_ms < CALM_MS:
+            self._calms = True
+            self._loop.call_at(self._looked_ms + CALM_MS, self._calm)
+            return
+        self._sampling.calm()
+        for shorten in self._counters:
+            shorten(self._sampling.gap())
+
     # decision 270
     def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
                ) -> tuple[bool, int]:
         """See `Recorder`."""
-        picks, left = self._sampling.picks(at, len(messages))
+        picks, left = self._picks(at, len(messages))
         turns = self._speaker.turns(len(messages))
         sendings = self._chosen(grouped(messages, placements, picks, turns)) if picks else []
         if asking:
@@ -296,7 +327,7 @@ class Journeys:  # decision 198
                      ) -> tuple[Validated, object, int]:
         """See `Recorder`."""
         count = validated.header.record_count
-        picks, left = self._sampling.picks(at, count)
+        picks, left = self._picks(at, count)
         if topic_id == self._trail.topic_id:
             return validated, None, left
         chosen: list[list[int]] = []
@@ -412,6 +443,9 @@ class Journeys:  # decision 198
             return
         event = Event(kind, partition_id=partition_id, until_ms=until_ms, group=group.shown_name)
         for piece in self.following.pieces(partition_id, offsets, lowest, highest):
+            if not self._budget.left_out:                 # what failed is followed apart: all of these did not
+                self._tell_piece(piece, event._replace(attempt=cursor.attempt_of(piece.offset)))
+                continue
             for part, attempt in by_attempt(cursor, piece):
                 self._tell_piece(part, event._replace(attempt=attempt))
         for offset, followed in self.following.among(partition_id, offsets, lowest, highest):
@@ -522,7 +556,7 @@ class Journeys:  # decision 198
         except KernelError:
             self._lost += max(1, event.rows)
             return False
-        self._waiting.append(event)
+        self._waiting.append(WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows)))
         return True
 
     def _arm(self) -> None:
@@ -536,7 +570,7 @@ class Journeys:  # decision 198
         if not self._waiting or self._stopped:
             return
         if self._disk_guard.short:
-            self._lost += messages_of(self._waiting)
+            self._lost += sum([each.rows for each in self._waiting])
             self._waiting = []
             return
         try:
@@ -625,8 +659,7 @@ class Journeys:  # decision 198
     def _put(self, frame: PendingFrame, entering: Sequence[WrittenEvent] = ()) -> None:
         """Events into a frame: these, and those that wait."""
         waiting, self._waiting = self._waiting, []
-        written = [*entering, *[WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event),
-                                             max(1, event.rows)) for event in waiting]]
+        written = [*entering, *waiting]
         if not written:
             return
         mine = self._frame(frame)
@@ -696,27 +729,28 @@ class Journeys:  # decision 198
         for rows in entered:
             by_run.setdefault(rows.run, []).append(rows)
         for run, parts in by_run.items():
-            lying: Sequence[int] = range(parts[0].first, parts[0].first + (parts[0].rows - 1) * parts[0].step + 1,
-                                         parts[0].step)
-            if len(parts) > 1:
-                indexes = sorted([at for rows in parts for at in range(
-                    rows.first, rows.first + (rows.rows - 1) * rows.step + 1, rows.step)])
-                lying = even(indexes) or indexes
-            stretch = self.following.add_stretch(run.first_id, parts[0].topic_id, lying)
-            self.following.view(stretch, run.partition_id, run.first_offset + lying[0], lying[0], lying[-1])
-            if frame.builder.references:
-                self._follow_references(stretch, run, lying, frame)
+            parts.sort(key=lambda rows: rows.first)
+            lying: list[Sequence[int]] = [rows.lying() for rows in parts]
+            if any(before[-1] > behind[0] for before, behind in pairwise(lying)):
+                indexes = sorted([at for part in lying for at in part])
+                lying = [even(indexes) or indexes]
+            for part in lying:
+                stretch = self.following.add_stretch(run.first_id + part[0], parts[0].topic_id, shifted(part))
+                self.following.view(stretch, run.partition_id, run.first_offset + part[0], 0, part[-1] - part[0])
+                if frame.builder.references:
+                    self._follow_references(stretch, run, part, frame)
         for rows in entered:
             if rows.placement is not None and rows.placement.targets:
                 self._tell_delivered(rows, rows.placement)
 
     def _follow_references(self, stretch: FollowedStretch, run: Run, lying: Sequence[int], frame: PendingFrame) -> None:
+        first = lying[0]
         for reference in frame.builder.references:
             if reference.run is run:
-                low, high = max(lying[0], reference.start), min(lying[-1], reference.stop - 1)
+                low, high = max(first, reference.start), min(lying[-1], reference.stop - 1)
                 if low <= high:
                     self.following.view(stretch, reference.partition_id,
-                                        reference.first_offset + low - reference.start, low, high)
+                                        reference.first_offset + low - reference.start, low - first, high - first)
 
     def _note_example(self, trace_id: bytes, took_ms: int) -> None:
         self.examples[bisect_left(DURABLE_MS, took_ms)] = Example(trace_id, took_ms, self._loop.wall_ms())
@@ -765,11 +799,6 @@ FINAL: Final = frozenset((Kind.REDRIVEN, *OF_CLIENTS))
 """Events that say nothing of where a message lies."""
 
 
-def messages_of(events: Sequence[Event]) -> int:
-    """Of how many messages these tell."""
-    return sum([max(1, event.rows) for event in events])
-
-
 def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) -> Sender:
     """What events of this sender and place have in common."""
     shown = tenant if tenant != TENANT else ""
@@ -784,6 +813,13 @@ def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) 
         fields |= KEY_BIT
         encoded = text(key)
     return Sender(fields, texts, encoded, names_of(shown, address, cut(key), b""), shown)
+
+
+def shifted(indexes: Sequence[int]) -> Sequence[int]:
+    """The same, from 0 on."""
+    if isinstance(indexes, range):
+        return range(0, indexes[-1] - indexes[0] + 1, indexes.step)
+    return [at - indexes[0] for at in indexes]
 
 
 def by_attempt(cursor: Cursor, piece: FollowedPiece) -> list[tuple[FollowedPiece, int]]:

@@ -63,6 +63,12 @@ class Appending:
         self._speaker = speaker
         self._recorder = recorder
         self.unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
+        if recorder is not None:
+            recorder.on_calm(self._shorten)
+
+    def _shorten(self, gap: int) -> None:
+        """At most so many messages pass before one that may be followed."""
+        self.unfollowed = min(self.unfollowed, gap)
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
                placements: dict[int, Placement] | None = None, judge: Judge | None = None) -> None:

@@ -127,9 +127,22 @@ def test_one_of_a_hundred_of_a_long_burst_is_one_event() -> None:
     hub.world.advance(1_000)
     events = told(hub)
     followed = [event.nth(at).message_id for event in events for at in range(max(1, event.rows))]
-    assert 25 <= len(followed) <= 100 and len(events) <= 8 and set(followed) <= set(ids)
+    assert 25 <= len(followed) <= 100 and len(events) <= 16 and set(followed) <= set(ids)
     with_trace = [record[6] for record in hub.read("orders") if HEADER in dict(record[4])]
     assert with_trace == followed
+
+
+def test_when_few_messages_come_again_the_gap_is_that_of_few() -> None:
+    hub = rig(JourneySettings(rate=0.01, followed_per_second=1_000_000))
+    for _ in range(100):
+        hub.publish("orders/1", *[b"x"] * 5_000)
+        hub.world.advance(10)
+    hub.world.advance(5_000)
+    before = hub.kernel.statistics()["journey_events_total"]
+    for _ in range(400):
+        hub.publish("orders/1", b"x")
+        hub.world.advance(100)
+    assert hub.kernel.statistics()["journey_events_total"] > before
 
 
 def test_senders_and_places_are_told_apart() -> None:
