@@ -120,6 +120,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_transaction_checks_unheard": Declared(COUNTER, "Those of them that reached nobody."),
     "gatehouse_durable_seconds": Declared(
         HISTOGRAM, "How long messages took from their door to the disk, those of a flush counted with its oldest."),
+    "gatehouse_delivered_seconds": Declared(
+        HISTOGRAM, "How long messages took from the disk to the live subscribers of a door, those that are handed over "
+                   "together counted with the oldest of them.", ("door",)),
     "gatehouse_group_lag_messages": Declared(
         GAUGE, "Messages of a topic that a group has not settled, or not read. With `hub.metrics_names` the 50 groups "
                "that are furthest behind have rows of their own; the others have one together.",

@@ -53,6 +53,7 @@ class Relaying:
             chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed,
             rights=lambda: admission.version, told=self._tell)
         kernel.keep_for(self.links)
+        kernel.looking.ask_links(self.links)
         self.circuit = CircuitBreaker(RELAY_CIRCUIT)
         self._dialler = Dialler(self.links, config.section, kernel.note_fault, self.circuit, loop.now_ms)
         self.on_circuit = self._dialler.on_circuit

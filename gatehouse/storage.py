@@ -170,6 +170,11 @@ class Storage(Notices):
             yield "gatehouse_durable_seconds", (f"{bound_ms / 1000:g}",), below
         yield "gatehouse_durable_seconds", ("+Inf",), count
         yield "gatehouse_durable_seconds", (SUM,), total_ms / 1000
+        for door, bounds, count, total_ms in self.kernel.delivered_ms():
+            for bound_ms, below in bounds:
+                yield "gatehouse_delivered_seconds", (door, f"{bound_ms / 1000:g}"), below
+            yield "gatehouse_delivered_seconds", (door, "+Inf"), count
+            yield "gatehouse_delivered_seconds", (door, SUM), total_ms / 1000
         background = self.kernel.background
         for user, jobs in background.jobs.items():
             yield "gatehouse_background_jobs", (user,), jobs

@@ -206,6 +206,8 @@ class Switchboard:
                 session.on_delivery(deliveries)
             except Exception as fault:         # one session's bug must not cost the others their messages
                 self.port.note_fault(fault)
+        if self.door and by_session:
+            self.port.note_delivered(self.door, count)
 
     def _hearing(self, place: Place) -> HeardAddress:
         """Who hears an address, looked up again where that may have changed."""

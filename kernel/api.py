@@ -194,6 +194,9 @@ class KernelPort(HubFacts, Protocol):
         """Of the messages that are appended next, those before each of these indices come from there. `traces`: some
         of them may have the right to have messages followed."""
 
+    def note_delivered(self, door: str, count: int) -> None:
+        """So many messages of what `on_delivery` brought are with the sessions of this door; for the metrics."""
+
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
 
@@ -937,7 +940,7 @@ class LinkPort(HubFacts, Protocol):
                  may_create: bool = True, maker: str = "") -> Placement: ...
 
     def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
-                    token: object = None) -> None: ...
+                    token: object = None, origin: Origin = NOBODY) -> None: ...
 
     def link_state(self, kind: int, key: bytes) -> bytes | None: ...
 

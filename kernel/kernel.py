@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -65,6 +65,7 @@ from gatehouse.kernel.message import (
     KnownProducer,
     Message,
     OnRetained,
+    Origin,
     Owner,
     Placement,
     ReadStamp,
@@ -234,7 +235,8 @@ class Kernel:  # decision 138
         spill.ask(leasing.cursors)
         self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
                                leasing=leasing, following=None if recorder is None else recorder.following,
-                               publishers=Publishers(log=log, worker=reader_worker, reader=reader))
+                               publishers=Publishers(log=log, worker=reader_worker, reader=reader),
+                               address_of=places.routes.address_of)
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
             put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error,
@@ -480,11 +482,15 @@ class Kernel:  # decision 138
 
     # decision 203: what has arrived over a link, and how far that is, in one frame
     def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
-                    token: object = None) -> None:
+                    token: object = None, origin: Origin = NOBODY) -> None:
         """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
-        `append`; with neither, once everything before is durable. Raises what `append` does, with nothing taken."""
-        self.speaker.speaks(NOBODY)                  # nobody's connection
-        self._appending.append(messages, owner, token, False)
+        `append`; with neither, once everything before is durable. They come from `origin`. Raises what `append` does,
+        with nothing taken."""
+        self.speaker.speaks(origin if self.records_journeys else NOBODY)
+        try:
+            self._appending.append(messages, owner, token, False)
+        finally:
+            self.speaker.speaks(NOBODY)
         if records:
             self._committer.put_state(records)
 
@@ -786,6 +792,15 @@ class Kernel:  # decision 138
         """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
         flight = self._committer.flight
         return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
+
+    def note_delivered(self, door: str, count: int) -> None:
+        """See `KernelPort`."""
+        self._deliveries.note_delivered(door, count)
+
+    def delivered_ms(self) -> Iterator[tuple[str, list[tuple[int, int]], int, int]]:
+        """Of each door's live subscribers: within how many ms from the disk how many messages were there, as
+        `durable_ms`."""
+        return self._deliveries.latencies.by_door()
 
     def durable_ms(self) -> tuple[list[tuple[int, int]], int, int]:
         """Of all messages since the start: how many were durable within so many ms (upper bound, count), how many there

@@ -93,6 +93,9 @@ class Origin:
         self.named_at = at
 
 
+RELAY: Final = "relay"
+"""The door of what comes over a link: the client is the link's name, the peer the hub at the other end."""
+
 NOBODY: Final = Origin()
 MANY: Final = Origin(traces=True)
 SEVERAL: Final = Origin()

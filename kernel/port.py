@@ -121,6 +121,9 @@ class Port:
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)
 
+    def note_delivered(self, door: str, count: int) -> None:
+        self._kernel.note_delivered(door, count)
+
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return self._kernel.has_expired(record, topic, tenant)
 

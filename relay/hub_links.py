@@ -48,7 +48,7 @@ from gatehouse.relay.invitations import (
 )
 from gatehouse.relay.letters import NextKey
 from gatehouse.relay.link import Around, Link
-from gatehouse.relay.origins import Marks
+from gatehouse.relay.origins import SHOWN_HEADER, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import (
     Invited,
@@ -68,6 +68,7 @@ from gatehouse.relay.spooling import Then
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
     from gatehouse.kernel.circuit_breaker import CircuitBreaker
+    from gatehouse.kernel.message import Headers
     from gatehouse.kernel.state.topics import Topic
 
 OFFLINE: Final = "offline"
@@ -622,6 +623,14 @@ class HubLinks:
                     start, high = self._kernel.bounds(topic.partition_id(partition))
                     messages += max(high - max(self._sent_of(link, topic, partition), start), 0)
         return messages, self._now_ms() - said_ms if said_ms and messages else 0
+
+    def passed_on(self, topic: Topic, partition: int, offset: int, address: str, headers: Headers
+                  ) -> list[tuple[str, bool]]:
+        """See `kernel.journeys.standing.Links`."""
+        came = next((value or b"" for name, value in headers if name == SHOWN_HEADER), b"")
+        return [(name, offset < self._sent_of(link, topic, partition)) for name, link in sorted(self.links.items())
+                if link.settings.tenant == topic.tenant and link.sends.match(address)
+                and not came.startswith(link.peer.hub.hex().encode())]
 
     def _sent_of(self, link: Link, topic: Topic, partition: int) -> int:
         """Up to where the other hub has a partition."""

@@ -24,7 +24,8 @@ from gatehouse.kernel.errors import (
     StorageFull,
 )
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Headers, Message, Placement, Record, Stamp, Stored
+from gatehouse.kernel.message import RELAY, RETAIN, Headers, Message, Placement, Record, Stamp, Stored
+from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import leased_of
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.private import has_private
@@ -133,6 +134,7 @@ class Incoming:
         self._kernel = kernel
         self._settings = settings
         self._peer_hub = peer_hub
+        self._sender = Sender(RELAY, client=settings.name, peer=peer_hub.hex(), traces=True)
         self._arrivals = arrivals
         self._marks = marks
         self._links = links
@@ -214,7 +216,7 @@ class Incoming:
 
     def _append(self, messages: list[Message], records: list[StateRecord], token: OfLetter | None
                 ) -> None:
-        self._kernel.append_with(messages, records, self, token)
+        self._kernel.append_with(messages, records, self, token, self._sender)
 
     def on_stored(self, stored: list[Stored]) -> None:
         """See `kernel.message.Owner`."""

@@ -130,6 +130,9 @@ def text_of(journey: dict[str, Any]) -> str:
 
 
 def _who(step: dict[str, Any]) -> str:
+    if "origin" in step:
+        by = f" by link {step['link']} of {step['hub'][:8]}" if "link" in step else " over a link"
+        return f"{step.get('door', '')}{by}, there {step['origin'].rpartition('/')[2]}".strip()
     who = [str(step[name]) for name in ("door", "user", "client_id", "peer") if name in step]
     return " ".join(who + ["(by whom: not recorded)"] * ("publisher" in step))
 

@@ -18,6 +18,7 @@ from typing import Final
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.backpressure import Backpressure
+from gatehouse.kernel.delivery.latencies import Latencies
 from gatehouse.kernel.message import Delivery, NumberedMessage, Piece, Placement, Record, Subscriber
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import missing, sound_records
@@ -44,6 +45,8 @@ class Deliveries:
                  loop: Loop, on_error: Callable[[Exception], None], unreadable: Unreadable,
                  backpressure: Backpressure) -> None:
         self.slices = Slices(loop, on_error)
+        self._loop = loop
+        self.latencies = Latencies()
         self._backpressure = backpressure
         self._topics = topics
         self._places = places
@@ -51,7 +54,8 @@ class Deliveries:
         self._worker = worker
         self._on_error = on_error
         self._unreadable = unreadable
-        self._waiting: deque[Heard] = deque()
+        self._waiting: deque[tuple[int, Heard]] = deque()      # since when it is durable
+        self.durable_ms = 0                                    # of what is handed out now
         self._opening = False
         self._listened: dict[int, tuple[int, int, bool]] = {}     # topic id: (subscriptions', topics' version, answer)
 
@@ -71,15 +75,19 @@ class Deliveries:
         """Whether everybody has been told of everything that is durable."""
         return not self._opening and not self._waiting and not self.slices.busy
 
+    def note_delivered(self, door: str, count: int) -> None:
+        """So many messages of what is handed out now are with the subscribers of a door."""
+        self.latencies.note(door, count, self._loop.now_ms() - self.durable_ms)
+
     def deliver(self, heard: Heard) -> None:
         """What one durable frame brought, in order of arrival."""
         if heard:
-            self._wait(self._waiting.append, heard)
+            self._wait(self._waiting.append, (self._loop.now_ms(), heard))
             self._go_on()
 
-    def _wait(self, put: Callable[[Heard], None], heard: Heard) -> None:
+    def _wait(self, put: Callable[[tuple[int, Heard]], None], waiting: tuple[int, Heard]) -> None:
         """Behind the others, or before them."""
-        put(heard)
+        put(waiting)
         if len(self._waiting) > MAX_WAITING:
             self._backpressure.report(self, True)
 
@@ -91,7 +99,9 @@ class Deliveries:
         """All that waits, up to a batch that must be opened elsewhere."""
         outbox = Outbox(self._on_error)
         while self._waiting:
-            heard = self._waiting.popleft()
+            durable_ms, heard = self._waiting.popleft()
+            if not outbox.entries:
+                self.durable_ms = durable_ms
             if len(self._waiting) == MAX_WAITING:
                 self._backpressure.report(self, False)
             for at, (placement, messages, run, index) in enumerate(heard):
@@ -106,7 +116,7 @@ class Deliveries:
                 opened = self._opened_here(run)
                 if opened is None:
                     yield from outbox.send()
-                    self._wait(self._waiting.appendleft, heard[at + 1:])
+                    self._wait(self._waiting.appendleft, (durable_ms, heard[at + 1:]))
                     self._opening = True
                     self._cut(run, [], run.first_offset)
                     return

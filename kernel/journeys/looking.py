@@ -12,9 +12,9 @@ from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
 from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.settings import TENANT
-from gatehouse.kernel.journeys.standing import Standing, standings
+from gatehouse.kernel.journeys.standing import Links, Standing, link_standings, standings
 from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id, of_message, of_trace
-from gatehouse.kernel.message import Fetched, Origin, Record
+from gatehouse.kernel.message import Fetched, Headers, Origin, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
@@ -89,7 +89,8 @@ class Looking:
     """See the module's text."""
 
     def __init__(self, *, trail: Trail, reader: Reader, topics: Topics, watermarks: Watermarks, views: Views,
-                 leasing: Leasing, following: Following | None, publishers: Publishers) -> None:
+                 leasing: Leasing, following: Following | None, publishers: Publishers,
+                 address_of: Callable[[str, bytes | None, Headers], str]) -> None:
         self._trail = trail
         self._reader = reader
         self._topics = topics
@@ -98,6 +99,12 @@ class Looking:
         self._leasing = leasing
         self._following = following
         self._publishers = publishers
+        self._address_of = address_of
+        self._links: Links | None = None
+
+    def ask_links(self, links: Links) -> None:
+        """Whether a message has left by a link, these know."""
+        self._links = links
 
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int = 0,
              last_ms: int = EXTENT) -> None:
@@ -169,6 +176,11 @@ class Looking:
                     journey.holds(public_record(record))
         error = answers[0].error if isinstance(answers[0].error, StorageFailed) else None
         place = journey.place
+        topic = None if place is None or not place.topic else self._topics.get(place.topic, place.tenant or TENANT)
+        if self._links is not None and topic is not None and place is not None and journey.record is not None:
+            _, _, key, _, headers, _, _ = journey.record
+            journey.standings.extend(link_standings(
+                self._links, topic, place.partition, place.offset, self._address_of(topic.name, key, headers), headers))
         if error is not None or place is None or any(event.kind == Kind.STORED for event in journey.events):
             on_done(journey, error)
             return

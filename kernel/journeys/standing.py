@@ -1,11 +1,13 @@
 """Where a message stands with each group and queue that reads its partition, at this second."""
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Cursor
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
+from gatehouse.kernel.message import Headers
+from gatehouse.kernel.state.topics import Topic
 from gatehouse.kernel.state.views import Views
 
 SETTLED: Final = "settled"
@@ -13,18 +15,34 @@ IS_LEASED: Final = "leased"
 WAITING: Final = "waiting"
 READY: Final = "ready"
 QUEUE: Final = "queue"
+LINK: Final = "link"
 
 
 class Standing(NamedTuple):
     """Of one message with one group."""
 
     group: str
-    kind: str                # `leased`, `assigned`, or `queue`
+    kind: str                # `leased`, `assigned`, `queue`, or `link`
     state: str               # see above
     attempts: int = 0
     until_ms: int = 0        # of a lease, or of what waits, by hub time
     user: str = ""           # who has it leased, where that is known
     peer: str = ""
+
+
+class Links(Protocol):
+    """Links to other hubs."""
+
+    def passed_on(self, topic: Topic, partition: int, offset: int, address: str, headers: Headers
+                  ) -> list[tuple[str, bool]]:
+        """The links by which this message goes out, and whether the hub at the other end has it."""
+
+
+def link_standings(links: Links, topic: Topic, partition: int, offset: int, address: str, headers: Headers
+                   ) -> list[Standing]:
+    """With every link by which it goes out."""
+    return [Standing(name, LINK, SETTLED if is_there else READY)
+            for name, is_there in links.passed_on(topic, partition, offset, address, headers)]
 
 
 def standings(leasing: Leasing, views: Views, partition_id: int, offset: int) -> list[Standing]:

@@ -36,7 +36,8 @@ class HubRig(Rig):
                         validation_worker=self.world.validation_worker, log=self.log, store=self.store,
                         routes=self.routes, settings=self.settings, fatal=self.fatal.append,
                         on_damage=self.damage.append, on_error=self.errors.append, notices=self.told,
-                        new_hub=self._hub_identity, new_secret=self._hub_identity * 2)
+                        new_hub=self._hub_identity, new_secret=self._hub_identity * 2, journeys=self.journeys,
+                        new_trace=self._new_trace)
         kernel.open()
         return kernel
 
@@ -122,6 +123,7 @@ class TestHub:
                               rights=lambda: self.rights,
                               told=lambda *event: self.events.append(event))
         kernel.keep_for(self.links)
+        kernel.looking.ask_links(self.links)
 
     def _allow(self, address: str) -> None:
         if address in self.denied:

@@ -48,6 +48,7 @@ from gatehouse.gateways.properties.envelope import Kind as PropertyKind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
+from gatehouse.kernel.message import RELAY
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import Event, Kind
 from gatehouse.transactions.states import State
@@ -71,7 +72,8 @@ FROM_START, FROM_ERROR, NOT_AT_ALL = "from the start", "from its first error on"
 STEP: Final = object_of({"at": TIME_MS, "what": TEXT, "recorded": FLAG, "after": nullable(WHOLE)}, {
     "door": TEXT, "user": TEXT, "client_id": TEXT, "peer": TEXT, "group": TEXT, "queue": TEXT, "topic": TEXT,
     "partition": WHOLE, "offset": WHOLE, "attempt": WHOLE, "until": TIME_MS, "reason": TEXT, "address": TEXT,
-    "left_out": WHOLE, "number": WHOLE, "publisher": TEXT, "transaction": TEXT})
+    "left_out": WHOLE, "number": WHOLE, "publisher": TEXT, "link": TEXT,
+    "hub": TEXT, "origin": TEXT, "transaction": TEXT})
 STANDS: Final = object_of({"group": TEXT, "kind": TEXT, "state": TEXT}, {
     "attempts": WHOLE, "until": TIME_MS, "user": TEXT, "peer": TEXT})
 JOURNEY: Final = Named("Journey", object_of({
@@ -103,6 +105,7 @@ CONSUMER: Final = Parameter("consumer", "A group, or a queue as `$queue/NAME`.",
 USER: Final = Parameter("user", "Whether this user may read it there is asked first.")
 WHY: Final = Named("Why", object_of({"id": MESSAGE_ID, "consumer": TEXT, "reason": TEXT, "text": TEXT,
                                      "evidence": object_of()}))
+SHOWN_ORIGIN: Final = b"relay-origin"
 SEEING: Final = (Need(Operation.CONSUME, "address"),)
 
 
@@ -369,6 +372,8 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
     for step in steps:
         step["after"] = None if before is None else max(0, step["at"] - before)
         before = step["at"]
+    if steps:
+        steps[0] |= _by_link(journey, first, sees_all)
     return {"id": str(journey.message_id), "address": address_of(door, journey) or None,
             "topic": place.topic or None if place is not None else None,
             "queue": place.queue or None if place is not None else None,
@@ -378,6 +383,17 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
             "followed": FROM_START if first is not None else FROM_ERROR if journey.events else NOT_AT_ALL,
             "steps": steps, "stands": [_standing(door, each._asdict(), principal, sees_all)
                                        for each in journey.standings]}
+
+
+def _by_link(journey: Journey, first: Event | None, sees_all: bool) -> dict[str, Any]:
+    """Of a message that came over a link: which, from which hub, and its id on the hub that stored it first."""
+    sender = first if first is not None else journey.publisher
+    if sender is None or sender.door != RELAY:
+        return {}
+    headers = () if journey.record is None else journey.record[4]
+    origin = next((value.decode(errors="replace") for name, value in headers if name == SHOWN_ORIGIN and value), "")
+    of_link = {"link": sender.client, "hub": sender.peer} if sees_all else {}
+    return {name: value for name, value in (*of_link.items(), ("origin", origin)) if value}
 
 
 def _trace_of(journey: Journey) -> str | None:
@@ -401,7 +417,7 @@ def _stored(door: Door, record: Record, publisher: Origin | None, principal: Pri
 
 def _who(who: Origin | Event, principal: Principal, sees_all: bool) -> dict[str, Any]:
     """Who did something, as far as this principal may see it."""
-    if not sees_all and who.user != principal.name:
+    if who.door == RELAY or not sees_all and who.user != principal.name:
         return {}
     return {name: value for name, value in (("user", who.user), ("client_id", who.client), ("peer", who.peer))
             if value}
