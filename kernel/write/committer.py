@@ -33,6 +33,7 @@ from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.patience import Patience
 from gatehouse.kernel.write.pending_frame import Follower, Forgetter, Heard, Participant, PendingFrame, Sealed, answers
 
 SYNC_INTERVAL_MS: Final = 1_000
@@ -111,7 +112,7 @@ class Committer:
     def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
                  disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
                  state: StateTable, answering: Answering, deliver: Callable[[Heard], None], policy: str,
-                 pending_bytes: int, fatal: Callable[[str], None]) -> None:
+                 pending_bytes: int, gather_turns: int, fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._worker = worker
         self._log = log
@@ -138,7 +139,9 @@ class Committer:
         self._recorder: Recorder | None = None
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
-        self._gathering: list[Callable[[], None]] = []   # who enters something before the next frame is sealed
+        self._gathering: list[tuple[Callable[[], None], Callable[[], int]]] = []     # see `gather`
+        self._patience: Patience = Patience(gather_turns)
+        self._gathered: int = 0                          # what was gathered and is in the frame on its way
         self._scheduled = False
         self._is_large = False                           # what is pending: more than `pending_bytes`
         self._unsynced = False
@@ -195,12 +198,13 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return pending_frame
 
-    def gather(self, enter: Callable[[], None]) -> None:  # decision 220
-        """Call it once, before the next frame is sealed: what it appends is in that frame. A flush is on its way. It
-        must not raise. Raises Stopping after `stop`."""
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:  # decision 220
+        """Call `enter` once, before the next frame is sealed: what it appends is in that frame. A flush is on its way;
+        it may wait for a moment for others, who were answered just now. `waiting`: how many want an answer so far.
+        Neither must raise. Raises Stopping after `stop`."""
         if self._on_idle is not None:
             raise Stopping("the hub is shutting down")
-        self._gathering.append(enter)
+        self._gathering.append((enter, waiting))
         if self.flight is None and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -208,10 +212,15 @@ class Committer:
     def _enter(self) -> None:
         """What was gathered enters the pending frame."""
         scheduled, self._scheduled = self._scheduled, True           # whoever enters need not ask for a flush
+        self._gathered = self._waiting()
         entering, self._gathering = self._gathering, []
-        for enter in entering:
+        for enter, _ in entering:
             enter()
         self._scheduled = scheduled
+
+    def _waiting(self) -> int:
+        """How many of those who gather wait for an answer."""
+        return sum([waiting() for _, waiting in self._gathering])
 
     def take_id(self) -> int:
         """A message id that no message gets: the next frame gives out those behind it."""
@@ -264,7 +273,12 @@ class Committer:
         self._scheduled = False
         if self._failed or self.flight is not None:
             return
+        self._gathered = 0
         if self._gathering:
+            if self._patience.waits(self._waiting(), self._loop.now_ms()):
+                self._scheduled = True
+                self._loop.call_soon(self._flush)
+                return
             self._enter()
         pending_frame = self._pending_frame
         if pending_frame is None:
@@ -334,6 +348,7 @@ class Committer:
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
         self._apply(pending_frame, sealed, place[0], place[1])
+        self._patience.on_answered(self._gathered, self._waiting(), self._loop.now_ms())
         if self._policy == "interval":
             self._sync_later()
         self._next()
