@@ -48,6 +48,9 @@ Keeper = Callable[[StateRecord], None]
 MAX_WAITING: Final = 2
 """Flushes behind the one whose owners are being told: more, and publishers wait."""
 
+WAITED_BYTES: Final = 32 << 10
+"""What has more does not wait for others: to write it is what takes time, and that goes on beside the loop."""
+
 STEP_OWNERS: Final = 16
 """Told before the clock is read: 0.2 to 0.4 ms."""
 
@@ -141,7 +144,7 @@ class Committer:
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
         self._gathering: list[tuple[Callable[[], None], Callable[[], int]]] = []     # see `gather`
         self._patience: Patience = Patience(gather_turns)
-        self._gathered: int = 0                          # what was gathered and is in the frame on its way
+        self._to_answer: int = 0                         # who wants an answer of the frame on its way
         self._scheduled = False
         self._is_large = False                           # what is pending: more than `pending_bytes`
         self._unsynced = False
@@ -212,15 +215,24 @@ class Committer:
     def _enter(self) -> None:
         """What was gathered enters the pending frame."""
         scheduled, self._scheduled = self._scheduled, True           # whoever enters need not ask for a flush
-        self._gathered = self._waiting()
         entering, self._gathering = self._gathering, []
         for enter, _ in entering:
             enter()
         self._scheduled = scheduled
 
     def _waiting(self) -> int:
-        """How many of those who gather wait for an answer."""
-        return sum([waiting() for _, waiting in self._gathering])
+        """How many want an answer of the frame that gathers."""
+        frame = self._pending_frame
+        count = 0 if frame is None else len(frame.submissions)
+        for _, waiting in self._gathering:
+            count += waiting()
+        return count
+
+    def _waits(self, waiting: int) -> bool:
+        """Whether the next frame, of which so many want an answer, is sealed in a later turn."""
+        frame = self._pending_frame
+        return (frame is None or frame.builder.size_bytes < WAITED_BYTES) and self._patience.waits(
+            waiting, self._loop.now_ms())
 
     def take_id(self) -> int:
         """A message id that no message gets: the next frame gives out those behind it."""
@@ -273,12 +285,12 @@ class Committer:
         self._scheduled = False
         if self._failed or self.flight is not None:
             return
-        self._gathered = 0
+        waiting = self._to_answer = self._waiting()
+        if waiting and self._waits(waiting):
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+            return
         if self._gathering:
-            if self._patience.waits(self._waiting(), self._loop.now_ms()):
-                self._scheduled = True
-                self._loop.call_soon(self._flush)
-                return
             self._enter()
         pending_frame = self._pending_frame
         if pending_frame is None:
@@ -348,7 +360,7 @@ class Committer:
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
         self._apply(pending_frame, sealed, place[0], place[1])
-        self._patience.on_answered(self._gathered, self._waiting(), self._loop.now_ms())
+        self._patience.on_answered(self._to_answer, self._waiting(), self._loop.now_ms())
         if self._policy == "interval":
             self._sync_later()
         self._next()

@@ -30,7 +30,7 @@ class Patience:
         self._skipped: int = 0         # frames after the wait before
 
     def on_answered(self, answered: int, waiting: int, now_ms: int) -> None:
-        """A frame is durable: so many of those who gather are answered, and so many wait for the next frame."""
+        """A frame is durable: so many are answered, and so many wait for the next frame."""
         self._left = 0
         if not answered or answered + waiting < 2 or waiting >= AWAITED_MAX:
             return

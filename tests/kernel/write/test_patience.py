@@ -5,6 +5,7 @@ import pytest
 
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.write.committer import WAITED_BYTES
 from gatehouse.kernel.write.patience import AWAITED_MAX, MOMENT_MS, SKIPPED_MAX, Patience
 from tests.kernel.rig import Rig
 
@@ -120,6 +121,29 @@ def test_without_patience_whoever_comes_first_goes_first() -> None:
     publishers.publish(b"b")
     rig.run()
     assert answered_together(rig) == [2, 1, 1]
+
+
+def test_calls_that_are_appended_by_themselves_are_waited_for_as_well_and_large_ones_do_not_wait() -> None:
+    rig = Rig()
+    placement = rig.kernel.place("t/1")
+    committer = rig.kernel._committer
+
+    def append(size: int) -> None:
+        rig.kernel.append([(placement, bytes(size), b"\0", 2, 0)], rig.witness, [b""])
+
+    rig.run()
+    append(1)
+    append(1)
+    rig.run()
+    before = committer.flushes
+    append(1)
+    assert rig.world.loop.step()
+    append(1)
+    rig.run()
+    assert committer.flushes == before + 1
+    append(WAITED_BYTES)
+    assert rig.world.loop.step() and committer.flight is not None
+    rig.run()
 
 
 def test_an_end_does_not_wait() -> None:
