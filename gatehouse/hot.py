@@ -67,6 +67,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.message",
     "gatehouse.kernel.port",
     "gatehouse.kernel.addresses.murmur2",
+    "gatehouse.kernel.records.authors",
     "gatehouse.kernel.records.batch",
     "gatehouse.kernel.records.private",
     "gatehouse.kernel.records.record",

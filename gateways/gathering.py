@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.kernel.errors import KernelError, Stopping
-from gatehouse.kernel.message import MANY, NOBODY, SpeakersWanted, Stored
+from gatehouse.kernel.message import NOBODY, Stored
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -189,16 +189,11 @@ class Gathering:
         port = switchboard.port
         number = switchboard.submit(gathered, None) if gathered.is_answered else 0
         first = parts[0].guard
-        in_turn = first.tells and len(messages) > port.unfollowed()
-        if in_turn:
-            self._speak_in_turn(port, parts)
-        elif first.tells:
-            port.speaks(MANY if gathered.is_mixed or first.origin.traces else NOBODY)
+        if first.tells:                                  # decision 261
+            port.speak_in_turn([part.stop for part in parts], [part.guard.origin for part in parts],
+                               gathered.is_mixed or first.origin.traces)
         try:
             try:
-                self._append(port, gathered, number)
-            except SpeakersWanted:
-                self._speak_in_turn(port, parts)
                 self._append(port, gathered, number)
             finally:
                 if first.tells:
@@ -214,10 +209,6 @@ class Gathering:
                 part.fail(fault)
             return
         first.charge_gathered(len(messages), gathered.size_bytes)
-
-    @staticmethod
-    def _speak_in_turn(port: KernelPort, parts: list[OneRead]) -> None:
-        port.speak_in_turn([part.stop for part in parts], [part.guard.origin for part in parts])
 
     @staticmethod
     def _append(port: KernelPort, gathered: Gathered, number: int) -> None:

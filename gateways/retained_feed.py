@@ -20,21 +20,24 @@ class RetainedFeed:
     """Feeds one client. `options` are a door's own word for a subscription (MQTT's is the granted QoS).
 
     `room(options)` says how many values may be sent now; `send(filter, options, value)` is False where one had no room.
+    `moved(filter, options, address)` is told behind each page which address comes next; None: there is no more.
     """
 
-    def __init__(self, guard: Guard, room: Callable[[int], int], send: Callable[[str, int, Retained], bool]) -> None:
+    def __init__(self, guard: Guard, room: Callable[[int], int], send: Callable[[str, int, Retained], bool],
+                 moved: Callable[[str, int, str | None], None] | None = None) -> None:
         self._guard = guard
         self._room = room
         self._send = send
-        self._waiting: dict[str, int] = {}         # options by filter, in the order of subscribing
+        self._moved = moved
+        self._waiting: dict[str, tuple[int, str]] = {}     # options and where to begin, in the order of subscribing
         self._filter = ""                          # the one under way
         self._options = 0
         self._start: str | None = None             # where it goes on; None: no filter is under way
         self._is_asking = False
 
-    def add(self, topic_filter: str, options: int = 0) -> None:
-        """Send all values of a filter; again, where they were sent before."""
-        self._waiting[topic_filter] = options
+    def add(self, topic_filter: str, options: int = 0, start: str = "") -> None:
+        """Send all values of a filter from an address on; again, where they were sent before."""
+        self._waiting[topic_filter] = options, start
         self.pump()
 
     def remove(self, topic_filter: str) -> None:
@@ -55,9 +58,8 @@ class RetainedFeed:
         if self._start is None:
             if not self._waiting:
                 return
-            self._filter, self._options = next(iter(self._waiting.items()))
-            del self._waiting[self._filter]
-            self._start = ""
+            self._filter = next(iter(self._waiting))
+            self._options, self._start = self._waiting.pop(self._filter)
         count = min(PAGE_VALUES, self._room(self._options))
         if count > 0:
             self._is_asking = True
@@ -75,4 +77,6 @@ class RetainedFeed:
             if not self._send(self._filter, self._options, value):
                 self._start = value.address
                 break
+        if self._moved is not None:
+            self._moved(self._filter, self._options, self._start)
         self.pump()

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
-    from gatehouse.kernel.sessions.values import Owed, SessionDescription, SessionListener, Subscribed, Will
+    from gatehouse.kernel.sessions.values import Entrusted, Owed, SessionDescription, SessionListener, Subscribed, Will
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage
@@ -189,11 +189,9 @@ class KernelPort(HubFacts, Protocol):
     def speaks(self, origin: Origin) -> None:
         """What is told next comes from there; for journeys of messages."""
 
-    def unfollowed(self) -> int:
-        """How many messages pass before one that may be followed: `speak_in_turn` is to be told then."""
-
-    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
-        """Of the messages that are appended next, those before each of these indices come from there."""
+    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool) -> None:
+        """Of the messages that are appended next, those before each of these indices come from there. `traces`: some
+        of them may have the right to have messages followed."""
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         """Whether a record of a topic is worth nothing any more: sessions are not given it."""
@@ -331,6 +329,9 @@ class KernelPort(HubFacts, Protocol):
     def create_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, maker: str,
                      number: int) -> Topic:
         """Raises TopicExists, InvalidTopic, TooManyTopics, Stopping."""
+
+    def pace_topics(self, maker: str) -> None:
+        """This maker changes a topic; "": whoever has no bound. Raises TooManyTopics."""
 
     def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
                      ) -> Topic:
@@ -739,6 +740,19 @@ class SessionPort(Protocol):
     def release(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
         """PUBREL came for these; answered once that is durable, and then PUBCOMP may leave. Those that were not
         taken in. Raises Stopping."""
+
+    def entrust(self, messages: Sequence[Entrusted], owner: Owner, token: object) -> list[int]:
+        """These are in flight from here on, whatever becomes of connection and hub; there is room for them. Their
+        packet ids, 0 for one whose lease has ended; they may be sent once the owner was answered. A lease is settled
+        when PUBREC comes; where the client refuses it, or the session ends before, it becomes a dead letter. Raises
+        Stopping."""
+
+    def owe_retained(self, filter: str, qos: int, start: str | None) -> None:
+        """Of a filter's retained values those from this address on are still to be sent; None: none. In the frame
+        of what was entrusted in this turn. Raises Stopping."""
+
+    def owed_retained(self) -> dict[str, tuple[int, str]]:
+        """Which retained values are still to be sent: QoS and first address, by filter."""
 
     def sleep(self, expiry_ms: int) -> None:
         """The connection has ended: the session waits so long for its client. 0: it ends."""

@@ -50,7 +50,8 @@ class LiveWork(NamedTuple):
 
     messages: int
     waited_ms: int           # until they were durable, in sum
-    size_bytes: int = 0      # as they are stored
+    size_bytes: int          # as they are stored
+    newest_ms: int           # when the newest was durable, by hub time
 
 
 class _Job(NamedTuple):
@@ -183,7 +184,7 @@ class Background:  # decision 255
         self._live: Callable[[], LiveWork] | None = None
         self._hurried: Callable[[], bool] = bool
         self._lanes: dict[int, _Lane] = {}
-        self._known = LiveWork(0, 0)
+        self._known = LiveWork(0, 0, 0, 0)
         self._looked_ms = 0
         self._live_ms = -LIVE_MS               # when there was a live message, as far as was looked
         self._calm_ms = 0.0                    # mean time of a live message where nothing else ran
@@ -245,7 +246,7 @@ class Background:  # decision 255
             return
         size_bytes, elapsed_ms = live.size_bytes - before.size_bytes, max(1, now_ms - looked_ms)
         self._pace = max(1.0, size_bytes * 1000 / elapsed_ms / LIGHT_BYTES_PER_S)
-        self._live_ms = now_ms
+        self._live_ms = live.newest_ms         # the look before may be long ago
         mean_ms = (live.waited_ms - before.waited_ms) / messages
         if not worked:
             self._calm_ms = mean_ms if not self._calm_ms else (3 * self._calm_ms + mean_ms) / 4

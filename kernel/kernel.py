@@ -47,6 +47,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.looking import Looking
+from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
@@ -234,7 +235,8 @@ class Kernel:  # decision 138
         receipts.begin(leasing.queues.max_lengths)
         spill.ask(leasing.cursors)
         self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
-                               leasing=leasing, following=None if recorder is None else recorder.following)
+                               leasing=leasing, following=None if recorder is None else recorder.following,
+                               publishers=Publishers(log=log, worker=reader_worker, reader=reader))
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
             put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error,
@@ -243,7 +245,7 @@ class Kernel:  # decision 138
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
             committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
-            on_settled=spill.on_settled, on_error=on_error)
+            on_settled=spill.on_settled, group_of=leasing.cursors.group_of, on_error=on_error)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)
@@ -361,7 +363,8 @@ class Kernel:  # decision 138
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
     def _live_work(self) -> LiveWork:
-        return LiveWork(self._committer.messages, self._committer.durable_ms, self._committer.flushed_bytes)
+        committer = self._committer
+        return LiveWork(committer.messages, committer.durable_ms, committer.flushed_bytes, committer.newest_ms)
 
     def _hurries(self) -> bool:
         """Whether live messages themselves wait for what is done in the background."""
@@ -667,6 +670,11 @@ class Kernel:  # decision 138
         return self._create(name, tenant, self.settings.default_partitions if partitions is None else partitions,
                             settings or TopicSettings(), owner, token, maker)
 
+    def pace_topics(self, maker: str) -> None:
+        """This maker changes a topic, which counts as making one. Raises TooManyTopics."""
+        if maker:
+            self.makers.pace(maker, self.settings, self._loop.now_ms())
+
     def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         """Add partitions, replace settings. Raises UnknownTopic, InvalidTopic, Stopping."""
@@ -751,10 +759,6 @@ class Kernel:  # decision 138
     def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
         """See `Committer.gather`."""
         self._committer.gather(enter, waiting)
-
-    def unfollowed(self) -> int:
-        """How many messages pass before one that may be followed."""
-        return self._appending.unfollowed
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""

@@ -75,23 +75,28 @@ OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 """Who asked for retained values is told: values, where to go on (None: there are no more), and what went wrong."""
 
 
-class Origin(NamedTuple):
-    """Who tells the kernel something, or takes messages; for journeys."""
+class Origin:
+    """Who tells the kernel something, or takes messages; for journeys. One of a connection is one object."""
 
-    door: str = ""
-    user: str = ""
-    client: str = ""
-    peer: str = ""
-    traces: bool = False         # it has the right to have messages followed
+    __slots__ = ("door", "user", "client", "peer", "traces", "named_at")
+
+    def __init__(self, door: str = "", user: str = "", client: str = "", peer: str = "", traces: bool = False) -> None:
+        self.door: str = door
+        self.user: str = user
+        self.client: str = client
+        self.peer: str = peer
+        self.traces: bool = traces       # it has the right to have messages followed
+        self.named_at: int = 0           # where the log says who this is, see `records.authors`
+
+    def note_named(self, at: int) -> None:
+        """The log says there who this is."""
+        self.named_at = at
 
 
 NOBODY: Final = Origin()
 MANY: Final = Origin(traces=True)
-"""Several, of whom some may have that right: who they are is said where it is asked for."""
-
-
-class SpeakersWanted(Exception):
-    """A message asks to be followed, and whose it is was not said: nothing was done, `speak_in_turn` is to be told."""
+SEVERAL: Final = Origin()
+"""Several, of whom some may have that right, and of whom none has it; who they are is said in turn."""
 
 
 class When(NamedTuple):

@@ -115,11 +115,8 @@ class Port:
     def speaks(self, origin: Origin) -> None:
         self._kernel.speaker.speaks(origin)
 
-    def unfollowed(self) -> int:
-        return self._kernel.unfollowed()
-
-    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
-        self._kernel.speaker.speak_in_turn(stops, origins)
+    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool) -> None:
+        self._kernel.speaker.speak_in_turn(stops, origins, traces)
 
     def wall_of(self, hub_ms: int) -> int:
         return self._kernel.wall_of(hub_ms)
@@ -316,6 +313,9 @@ class Port:
                      number: int) -> Topic:
         return self._kernel.create_topic(name, partitions=partitions, settings=settings, tenant=tenant, maker=maker,
                                          owner=self if number else None, token=number)
+
+    def pace_topics(self, maker: str) -> None:
+        self._kernel.pace_topics(maker)
 
     def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, number: int
                      ) -> Topic:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from gatehouse.kernel.message import MANY, NOBODY, Leased, Message, Origin, Placement, Record, SpeakersWanted
+from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Leased, Message, Origin, Placement, Record
 
 # What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
 # `write.pending_frame.PendingFrame` and its runs, `records.validation.Validated`.
@@ -23,30 +23,26 @@ Validated = Any
 class Speaker:
     """Who tells the kernel what it is told now: said before each call by those who know, read where it is recorded."""
 
-    __slots__ = ("origin", "_stops", "_origins")
+    __slots__ = ("origin", "stops", "origins")
 
     def __init__(self) -> None:
         self.origin: Origin = NOBODY
-        self._stops: list[int] = []
-        self._origins: list[Origin] = []
+        self.stops: list[int] = []
+        self.origins: list[Origin] = []
 
     def speaks(self, origin: Origin) -> None:
         """What is told from here on comes from there."""
         self.origin = origin
-        self._stops = []
+        self.stops = []
 
-    def speak_in_turn(self, stops: list[int], origins: list[Origin]) -> None:
-        """Of the messages that are told next, those before each of these indices come from there."""
-        self.origin, self._stops, self._origins = MANY, stops, origins
+    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool = True) -> None:
+        """Of the messages that are told next, those before each of these indices come from there; `traces`: some of
+        them may have the right to have messages followed."""
+        self.origin, self.stops, self.origins = MANY if traces else SEVERAL, stops, origins
 
     def origin_of(self, at: int) -> Origin:
         """Where the message at this index of a call comes from."""
-        return self._origins[bisect_right(self._stops, at)] if self._stops else self.origin
-
-    def require(self) -> None:
-        """Raises SpeakersWanted where several speak and it was not said who."""
-        if not self._stops and self.origin == MANY:
-            raise SpeakersWanted
+        return self.origins[bisect_right(self.stops, at)] if self.stops else self.origin
 
 
 @runtime_checkable

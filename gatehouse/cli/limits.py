@@ -10,7 +10,7 @@ from gatehouse.cli.account_access import Command, Document, access_options, acco
 from gatehouse.cli.tables import as_json, show, table
 
 COLUMNS: Final = ("id", "of", "direction", "messages_per_s", "bytes_per_s", "operations_per_s", "connections",
-                  "stored_messages", "stored_bytes", "tenant", "observe", "from_file")
+                  "stored_messages", "stored_bytes", "tenant", "observe", "yields", "from_file")
 RATES: Final = ("messages_per_s", "bytes_per_s", "operations_per_s")
 BURSTS: Final = ("messages_burst", "bytes_burst", "operations_burst")
 
@@ -81,18 +81,21 @@ def show_limit(id: str, config_file: Path, data: Path | None, url: str | None, j
 @click.option("--out", "direction", flag_value="out", help="Of what is given to readers; else of what is published.")
 @click.option("--tenant", default=None, help="Of a client, address, topic or consumers: the tenant; '*': each.")
 @click.option("--observe", is_flag=True, help="Count what would be too much, and stop nobody.")
+@click.option("--yields", is_flag=True, help="Of users and client ids: hold only where no closer limit does.")
 @access_options
-def set_limit(of: str, direction: str | None, tenant: str | None, observe: bool, config_file: Path, data: Path | None,
-              url: str | None, json_wanted: bool, **amounts: float | None) -> None:
+def set_limit(of: str, direction: str | None, tenant: str | None, observe: bool, yields: bool, config_file: Path,
+              data: Path | None, url: str | None, json_wanted: bool, **amounts: float | None) -> None:
     """Set a limit, in place of what there is.
 
     That is the one of the same kind, name, direction and tenant. OF is hub, door:NAME, tenant:NAME, group:NAME (of
-    users), user:NAME, client:ID, address:FILTER, topic:NAME or consumers:NAME; `*` in place of the name gives each its
-    own.
+    users), user:NAME, client:ID, user-client:USER/ID, address:FILTER, topic:NAME or consumers:NAME; `*` in place of
+    the name gives each its own.
 
     Example: gatehouse limits set user:ann --messages-per-s 50 --messages-burst 100
     """
     document: Document = {"of": of, "direction": direction or "in", "observe": observe}
+    if yields:
+        document["yields"] = True
     if tenant is not None:
         document["tenant"] = tenant
     document.update({name: int(value) if float(value).is_integer() else value

@@ -130,7 +130,8 @@ def text_of(journey: dict[str, Any]) -> str:
 
 
 def _who(step: dict[str, Any]) -> str:
-    return " ".join(str(step[name]) for name in ("door", "user", "client_id", "peer") if name in step)
+    who = [str(step[name]) for name in ("door", "user", "client_id", "peer") if name in step]
+    return " ".join(who + ["(by whom: not recorded)"] * ("publisher" in step))
 
 
 def _where(step: dict[str, Any]) -> str:

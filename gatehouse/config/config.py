@@ -124,7 +124,7 @@ class KernelSection:
         "min": 0, "max": 1_000_000, "help": "Topics made by one user that may exist; all of anonymous are one."})
     auto_topics_per_minute: int = field(default=600, metadata={
         "min": 0, "max": 1_000_000, "help": "Topics that one user may make in a minute, or at once after a while "
-                                            "without."})
+                                            "without; over Kafka deleting and growing one counts, too."})
     default_partitions: int = field(default=4, metadata={
         "min": 1, "max": 10_000, "help": "Partitions of a new topic."})
     retention_hours: int = field(default=72, metadata={

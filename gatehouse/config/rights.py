@@ -54,8 +54,8 @@ class LimitSettings:
     """[[limits]]"""
 
     of: str = field(metadata={"help": "Of what: `hub`, `door:NAME`, `tenant:NAME`, `group:NAME` (users), `user:NAME`, "
-                                      "`client:ID`, `address:FILTER`, `topic:NAME`, `consumers:NAME`; `*` in place of "
-                                      "a name: each has this limit by itself."})
+                                      "`client:ID`, `user-client:USER/ID`, `address:FILTER`, `topic:NAME`, "
+                                      "`consumers:NAME`; `*` in place of a name: each has this limit by itself."})
     direction: str = field(default="in", metadata={"choices": ("in", "out"), "help": "What is published, or given."})
     messages_per_s: float | None = field(default=None, metadata={
         "min": 0, "max": 1e18, "help": "Messages a second; 0: none at all."})
@@ -82,6 +82,8 @@ class LimitSettings:
         "help": "The tenant of a client, an address, a topic or a group of consumers; `*`: each by itself."})
     observe: bool = field(default=False, metadata={
         "help": "Whether it only counts what would be too much."})
+    yields: bool = field(default=False, metadata={
+        "help": "Whether it holds only for those of whom no limit speaks that names user and client id more closely."})
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ function timeLine(steps) {
 
 function words(step) {
   const who = ["door", "user", "client_id", "peer"].filter((key) => step[key]).map((key) => visible(step[key])).join(" ");
-  const said = [step.group && (step.group.startsWith("$queue/") ? visible(step.group) : `group ${visible(step.group)}`), who && `by ${who}`, step.attempt && `attempt ${step.attempt}`,
+  const said = [step.group && (step.group.startsWith("$queue/") ? visible(step.group) : `group ${visible(step.group)}`), who && `by ${who}`, step.publisher && `publisher ${visible(step.publisher)}`, step.attempt && `attempt ${step.attempt}`,
     step.reason && visible(step.reason), step.queue && `queue ${visible(step.queue)}`,
     step.what === "redriven" && step.address && `to ${visible(step.address)}`,
     step.left_out && `${number(step.left_out)} errors before it were not recorded`].filter(Boolean).join(", ");

@@ -137,14 +137,17 @@ class Admission:
         """
         def answer(who: Principal | NotAuthenticated) -> None:
             if isinstance(who, NotAuthenticated):
-                self._refusals.note(door, address_of(peer), who.code, str(who))
+                self._note_refused(door, peer, who)
             on_done(who)
 
         self._login.authenticate(door, peer, credentials, answer, gone)
 
+    def _note_refused(self, door: str, peer: str, who: NotAuthenticated) -> None:
+        self._refusals.note(door, address_of(peer), who.code, str(who))
+
     def scram(self, door: str, peer: str, mechanism: str) -> ScramServer:
         """The server's side of one SCRAM login; `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512. Raises ValueError."""
-        return self._login.scram(door, peer, mechanism)
+        return self._login.scram(door, peer, mechanism, partial(self._note_refused, door, peer))
 
     def known_by_client(self, principal: Principal, client_id: str) -> Principal:
         """The principal for this client id: the same object unless some rule for it speaks of `{client_id}`."""

@@ -109,7 +109,7 @@ class Guard:
         self._switchboard = switchboard
         self._port = switchboard.port
         self._door = door
-        self._client_id = client_id
+        self._client_id = self._limited_client_id = client_id
         self._peer = peer
         self.tells: Final = self._port.records_journeys
         """Whether the kernel is to be told who speaks."""
@@ -166,9 +166,14 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
-        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._client_id)
+        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._limited_client_id)
         self._charging.renew(*who)
         self._handing_out.renew(*who)
+
+    def limit_client(self, client_id: str) -> None:
+        """Limits of a client id speak of this one, too: it is what the client says, and rights do not depend on it."""
+        self._limited_client_id = client_id
+        self._renew()
 
     def leave(self) -> None:
         """The session is over: nothing is delivered to it any more."""
@@ -464,6 +469,10 @@ class Guard:
         self._admission.require_topic(self.principal, Operation.ALTER, name)
         with self.submission(owner, token) as number:
             return self._port.change_topic(name, partitions, settings, self.tenant, number)
+
+    def pace_topics(self) -> None:
+        """A topic is to be changed: that counts as if one was made. Raises TooManyTopics."""
+        self._port.pace_topics(self._admission.maker(self.principal))
 
     def delete_topic(self, name: str, owner: Submitter, token: object) -> None:
         """Raises Denied and what `KernelPort.delete_topic` raises."""

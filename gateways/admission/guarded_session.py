@@ -5,7 +5,7 @@ for one that was in flight before: a session sleeps with no rights of its own (d
 """
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from gatehouse.gateways.admission.decision import Operation
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.api import SessionPort, SessionsPort
     from gatehouse.kernel.message import Owner
-    from gatehouse.kernel.sessions.values import Outgoing, Owed, Released, Subscribed
+    from gatehouse.kernel.sessions.values import Entrusted, Outgoing, Owed, Released, Subscribed
 
 
 class SessionConnection(Protocol):
@@ -143,6 +143,15 @@ class GuardedSession:
 
     def release(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
         return self._port.release(packet_ids, owner, token)
+
+    def entrust(self, messages: Sequence[Entrusted], owner: Owner, token: object) -> list[int]:
+        return self._port.entrust(messages, owner, token)
+
+    def owe_retained(self, filter: str, qos: int, start: str | None) -> None:
+        self._port.owe_retained(filter, qos, start)
+
+    def owed_retained(self) -> dict[str, tuple[int, str]]:
+        return self._port.owed_retained()
 
     def sleep(self, expiry_ms: int) -> None:
         self._port.sleep(expiry_ms)

@@ -91,7 +91,8 @@ class Login:
         else:
             self._refuse(attempt, "a password is needed")
 
-    def scram(self, door: str, peer: str, mechanism: str) -> ScramServer:
+    def scram(self, door: str, peer: str, mechanism: str, on_refused: Callable[[NotAuthenticated], None]
+              ) -> ScramServer:
         """See `Admission.scram`."""
         if mechanism not in HASHES:
             raise ValueError(f"{mechanism[:40]!r} is none of {', '.join(HASHES)}")
@@ -125,7 +126,9 @@ class Login:
         def refusal(name: str) -> NotAuthenticated:
             attempt.user = name
             self._trace.on_event(door, "not_authenticated")
-            return NotAuthenticated(REFUSED, self._failed(attempt))
+            refused = NotAuthenticated(REFUSED, self._failed(attempt))
+            on_refused(refused)
+            return refused
 
         return ScramServer(mechanism, nonce, find, accept, refusal, admit)
 

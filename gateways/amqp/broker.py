@@ -18,6 +18,7 @@ from gatehouse.gateways.amqp.hearing import Hearing
 from gatehouse.gateways.amqp.policies import apply_to_queue
 from gatehouse.gateways.amqp.rates import Rates
 from gatehouse.gateways.amqp.routing import Binding, Destination
+from gatehouse.gateways.amqp.totals import Totals
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import DOOR_MASK
@@ -45,6 +46,7 @@ class Broker:
         self.vhosts: dict[str, VirtualHost] = {}
         self.replies = DirectReplies()
         self.rates = Rates()
+        self.totals = Totals()
         self.begun_bytes = 0
         """Of contents that are not whole yet, on all connections."""
 
@@ -201,6 +203,7 @@ class Broker:
     def drop_queue(self, queue: AmqpQueue) -> list[Binding | Destination]:
         """Delete a queue; its consumers are told. Returns what is gone."""
         gone = queue.vhost.delete_queue(queue)
+        self.totals.queues_deleted += 1
         self._let_go(queue)
         self.queues.drop(queue)
         return gone
@@ -226,6 +229,7 @@ class Broker:
         queue = vhost.queues.get(name) if vhost is not None else None
         if vhost is not None and queue is not None and queue.kernel_queue is not None:
             queue.consumers, queue.kernel_queue = [], None
+            self.totals.queues_deleted += 1
             self.store(vhost, vhost.delete_queue(queue), None, None)
 
     def unbind_own(self, vhost: VirtualHost, connection: object, may_keep: Callable[[Binding], bool]) -> None:
@@ -238,7 +242,7 @@ class Broker:
 
     @staticmethod
     def _queues_of(vhost: VirtualHost, connection: object) -> list[AmqpQueue]:
-        return [queue for queue in vhost.queues.values() if queue.owner is connection]
+        return [*vhost.owned.get(connection, {}).values()]
 
     def drop_exclusive(self, vhost: VirtualHost, connection: object) -> None:
         """Drop the exclusive queues of a connection that has ended."""

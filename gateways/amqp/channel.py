@@ -57,6 +57,7 @@ class Channel:
         self.number = number
         self.raw = number.to_bytes(2, "big")
         self.connection = connection
+        connection.broker.totals.channels_opened += 1
         self.publishing = Publishing(self, confirms=False)
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
@@ -327,7 +328,7 @@ class Channel:
             raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
                                     "supported by quorum queues with single active consumer")
         no_ack = arguments["no_ack"]
-        queues = self.connection.broker.queues
+        queues, totals = self.connection.broker.queues, self.connection.broker.totals
         waiting = self.reply_when_stored(b"")
         source = ConsumerSource(self, queue)
 
@@ -341,15 +342,18 @@ class Channel:
             if leased is not None and self.closing:
                 queues.release(queue, [leased[:3]])
             elif leased is None:
+                totals.got_nothing += 1
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
                     tag = self.unacked.next_tag
                     self.unacked.next_tag += 1
+                    totals.got_auto += 1
                     queues.ack(queue, [leased[:3]])
                 else:
                     tag = self.unacked.add(source, [leased[:3]])
                     source.out += 1
+                    totals.got_manual += 1
                     self.wake()
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
                 self.connection.handed_out(1, len(waiting[0]), queue.name)
@@ -471,6 +475,7 @@ class Channel:
 
     def end(self) -> None:
         """Nothing more goes in or out; what was not acknowledged is given back. Idempotent."""
+        self.connection.broker.totals.channels_closed += not self.closing
         self.closing = True
         self.publishing.drop_content()
         for listener in self.listeners.values():
@@ -487,4 +492,5 @@ class Channel:
     def describe(self) -> dict[str, Any]:
         return {"channel": self.number, "consumers": len(self.consumers) + len(self.listeners),
                 "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms,
+                "publishes": self.publishing.has_begun,
                 "prefetch": self._consumer_limit, "global_prefetch": self._limit}

@@ -60,10 +60,13 @@ class ConsumerSource(Origin):
         self._timeout_ms = timeout_ms          # its own, for its deliveries
 
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
-        queues = self.channel.connection.broker.queues
+        broker = self.channel.connection.broker
+        queues = broker.queues
         if how == "ack":
+            broker.totals.acknowledged += len(handles)
             queues.ack(self.queue, handles, at_once=at_once)
         elif how == "release":
+            broker.totals.given_back += len(handles)
             queues.release(self.queue, handles)
         else:
             queues.reject(self.queue, handles)
@@ -120,9 +123,11 @@ class Consumer(ConsumerSource):
         if self.no_ack:
             first = channel.unacked.next_tag
             channel.unacked.next_tag += len(messages)
+            connection.broker.totals.consumed_auto += len(messages)
         else:
             first = channel.unacked.add(self, [message[:3] for message in messages])
             self.out += len(messages)
+            connection.broker.totals.consumed_manual += len(messages)
         frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
         connection.write(frames)
         connection.handed_out(len(messages), len(frames), self.queue.name)

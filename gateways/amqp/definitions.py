@@ -130,12 +130,14 @@ class Definitions:
                 self._rights.require_queue(name, Operation.CREATE, CONFIGURE)
             elif name:
                 self._see(name, CONFIGURE)
+            broker.totals.queues_declared += 1
             queue, is_new = vhost.declare_queue(
                 name or broker.new_name(GENERATED), durable=arguments["durable"] and not exclusive,
                 auto_delete=arguments["auto_delete"], owner=connection if exclusive else None, asker=connection,
                 arguments=arguments["arguments"], generated=not name)
             if is_new:
                 self._open(queue, generated=not name)
+                broker.totals.queues_created += 1
                 if unknown(queue.arguments, OF_QUEUES):
                     connection.note_not_honoured(UNKNOWN)
         channel.note_declared(queue.name)

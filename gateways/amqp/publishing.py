@@ -78,11 +78,33 @@ class Publishing:
         """A publish that is not whole yet."""
 
         self._channel = channel
+        self._totals = channel.connection.broker.totals
         self._tag = 0                          # of the last publish that is not in `pending`
         self._submitted = 0                    # of the last publish that will be answered
         self._answered = 0                     # of the last that was
         self._alone = 0                        # of the last that will be and was not gathered
         self._gathered: list[Stored] = []      # answers of now
+        self._counted = self._refused = 0      # through this tag confirms were counted; so many are none
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was published."""
+        return self._tag > 0
+
+    def _next_tag(self) -> int:
+        """Of a publish that is not in `pending`."""
+        self._tag += 1
+        self._totals.confirming += self.confirms
+        return self._tag
+
+    def _count(self, tag: int) -> None:
+        """All through this tag are answered."""
+        if tag <= self._counted:
+            return
+        answered, self._counted = tag - self._counted, tag
+        refused = min(answered, self._refused)
+        self._refused -= refused
+        self._totals.confirmed += answered - refused
 
     # ---- frame by frame
 
@@ -170,8 +192,9 @@ class Publishing:
         self.submit()                          # tags count in the order of the publishes
         self.tell_fate(content, raw, body, sent)
         if sent.message is None:
-            self._tag += 1
-            self.confirm(self._tag)
+            self._totals.nowhere += sent.reply is None
+            self._totals.dropped += not content.arguments["mandatory"] and sent.reply is None
+            self.confirm(self._next_tag())
 
     def _carry_out(self, command: str, body: bytes) -> None:
         """A publish that is no message. Raises AmqpError."""
@@ -180,8 +203,7 @@ class Publishing:
             raise _of_publish(precondition("half messages are not decided, and nothing is recalled, within a "
                                            "transaction of the channel"))
         self.submit()
-        self._tag += 1
-        (decide if command == DECIDE else recall)(channel, self._tag, body)
+        (decide if command == DECIDE else recall)(channel, self._next_tag(), body)
 
     def tell_fate(self, content: Content, raw: bytes, body: bytes, sent: Sent) -> None:
         """Return what goes nowhere, and hand over what passes no queue."""
@@ -211,7 +233,7 @@ class Publishing:
     def _hold(self, content: Content, sent: Sent, half: HalfHeaders, body: bytes) -> None:
         """A half message. One that goes nowhere is returned and confirmed like any other."""
         self.submit()
-        self._tag += 1
+        self._next_tag()
         if content.arguments["mandatory"] and not sent.routed:
             self._return(content, body)
         if sent.message is None:
@@ -230,7 +252,7 @@ class Publishing:
         """One publish that is several messages, as streams are among its queues, or that may be repeated: all of it or
         nothing."""
         self.submit()
-        self._tag += 1
+        self._next_tag()
         try:
             self._append(messages, self._tag, repeat_key)
         except QueueFull as full:
@@ -243,7 +265,7 @@ class Publishing:
     def _let_wait(self, messages: list[Message], sent: Sent) -> None:  # decision 196
         """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
         self.submit()
-        self._tag = tag = self._tag + 1
+        tag = self._next_tag()
         channel = self._channel
         connection = channel.connection
 
@@ -275,10 +297,14 @@ class Publishing:
     def confirm(self, tag: int, *, nack: bool = False) -> None:
         """Acknowledge (or refuse, `nack`) one publish alone, if the publisher wants confirms."""
         if self.confirms:
+            self._refused += nack
+            if self.settled:
+                self._count(tag)
             self._channel.connection.write(codec.encode_confirm(self._channel.raw, tag, False, nack=nack))
 
     def _return(self, content: Content, body: bytes) -> None:
         channel = self._channel
+        self._totals.returned += 1
         method = encode_method("basic.return", code=NO_ROUTE, text="NO_ROUTE")[:-2] + content.payload[6:-1]
         channel.connection.write(
             codec.frame(codec.METHOD, channel.number, method)
@@ -295,6 +321,8 @@ class Publishing:
         self.pending = []
         first = self._tag + 1
         self._tag += len(messages)
+        if self.confirms:
+            self._totals.confirming += len(messages)
         # What was appended otherwise is answered in its turn, and what is gathered behind it must not be before.
         if (self._answered >= self._alone or not self.confirms) and self._channel.connection.gather(
                 messages, self, self._tag if self.confirms else None, refuses=self.confirms):  # decision 259
@@ -368,6 +396,9 @@ class Publishing:
     def _refuse(self, tags: list[int]) -> None:
         """Refuse publishes with basic.nack, if the publisher wants confirms."""
         if self.confirms:
+            self._refused += len(tags)
+            if self.settled:
+                self._count(tags[-1])
             raw = self._channel.raw
             frames = [codec.encode_confirm(raw, tag, False, nack=True) for tag in tags]
             self._channel.connection.write(b"".join(frames))
@@ -387,12 +418,15 @@ class Publishing:
                 if good:
                     out.append(codec.encode_confirm(self._channel.raw, good, True))
                 good, bad = 0, tag
+                self._refused += tag - self._answered
             self._answered = tag
             self.settled = tag == self._submitted
         if good:
             out.append(codec.encode_confirm(self._channel.raw, good, True))
         if bad:
             out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
+        if self.confirms:
+            self._count(self._answered)
         self._channel.on_confirmed(b"".join(out) if self.confirms else b"")
 
 

@@ -292,6 +292,7 @@ class AmqpSession:
         self.rights = AmqpRights(self.services.admission, self.identity.principal, self.vhost, self, self._link.peer)
         self._send_as_now()
         self._state = State.OPEN
+        self.broker.totals.connections_opened += 1
         self._opening.at(0)
         if self._heartbeat_ms:
             self._beating.at(self._now_ms() + self._heartbeat_ms // 2)
@@ -565,6 +566,7 @@ class AmqpSession:
         self.identity.leave()
         self.channels.end()
         if self._state is State.OPEN:
+            self.broker.totals.connections_closed += 1
             self.broker.drop_exclusive(self.vhost, self)
 
     def describe(self) -> dict[str, Any]:

@@ -80,6 +80,9 @@ class VirtualHost:
         self._others = others
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, AmqpQueue] = {}
+        self.owned: dict[object, dict[str, AmqpQueue]] = {}
+        """Queues by the connection that they are exclusive to, and by name."""
+
         self.policies = Policies()
         self.operator_policies = Policies()
         self._bound: dict[Destination, dict[Binding, None]] = {}       # bindings by where they lead
@@ -198,6 +201,8 @@ class VirtualHost:
             _check_lasting(queue, "quorum" if queue.settings.is_quorum else "stream", generated)
         apply_to_queue(queue, self.policies, self.operator_policies)
         self.queues[name] = queue
+        if owner is not None:
+            self.owned.setdefault(owner, {})[name] = queue
         self.version += 1
         return queue, True
 
@@ -205,6 +210,11 @@ class VirtualHost:
         """What is gone with it, itself last."""
         self.version += 1
         del self.queues[queue.name]
+        if queue.owner is not None:
+            owned = self.owned[queue.owner]
+            del owned[queue.name]
+            if not owned:
+                del self.owned[queue.owner]
         place = Destination(QUEUE, queue.name)
         return [*self._drop_bindings_to(place), place]
 

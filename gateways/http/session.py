@@ -20,6 +20,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 
 from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.connections.unsent import FLOOR_BYTES
+from gatehouse.gateways.connections.wrong_port import what_came
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import NO_HEAD, Call, Head
@@ -309,7 +310,12 @@ class HttpSession:  # decision 131
         except HttpParserUpgrade as upgrade:
             self._on_upgrade(data[upgrade.args[0]:])
         except HttpParserError as error:
-            if not self._last:               # or it has asked to end the connection, and what it sends is nobody's
+            if self._last:                   # it has asked to end the connection, and what it sends is nobody's
+                return
+            what = what_came(data)
+            if what:                         # it would not understand an answer
+                self._close(f"malformed_request: {what} came to the HTTP port")
+            else:
                 self._refuse(_fault_of(error))
             return
         if self._silent_bytes > MAX_SILENT_BYTES:

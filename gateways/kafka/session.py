@@ -381,6 +381,8 @@ class KafkaSession:
         """The connection is this principal's from now on. Raises TooManyConnections."""
         before = self._guard
         self._guard = self.services.guard(DOOR, principal, self, peer=self.link.peer, replaces=before is not None)
+        if self.client_id:
+            self._guard.limit_client(self.client_id)
         if before is not None:
             before.leave()
         self._reader.max_frame_bytes = self.config.max_request_bytes

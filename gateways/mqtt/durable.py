@@ -6,12 +6,15 @@
     PUBLISH with QoS 2 ──► its id is taken in, in the frame of its message ──► [durable] ──► PUBREC, by `inbox`
     PUBREL ──► the session ──► [durable] ──► PUBCOMP
 
-The ids from `OWN_IDS` on are the connection's: retained values and messages of shared groups, which do not outlive it.
-Both share the client's receive maximum.
+    retained values, messages of shared groups with QoS 2 ──► entrusted to the session ──► [durable] ──► PUBLISH
+
+The ids from `OWN_IDS` on are the connection's: messages of shared groups with QoS 1, and histories, which do not
+outlive it. Both share the client's receive maximum.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gatehouse.gateways.admission.guarded_session import GuardedSession
@@ -28,7 +31,7 @@ from gatehouse.gateways.mqtt.packets import PUBCOMP, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import add_header, encode_headers
-from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Owed, Released, Subscribed
+from gatehouse.kernel.sessions.values import IDS_MAX, Entrusted, Outgoing, Owed, Released, Subscribed
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -240,6 +243,32 @@ class DurableSession:
             for number in unknown:
                 self._link.write(encode_ack(PUBREL, PACKET_ID_BYTES[number], reasons.ID_NOT_FOUND))
 
+    # ---- what the connection entrusts to its session  # decision 300
+
+    def entrust(self, messages: Sequence[Entrusted], topic: bytes, tail: bytes, first: int, group: str = "") -> None:
+        """Send these, all with the same topic and properties, once they are in flight over any end of the hub. `first`
+        is the first byte of their packets. Raises Stopping."""
+        parts: list[bytes] = []
+        packet_ids = self._session.entrust(messages, self, (b"", partial(self._send_entrusted, parts, group)))
+        parts += [encode_publish(first, topic, PACKET_ID_BYTES[packet_id], tail, message.value)
+                  for packet_id, message in zip(packet_ids, messages, strict=True) if packet_id]
+        self.share()
+
+    def _send_entrusted(self, parts: list[bytes], group: str) -> None:
+        if parts:
+            self._link.write_many(parts)
+            self._outbox.handed_out(len(parts), sum([len(part) for part in parts]), group=group)
+
+    def owe_retained(self, topic_filter: str, qos: int, start: str | None) -> None:
+        """Of a filter's retained values those from this address on are still to be sent; None: none. Raises
+        Stopping."""
+        if not self._over:
+            self._session.owe_retained(topic_filter, qos, start)
+
+    def owed_retained(self) -> dict[str, tuple[int, str]]:
+        """QoS and first address of those that were still to be sent when the last connection ended, by filter."""
+        return self._session.owed_retained()
+
     # ---- in
 
     def received(self) -> list[bytes]:
@@ -273,6 +302,7 @@ class DurableSession:
         for answer in stored:
             if answer.error is None and not self._over:
                 packet, then = cast(Waiting, answer.token)
-                self._link.write(packet)
+                if packet:
+                    self._link.write(packet)
                 if then is not None:
                     then()

@@ -37,7 +37,7 @@ from gatehouse.gateways.mqtt.packets import PUBACK, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.window import Window
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
-from gatehouse.kernel.sessions.values import IDS_MAX
+from gatehouse.kernel.sessions.values import IDS_MAX, Entrusted
 from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:
@@ -253,11 +253,15 @@ class Outbox:
         if self.transacting is not None:
             self.transacting.pump()
 
-    def give_retained(self, topic_filter: str, granted: int) -> None:
-        """A new subscription, or the same again [MQTT-3.8.4-3]: it is sent what is retained."""
+    def give_retained(self, topic_filter: str, granted: int, start: str = "") -> None:
+        """A new subscription, or the same again [MQTT-3.8.4-3]: it is sent what is retained, from an address on."""
         if self._feed is None:
-            self._feed = RetainedFeed(self.guard, self._retained_room, self._send_retained)
-        self._feed.add(topic_filter, granted)
+            self._feed = RetainedFeed(self.guard, self._retained_room, self._send_retained, self._retained_moved)
+        self._feed.add(topic_filter, granted, start)
+
+    def _retained_moved(self, topic_filter: str, granted: int, start: str | None) -> None:
+        if granted and self.durable is not None:
+            self.durable.owe_retained(topic_filter, granted, start)
 
     def _retained_room(self, granted: int) -> int:
         if self.durable is not None:
@@ -283,6 +287,10 @@ class Outbox:
             self.trace.on_event("mqtt", "expired")
         elif outgoing is not None and first_too_large([message], 0, 1, fixed, outgoing.packet_bytes_max) == 0:
             self.trace.on_event("mqtt", "dropped_large")
+        elif qos and self.durable is not None:
+            entrusted = Entrusted(qos, value.address, 0 if outgoing is None else outgoing.identifier_of(topic_filter),
+                                  message[2], message[1] or b"", message[3], message[4])
+            self.durable.entrust([entrusted], topic, tail, 0x31 | qos << 1)
         else:
             self._send_one(0x31 | qos << 1, topic, qos, tail, message[1] or b"")
         return True

@@ -81,9 +81,13 @@ class Outgoing:
 
     def retained_tail(self, message: Message, topic_filter: str) -> bytes | None:
         """The properties of a retained value, which is given for one filter; None where it has expired."""
+        return self.shared_tail(message, self.identifier_of(topic_filter))
+
+    def identifier_of(self, topic_filter: str) -> int:
+        """The subscription identifier of a filter; 0 for none."""
         subscriptions = self.subscriptions
         subscription = None if subscriptions is None else subscriptions.by_filter.get(topic_filter)
-        return self.shared_tail(message, 0 if subscription is None else subscription.identifier)
+        return 0 if subscription is None else subscription.identifier
 
     def shared_tail(self, message: Message, identifier: int) -> bytes | None:
         """The properties of a message that comes for one filter, with its identifier; None where it has expired."""

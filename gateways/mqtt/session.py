@@ -618,6 +618,9 @@ class MqttSession:
             if self._outbox is not None and self._outbox.choosing is not None:
                 self._outbox.choosing.begin()
             durable.start()
+            for topic_filter, (qos, start) in durable.owed_retained().items():
+                if topic_filter in self._subscriptions.by_filter and self._outbox is not None:
+                    self._outbox.give_retained(topic_filter, qos, start)
         if self._pacer.is_held:
             self._pacer.release()
             if self._received.held_bytes:
@@ -704,36 +707,39 @@ class MqttSession:
             outbox.own = self._inbox.own = OwnMessages()
         why = subscriptions.refusals()
         suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
+        figures: list[str] = []
+        retained: dict[str, int] = {}
+        if asked.begin is None:                                # a history has what is retained
+            figures = [mapping.decode_filter(raw) for (raw, _), qos in zip(wishes, granted, strict=True)
+                       if qos < packets.SUBACK_REFUSED and raw.startswith(b"$SYS/")]
+            retained = _wanted_retained(wishes, granted, before)
         if self._durable is not None:
-            self._durable.when_stored(suback, lambda: self._give_stored(wishes, granted, before, asked))
+            for topic_filter, qos in retained.items():
+                if qos:
+                    self._durable.owe_retained(topic_filter, qos, "")
+            self._durable.when_stored(suback, lambda: self._give_stored(figures, retained))
         else:
             self._link.write(suback)
-            self._give_stored(wishes, granted, before, asked)
+            self._give_stored(figures, retained)
 
-    def _give_stored(self, wishes: list[tuple[bytes, int]], granted: list[int], before: set[str], asked: Wishes
-                     ) -> None:
-        """SUBACK has left: histories follow, or retained values."""
+    def _give_stored(self, figures: list[str], retained: dict[str, int]) -> None:
+        """SUBACK has left: histories follow, or retained values, by filter with their QoS, or filters of `$SYS`."""
         outbox = self._outbox
         assert outbox is not None
         if outbox.choosing is not None:
             outbox.choosing.begin()
-        if asked.begin is not None:                            # a history has what is retained
-            return
-        for (raw, options), qos in zip(wishes, granted, strict=True):
-            if qos < packets.SUBACK_REFUSED and raw.startswith(b"$SYS/"):
-                self._system().give(mapping.decode_filter(raw))
-            handling = options & packets.RETAIN_HANDLING
-            # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.
-            if qos >= packets.SUBACK_REFUSED or raw.startswith(b"$") or handling == packets.SEND_NOT:
-                continue
-            topic_filter = mapping.decode_filter(raw)
-            if handling != packets.SEND_IF_NEW or topic_filter not in before:
-                outbox.give_retained(topic_filter, qos)
+        for topic_filter in figures:
+            self._system().give(topic_filter)
+        for topic_filter, qos in retained.items():
+            outbox.give_retained(topic_filter, qos)
 
     def _unsubscribe(self, body: bytes) -> None:
         subscriptions = self._subscriptions
         assert subscriptions is not None
         packet_id, filters = packets.decode_unsubscribe(body, self._level)
+        if self._durable is not None:
+            for raw in filters:
+                self._durable.owe_retained(mapping.decode_filter(raw), 0, None)
         codes = [reasons.SUCCESS if subscriptions.end(mapping.decode_filter(raw)) else reasons.NO_SUBSCRIPTION
                  for raw in filters]
         unsuback = packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None)
@@ -836,3 +842,17 @@ def _check_empty(packet: bytes) -> None:
     if len(packet) != 2:
         raise MalformedPacket("a PINGREQ with a body (3.12)")
 
+
+def _wanted_retained(wishes: list[tuple[bytes, int]], granted: list[int], before: set[str]) -> dict[str, int]:
+    """Which filters of a SUBSCRIBE are given what is retained, with the QoS that each was granted. `before`: those that
+    were there."""
+    wanted: dict[str, int] = {}
+    for (raw, options), qos in zip(wishes, granted, strict=True):
+        handling = options & packets.RETAIN_HANDLING
+        # A shared subscription is given none (MQTT 5, 4.8.2), and there are none about transactions.
+        if qos >= packets.SUBACK_REFUSED or raw.startswith(b"$") or handling == packets.SEND_NOT:
+            continue
+        topic_filter = mapping.decode_filter(raw)
+        if handling != packets.SEND_IF_NEW or topic_filter not in before:
+            wanted[topic_filter] = qos
+    return wanted

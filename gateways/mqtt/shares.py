@@ -2,10 +2,11 @@
 
 A message that is sent with QoS 1 stays leased until its PUBACK; when the connection ends without one, or it does not
 come within the group's invisible time, the message goes to another member. Its packet id stays in use until the PUBACK
-comes, which settles nothing then. One that is sent with QoS 2 is done when its PUBREC comes, and stays with the client
-until that; without one it becomes a dead letter, for the client may have it (4.8.2). With QoS 0 it counts as done
-when it is sent. The group is the same that HTTP pops from and AMQP consumes. A client that refuses a message (MQTT 5,
-reason codes from 0x80 on) makes it a dead letter.
+comes, which settles nothing then. One that is sent with QoS 2 is done when its PUBREC comes, and until that it stays
+with the client's session, which may outlive connection and hub (`durable`); where the session ends without one, it
+becomes a dead letter, for the client may have it (4.8.2). With QoS 0 it counts as done when it is sent. The group is
+the same that HTTP pops from and AMQP consumes. A client that refuses a message (MQTT 5, reason codes from 0x80 on)
+makes it a dead letter.
 """
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
 from gatehouse.kernel.groups.group import HoldLimit
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
+from gatehouse.kernel.sessions.values import Entrusted
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox
@@ -100,6 +102,14 @@ class Share:
 
     def _send_run(self, topic: bytes, tail: bytes, sent: list[Message], leased: list[Leased], qos: int) -> None:
         handles = [message[:3] for message in leased]
+        durable = self._outbox.durable
+        if qos == 2 and durable is not None:
+            address = self._kernel.groups.address_of_leased(leased[0])
+            durable.entrust([Entrusted(qos, address, self._identifier, message[7], message[6] or b"", message[8],
+                                       message[4], message[:3]) for message in leased],
+                            topic, tail, 0x30 | qos << 1, self._group)
+            self.place.add_credit(len(leased))
+            return
         if qos:
             first = self._outbox.window.take(len(sent), qos == 2)
             self._shares.note(self, first, handles, qos)

@@ -22,9 +22,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, cast
 
 from gatehouse.gateways.connections.connection import peer_name
+from gatehouse.gateways.connections.wrong_port import what_came
 
 RECORD_BYTES: Final = 16_384        # plain text of one TLS record at most (RFC 8446 5.1), and of one `read`
 ALERT_S: Final = 2.0                # what a peer whose TLS is no good is given to take the alert that says so
+
+NOT_SPOKEN: Final = "tls_not_spoken"
 
 # What OpenSSL calls it -> what is counted. Everything else is `tls_failed`.
 REASONS: Final = {
@@ -33,13 +36,13 @@ REASONS: Final = {
     "UNSUPPORTED_PROTOCOL": "tls_nothing_in_common",
     "NO_SHARED_CIPHER": "tls_nothing_in_common",
     "NO_SUITABLE_SIGNATURE_ALGORITHM": "tls_nothing_in_common",
-    "HTTP_REQUEST": "tls_not_spoken",
-    "HTTPS_PROXY_REQUEST": "tls_not_spoken",
-    "WRONG_VERSION_NUMBER": "tls_not_spoken",
-    "UNKNOWN_PROTOCOL": "tls_not_spoken",
-    "BAD_RECORD_TYPE": "tls_not_spoken",
-    "UNEXPECTED_MESSAGE": "tls_not_spoken",
-    "RECORD_LAYER_FAILURE": "tls_not_spoken",
+    "HTTP_REQUEST": NOT_SPOKEN,
+    "HTTPS_PROXY_REQUEST": NOT_SPOKEN,
+    "WRONG_VERSION_NUMBER": NOT_SPOKEN,
+    "UNKNOWN_PROTOCOL": NOT_SPOKEN,
+    "BAD_RECORD_TYPE": NOT_SPOKEN,
+    "UNEXPECTED_MESSAGE": NOT_SPOKEN,
+    "RECORD_LAYER_FAILURE": NOT_SPOKEN,
 }
 
 
@@ -103,7 +106,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
             self._read()
         elif self._stage == _HANDSHAKE:
             self._incoming.write(data)
-            self._shake_hands()
+            self._shake_hands(data)
 
     def eof_received(self) -> bool:
         """The peer sends nothing more, whether it said so (close_notify) or not."""
@@ -228,14 +231,14 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         if self._outgoing.pending and self._raw is not None:
             self._raw.write(self._outgoing.read())
 
-    def _shake_hands(self) -> None:
+    def _shake_hands(self, data: bytes) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             self._send()
         except ssl.SSLError as error:
             self._send()                 # the alert that tells the peer why
-            self._fail(describe_failure(error))
+            self._fail(describe_failure(error, what_came(data)))
         else:
             self._send()
             self._end_handshake("")
@@ -295,10 +298,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         self._doorstep.end_handshake(self._peer, reason)
 
 
-def describe_failure(error: ssl.SSLError) -> str:
-    """`code: text` of what OpenSSL complains about; a code of `REASONS` or `tls_refused_by_peer`, else `tls_failed`."""
+def describe_failure(error: ssl.SSLError, came: str = "") -> str:
+    """`code: text` of what OpenSSL complains about; a code of `REASONS` or `tls_refused_by_peer`, else `tls_failed`.
+    `came`: what the peer's bytes are, as far as that is known."""
     reason = error.reason or "unknown"
     text = getattr(error, "verify_message", "") or reason.lower().replace("_", " ")
     if "_ALERT_" in reason:
         return f"tls_refused_by_peer: it sent {text}"
-    return f"{REASONS.get(reason, 'tls_failed')}: {text}"
+    code = REASONS.get(reason, "tls_failed")
+    return f"{code}: {f'{came} came to a TLS port' if came and code == NOT_SPOKEN else text}"

@@ -38,6 +38,10 @@ class Makers:  # decision 120
         if self._topics.made_by(maker) >= settings.max_auto_topics_per_user:
             raise TooManyTopics(f"{maker} has made as many topics as one user may "
                                 f"(kernel.max_auto_topics_per_user, {settings.max_auto_topics_per_user})")
+        self.pace(maker, settings, now_ms)
+
+    def pace(self, maker: str, settings: KernelSettings, now_ms: int) -> None:
+        """One topic more that this maker makes or changes. Raises TooManyTopics."""
         self._spend(maker, settings.auto_topics_per_minute, now_ms)
 
     def look(self, settings: KernelSettings) -> None:
@@ -55,5 +59,5 @@ class Makers:  # decision 120
         self._paces[maker] = (left - 1 if left >= 1 else left), now_ms
         if left < 1:
             wait_ms = ceil((1 - left) * MINUTE_MS / per_minute) if per_minute else MINUTE_MS
-            raise TooManyTopics(f"{maker} makes topics faster than one user may "
+            raise TooManyTopics(f"{maker} makes and changes topics faster than one user may "
                                 f"(kernel.auto_topics_per_minute, {per_minute}); try again in {wait_ms} ms", wait_ms)

@@ -50,6 +50,7 @@ LEASED_UNTIL: Final = 2
 WAITING: Final = 3
 READY_AGAIN: Final = 4
 MAX_ATTEMPT: Final = 0xFFFF
+ENDLESS_MS: Final = 1 << 60           # LEASED_UNTIL this: until whoever answers for it says so
 
 _HAS_MASK: Final = 1
 _HAS_SPAN: Final = 2

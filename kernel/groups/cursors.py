@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.groups.core import Core
-from gatehouse.kernel.groups.cursor import Cursor, decode_epoch, decode_page_key, encode_epoch, page_key
+from gatehouse.kernel.groups.cursor import Cursor, Key, decode_epoch, decode_page_key, encode_epoch, page_key
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.index.reader import Reader
@@ -95,6 +95,14 @@ class Cursors:
         """The pending frame says where the cursor is, wherever it is. Raises Stopping."""
         cursor.write_committed()
         self._core.touch(cursor)
+
+    def group_of(self, key: Key) -> LeasedGroup | None:
+        """Whose cursor has this key; None where there is none any more, or it is not in memory: nothing of it is out
+        then."""
+        for group, prefetcher in self.readers.get(key[0], ()):
+            if prefetcher.cursor.key == key:
+                return group
+        return None
 
     # ---- where a cursor goes on
 

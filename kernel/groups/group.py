@@ -18,7 +18,7 @@ from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
-from gatehouse.kernel.groups.cursor import Key, Lease
+from gatehouse.kernel.groups.cursor import ENDLESS_MS, Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
@@ -486,6 +486,14 @@ class LeasedGroup:
         self._core.answer(owner, token)
         return refused
 
+    def entrust(self, handles: Sequence[Handle]) -> list[KernelError | None]:  # decision 300
+        """Nothing but a word about them ends these leases from now on. What is wrong with each. Raises Stopping."""
+        refused, by_cursor = self.good_handles(handles)
+        for prefetcher, offsets in by_cursor:
+            prefetcher.cursor.extend(offsets, ENDLESS_MS)
+            self._core.touch(prefetcher.cursor)
+        return refused
+
     def reject(self, handles: Sequence[Handle], owner: Owner | None = None, token: object = None
                ) -> list[KernelError | None]:
         """These will not be tried again: dead letters. Answers as `ack`, once they are given up."""
@@ -652,7 +660,7 @@ class LeasedGroup:
 
     def on_loaded(self, prefetcher: Prefetcher, leases: list[Lease]) -> None:
         """A cursor was read from the state: these leases run on until their time, and what waits comes again then."""
-        for lease in leases:
+        for lease in [lease for lease in leases if lease.until_ms < ENDLESS_MS]:
             self._core.deadlines.lease_until(self, prefetcher, lease)
         for offset, when_ms in prefetcher.cursor.waits():
             self._core.deadlines.wait_until(self, prefetcher, offset, when_ms)

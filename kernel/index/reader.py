@@ -15,6 +15,7 @@ import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
+from gatehouse.kernel.index.cold_reads import ColdReads
 from gatehouse.kernel.index.index import Entry, Index, memtable_entry
 from gatehouse.kernel.index.kept import kept_pieces
 from gatehouse.kernel.index.memtable import Memtables
@@ -51,6 +52,14 @@ class ReadPlan(NamedTuple):
     changed: Changed | None  # where kept records are wanted: those that the store may not have yet
 
 
+Reads = list[tuple[list[Piece], int]]
+"""The pieces of each want, and the offset behind all that was tried."""
+
+
+def _size_of(reads: Reads) -> int:
+    return sum([len(stored_piece.data) for pieces, _ in reads for stored_piece in pieces])
+
+
 def piece(entry: Entry, data: bytes) -> Piece:
     return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms,
                  entry.first_id)
@@ -83,8 +92,10 @@ class Reader:
         self._index = index
         self._log = log
         self._worker = worker
-        self._replay_worker = replay_worker
-        self._bulk_worker = bulk_worker
+        self._replays: ColdReads[list[ReadPlan], Reads] = ColdReads(
+            replay_worker, lambda plans: self._read_cold(plans), _size_of)
+        self._bulk: ColdReads[list[ReadPlan], Reads] = ColdReads(
+            bulk_worker, lambda plans: self._read_cold(plans), _size_of)
         self._slice_bytes = slice_bytes
         self._on_damage = on_damage
         self._opening = Opening(worker, limit_of)
@@ -136,7 +147,7 @@ class Reader:
                 left -= sum([len(stored_piece.data) for stored_piece in pieces])
         if cold:
             self.cold_reads += 1
-            self._submit_cold(self._bulk_worker if stored else self._replay_worker, answers, cold, on_done)
+            self._submit_cold(self._bulk if stored else self._replays, answers, cold, on_done)
         else:
             on_done(answers)
 
@@ -145,11 +156,11 @@ class Reader:
         """As `fetch`, with what is kept below the start of a partition."""
         self.fetch(wants, max_bytes, on_done, kept=True)
 
-    def _submit_cold(self, worker: Worker, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
-                     on_done: Callable[[list[Fetched]], None]) -> None:
+    def _submit_cold(self, through: ColdReads[list[ReadPlan], Reads], answers: list[Fetched],
+                     cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None]) -> None:
         plans = [ReadPlan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
                  for _, want in cold]
-        worker.submit(partial(self._read_cold, plans), partial(self._cold_done, worker, answers, cold, on_done))
+        through.submit(plans, partial(self._cold_done, through, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
@@ -188,8 +199,8 @@ class Reader:
                 total += entry.byte_length
         return entries
 
-    def _read_cold(self, plans: list[ReadPlan]) -> list[tuple[list[Piece], int]]:
-        """On the reading thread: the pieces of each want, and the offset behind all that was tried."""
+    def _read_cold(self, plans: list[ReadPlan]) -> Reads:
+        """On the reading thread."""
         return [self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
                 for plan in plans]
 
@@ -251,8 +262,8 @@ class Reader:
             pieces.append(piece(entry, data))
         return pieces
 
-    def _cold_done(self, worker: Worker, answers: list[Fetched], cold: list[tuple[Fetched, Want]],
-                   on_done: Callable[[list[Fetched]], None], reads: list[tuple[list[Piece], int]] | None,
+    def _cold_done(self, through: ColdReads[list[ReadPlan], Reads], answers: list[Fetched],
+                   cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None], reads: Reads | None,
                    error: BaseException | None) -> None:
         assert reads is None or len(reads) == len(cold), "an answer for each that was asked"
         damaged: list[tuple[Fetched, Want]] = []
@@ -266,7 +277,7 @@ class Reader:
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:
-            self._submit_cold(worker, answers, damaged, on_done)     # who got nothing would ask here for ever
+            self._submit_cold(through, answers, damaged, on_done)     # who got nothing would ask here for ever
         else:
             on_done(answers)
 
@@ -282,12 +293,20 @@ class Reader:
 
     def id_of(self, partition_id: int, offset: int) -> int:
         """Which message lies at an offset; -1 where that is not known. May look into the index, at one block."""
+        entry = self._entry_at(partition_id, offset)
+        return -1 if entry is None else entry.first_id + offset - entry.first_offset
+
+    def position_of(self, partition_id: int, offset: int) -> int:
+        """The position of the frame with which the record at an offset was stored; -1 where that is not known. May look
+        into the index, at one block."""
+        entry = self._entry_at(partition_id, offset)
+        return -1 if entry is None else entry.position
+
+    def _entry_at(self, partition_id: int, offset: int) -> Entry | None:
         entries = self._memtable_entries(Want(partition_id, offset, 1, False))
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, END)
-        if not entries or not entries[0].first_offset <= offset < entries[0].end_offset:
-            return -1
-        return entries[0].first_id + offset - entries[0].first_offset
+        return entries[0] if entries and entries[0].first_offset <= offset < entries[0].end_offset else None
 
     def find_id(self, partition_ids: list[int], message_id: int, on_done: Callable[[tuple[int, int] | None], None]
                 ) -> None:

@@ -10,9 +10,10 @@ from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
+from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.standing import Standing, standings
 from gatehouse.kernel.journeys.trail import Trail, hash_of, id_hash, named
-from gatehouse.kernel.message import Fetched, Record
+from gatehouse.kernel.message import Fetched, Origin, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
@@ -44,6 +45,7 @@ class Journey:
     events: list[Event] = field(default_factory=list)
     place: Location | None = None
     record: Record | None = None
+    publisher: Origin | None = None              # where no event says who published it; None: that is not recorded
     standings: list[Standing] = field(default_factory=list)
     places: dict[int, Location] = field(default_factory=dict)       # by partition id, of every event
 
@@ -55,6 +57,10 @@ class Journey:
     def holds(self, record: Record) -> None:
         """The message itself, which is there still."""
         self.record = record
+
+    def comes_from(self, publisher: Origin | None) -> None:
+        """Who published it, as the log says."""
+        self.publisher = publisher
 
     @property
     def tenant(self) -> str | None:
@@ -76,7 +82,7 @@ class Looking:
     """See the module's text."""
 
     def __init__(self, *, trail: Trail, reader: Reader, topics: Topics, watermarks: Watermarks, views: Views,
-                 leasing: Leasing, following: Following | None) -> None:
+                 leasing: Leasing, following: Following | None, publishers: Publishers) -> None:
         self._trail = trail
         self._reader = reader
         self._topics = topics
@@ -84,6 +90,7 @@ class Looking:
         self._views = views
         self._leasing = leasing
         self._following = following
+        self._publishers = publishers
 
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None:
         """The newest `most` events that are found by a `key`, an `address`, a `trace` id or a `correlation` id of a
@@ -141,7 +148,17 @@ class Looking:
             for record in sound_records(piece):
                 if record[0] == offset and record[6] == journey.message_id:
                     journey.holds(public_record(record))
-        on_done(journey, answers[0].error if isinstance(answers[0].error, StorageFailed) else None)
+        error = answers[0].error if isinstance(answers[0].error, StorageFailed) else None
+        place = journey.place
+        if error is not None or place is None or any(event.kind == Kind.STORED for event in journey.events):
+            on_done(journey, error)
+            return
+
+        def on_publisher(publisher: Origin | None) -> None:
+            journey.comes_from(publisher)
+            on_done(journey, None)
+
+        self._publishers.find(place.partition_id, place.offset, journey.message_id, on_publisher)
 
     def _place(self, partition_id: int, offset: int) -> Location:
         topic_partition = self._topics.of_partition(partition_id)

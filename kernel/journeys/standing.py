@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.cursor import ENDLESS_MS, Cursor
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
 from gatehouse.kernel.state.views import Views
@@ -45,7 +45,8 @@ def _leased(name: str, kind: str, cursor: Cursor, offset: int) -> Standing:
         return Standing(name, kind, SETTLED)
     if lease is not None:
         taker = getattr(lease.holder, "taker", None)
-        return Standing(name, kind, IS_LEASED, lease.attempt, lease.until_ms, getattr(taker, "user", ""),
+        until_ms = 0 if lease.until_ms == ENDLESS_MS else lease.until_ms
+        return Standing(name, kind, IS_LEASED, lease.attempt, until_ms, getattr(taker, "user", ""),
                         getattr(taker, "peer", ""))
     until_ms = cursor.waits_until(offset)
     return Standing(name, kind, WAITING if until_ms else READY, cursor.attempt_of(offset), until_ms)

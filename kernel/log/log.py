@@ -126,6 +126,9 @@ class Log(Protocol):
     def drop(self, segment: Segment) -> None:
         """Delete a segment of either chain; of the main chain only the oldest. Never the one being written."""
 
+    def newest_base(self) -> int:
+        """Where the segment begins that is being written; 0 where there is none. Any thread."""
+
     def end(self) -> int:
         """Greater than every position of the main chain: where `recover` may start once all before it is indexed."""
 

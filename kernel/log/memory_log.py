@@ -60,6 +60,9 @@ class MemoryChain:
         self._bases.remove(segment.base)
         del self._counts[segment.base]
 
+    def newest_base(self) -> int:
+        return self._bases[-1]
+
     def end(self) -> int:
         return self._next
 

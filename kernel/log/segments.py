@@ -496,6 +496,10 @@ class SegmentChain:
             sizes = [self._sizes[base] for base in self.bases[:-1]] + [self._size]
             return [Segment(base, self._beyond(base, size), size) for base, size in zip(self.bases, sizes, strict=True)]
 
+    def newest_base(self) -> int:
+        bases = self.bases
+        return bases[-1] if bases else 0
+
     def end(self) -> int:
         return self.bases[-1] + self._size if self.bases else self._range.start
 
@@ -537,6 +541,8 @@ class Chain(Protocol):
     def segments(self) -> list[Segment]: ...
 
     def drop(self, segment: Segment) -> None: ...
+
+    def newest_base(self) -> int: ...
 
     def end(self) -> int: ...
 
@@ -589,6 +595,9 @@ class TwoChains:
     def drop(self, segment: Segment) -> None:
         assert segment.base >= KEPT_BASE or segment.base == self._main.segments()[0].base, "only the oldest is dropped"
         self._chain(segment.base).drop(segment)
+
+    def newest_base(self) -> int:
+        return self._main.newest_base()
 
     def end(self) -> int:
         return self._main.end()

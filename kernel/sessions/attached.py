@@ -8,7 +8,7 @@ One piece of what waits is on its way at a time; a client that does not read has
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
@@ -18,11 +18,20 @@ from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.message_expiry import expires_at
 from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import encode_header
+from gatehouse.kernel.records.record import encode_header, read_headers
+from gatehouse.kernel.sessions.entrusted import Entrusting
 from gatehouse.kernel.sessions.keeper import Keeper
-from gatehouse.kernel.sessions.records import OPEN, RELEASED_2, SENT_2, Stint, partition_key
+from gatehouse.kernel.sessions.records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
-from gatehouse.kernel.sessions.values import IDS_MAX, Outgoing, Owed, Released, SessionListener, Subscribed
+from gatehouse.kernel.sessions.values import (
+    IDS_MAX,
+    Entrusted,
+    Outgoing,
+    Owed,
+    Released,
+    SessionListener,
+    Subscribed,
+)
 
 READ_BYTES: Final = 256 << 10          # of what waits, in memory for one connection
 ADDRESSES_MAX: Final = 1_024           # whose filters are remembered
@@ -37,6 +46,9 @@ class Hub(Protocol):
 
     @property
     def keeper(self) -> Keeper: ...
+
+    @property
+    def entrusting(self) -> Entrusting: ...
 
     @property
     def loop(self) -> Loop: ...
@@ -90,6 +102,7 @@ class Attached:
         self._read_to = 0                        # the offset behind them
         self._matching: dict[str, list[Stint]] = {}
         self._mine = partition_key(session.partition_id)
+        self._entrusted = {packet_id for packet_id in session.flight or () if session.has_entrusted(packet_id)}
 
     @property
     def present(self) -> bool:
@@ -176,20 +189,29 @@ class Attached:
     def acknowledge(self, packet_ids: Collection[int]) -> list[int]:
         if self._over:
             return list(packet_ids)
+        if self._entrusted and not self._entrusted.isdisjoint(packet_ids):
+            packet_ids = self._let_go(packet_ids)
         unknown = self.session.acknowledge(packet_ids)
         if len(unknown) < len(packet_ids):
-            if self._again:
-                flight = self.session.flight or {}
-                self._again = deque([packet_id for packet_id in self._again if packet_id in flight])
             self._hub.keeper.touch_lazily(self.session, OF_FLIGHT)
-            self._hub.soon(self)
+            self.on_left()
         return unknown
+
+    def on_left(self) -> None:
+        """Something of what was in flight is done with."""
+        if self._again:
+            flight = self.session.flight or {}
+            self._again = deque([packet_id for packet_id in self._again if packet_id in flight])
+        self._hub.soon(self)
 
     def receive(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
         if self._over:
             return list(packet_ids)
         keeper = self._hub.keeper
         frame = keeper.touch(self.session, OF_FLIGHT)
+        if self._entrusted:
+            self._hub.entrusting.receive(self.session, packet_ids)
+            self._entrusted.difference_update(packet_ids)
         unknown = self.session.receive(packet_ids)
         frame.answer(owner, token)
         return unknown
@@ -208,6 +230,31 @@ class Attached:
         unknown = self.session.release(packet_ids)
         frame.answer(owner, token)
         return unknown
+
+    # ---- what was entrusted to it
+
+    def entrust(self, messages: Sequence[Entrusted], owner: Owner, token: object) -> list[int]:
+        if self._over:
+            return [0] * len(messages)
+        packet_ids = self._hub.entrusting.entrust(self.session, messages, owner, token)
+        self._entrusted.update(packet_ids)
+        return packet_ids
+
+    def _let_go(self, packet_ids: Collection[int]) -> Collection[int]:
+        """Which of these are done with."""
+        try:
+            free = self._hub.entrusting.let_go(self.session, packet_ids)
+        except Stopping:                         # the next start finds them in flight
+            return [packet_id for packet_id in packet_ids if packet_id not in self._entrusted]
+        self._entrusted.difference_update(packet_ids)
+        return free
+
+    def owe_retained(self, filter: str, qos: int, start: str | None) -> None:
+        if not self._over:
+            self._hub.entrusting.owe_retained(self.session, filter, qos, start)
+
+    def owed_retained(self) -> dict[str, tuple[int, str]]:
+        return dict(self._hub.entrusting.owed_retained(self.session))
 
     def sleep(self, expiry_ms: int) -> None:
         if not self._over:
@@ -251,13 +298,38 @@ class Attached:
         """What was in flight when the connection came: what is released needs no message."""
         flight, again = self.session.flight or {}, self._again
         messages: list[Outgoing | Released] = []
-        while again and self._room > 0 and flight[again[0]][1] == RELEASED_2:
-            messages.append(Released(again.popleft()))
-        if again and self._room > 0:
-            self._read(flight[again[0]][0], self._read_again)
+        lost: list[int] = []
+        while again and self._room > 0:
+            packet_id = again[0]
+            step = flight[packet_id][1]
+            if step == RELEASED_2:
+                messages.append(Released(packet_id))
+            elif step in ENTRUSTED_STEPS:
+                outgoing = self._entrusted_again(packet_id)
+                if outgoing is None:
+                    lost.append(packet_id)
+                else:
+                    messages.append(outgoing)
+            else:
+                break
+            again.popleft()
+        if lost:
+            self.acknowledge(lost)
         if messages:
             self.listener.on_messages(messages)
             self._hub.soon(self)
+        elif again and self._room > 0:
+            self._read(flight[again[0]][0], self._read_again)
+
+    def _entrusted_again(self, packet_id: int) -> Outgoing | None:
+        """What was entrusted to the session, to be sent again; None where its user may not have it any more."""
+        message = self._hub.entrusting.get(self.session, packet_id)
+        if message is None or not self.listener.may_have(message.address):
+            self._hub.drop(self.session, "lost" if message is None else "denied")
+            return None
+        return Outgoing(packet_id, message.qos, True, message.handle is None, message.address, message.value,
+                        _split(read_headers(message.headers, 0)[0])[1], message.attributes, message.timestamp_ms,
+                        (message.identifier,) if message.identifier else ())
 
     def _read_again(self, answer: Fetched) -> None:
         session, again = self.session, self._again
@@ -272,6 +344,8 @@ class Attached:
             offset, step = flight[packet_id]
             if step == RELEASED_2:
                 messages.append(Released(packet_id))
+            elif step in ENTRUSTED_STEPS:
+                break                                # it is not read
             elif offset not in records and (offset >= reached or offset < first):
                 break                                # of another piece
             else:

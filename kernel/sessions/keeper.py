@@ -54,6 +54,7 @@ class Keeper:  # decision 163
         self._touched: dict[Session, int] = {}
         self._on_way: dict[Session, int] = {}
         self._lazy: dict[Session, int] = {}
+        self._later: list[StateRecord] = []
         self._lazy_armed = False
         self._stopped = False
 
@@ -74,10 +75,22 @@ class Keeper:  # decision 163
     def touch_lazily(self, session: Session, what: int) -> None:
         """The next frame writes this of a session, whoever's it is."""
         self._lazy[session] = self._lazy.get(session, 0) | what
+        self._join_lazily()
+
+    def _join_lazily(self) -> None:
         self._committer.join_next(self)
         if not self._lazy_armed:
             self._lazy_armed = True
             self._loop.call_at(self._loop.now_ms() + LAZY_MS, self._on_lazy)
+
+    def write(self, record: StateRecord) -> None:
+        """The pending frame has this record, too. Raises Stopping."""
+        self._committer.open_frame().state.append(record)
+
+    def write_lazily(self, record: StateRecord) -> None:
+        """The next frame has it, whoever's it is; a crash before forgets it."""
+        self._later.append(record)
+        self._join_lazily()
 
     def write_filter(self, session: Session, filter_text: str) -> None:
         """The pending frame writes a filter of a session as it is now. Raises Stopping."""
@@ -116,7 +129,7 @@ class Keeper:  # decision 163
             self._gather()
 
     def _gather(self) -> None:
-        if self._lazy:
+        if self._lazy or self._later:
             self._committer.open_frame().join(self)
 
     # ---- frames
@@ -128,6 +141,8 @@ class Keeper:  # decision 163
         for session, what in self._touched.items():
             if not session.gone:
                 self._write(frame, session, what)
+        frame.state.extend(self._later)
+        self._later = []
         self._on_way, self._touched = self._touched, {}
         return 0
 

@@ -1,4 +1,4 @@
-"""How sessions lie in the state: five kinds of records; a sixth is in `terms`. Pure.
+"""How sessions lie in the state: five kinds of records; others are in `terms` and `entrusted`. Pure.
 
     SESSION        key     tenant, NUL, client id
                    value   partition id u64 | created i64 | expiry i64 | until i64 | user
@@ -32,6 +32,11 @@ DROPPED: Final = ("limit", "expired", "denied", "lost", "age")
 SENT_1: Final = 1            # QoS 1: sent, not acknowledged
 SENT_2: Final = 2            # QoS 2: sent, PUBREC has not come
 RELEASED_2: Final = 3        # QoS 2: PUBREC has come, PUBCOMP has not
+ENTRUSTED_1: Final = 4       # as SENT_1 and SENT_2, of a message that is none of the session's partition: see
+ENTRUSTED_2: Final = 5       # `entrusted`; the offset is where the session was when it came
+
+ENTRUSTED_STEPS: Final = {ENTRUSTED_1: 1, ENTRUSTED_2: 2}
+"""The QoS of what was entrusted."""
 
 OPEN: Final = -1             # of a stint: it goes on
 

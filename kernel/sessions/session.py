@@ -15,7 +15,18 @@ from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 from gatehouse.kernel.addresses.subscriptions import Lasting
 from gatehouse.kernel.errors import TooManyReceived
-from gatehouse.kernel.sessions.records import DROPPED, OPEN, RELEASED_2, SENT_1, SENT_2, Flight, Stint
+from gatehouse.kernel.sessions.records import (
+    DROPPED,
+    ENTRUSTED_1,
+    ENTRUSTED_2,
+    ENTRUSTED_STEPS,
+    OPEN,
+    RELEASED_2,
+    SENT_1,
+    SENT_2,
+    Flight,
+    Stint,
+)
 from gatehouse.kernel.sessions.terms import Terms
 from gatehouse.kernel.sessions.values import IDS_MAX, NEVER, Subscribed
 from gatehouse.kernel.sessions.weight import Weight
@@ -177,8 +188,9 @@ class Session(Lasting):
     def in_flight(self) -> int:
         return len(self.flight) if self.flight else 0
 
-    def give_id(self, offset: int, qos: int) -> int:
-        """A packet id for the message at this offset; fewer than `IDS_MAX` are in flight."""
+    def give_id(self, offset: int, qos: int, *, is_entrusted: bool = False) -> int:
+        """A packet id for the message at this offset; fewer than `IDS_MAX` are in flight. `is_entrusted`: it is none of
+        its partition, in which the session has got to this offset."""
         flight = self.flight
         if flight is None:
             flight = self.flight = {}
@@ -189,8 +201,15 @@ class Session(Lasting):
             if packet_id not in flight:
                 break
         self.last_id = packet_id
-        flight[packet_id] = offset, SENT_2 if qos == 2 else SENT_1
+        if is_entrusted:
+            flight[packet_id] = offset, ENTRUSTED_2 if qos == 2 else ENTRUSTED_1
+        else:
+            flight[packet_id] = offset, SENT_2 if qos == 2 else SENT_1
         return packet_id
+
+    def has_entrusted(self, packet_id: int) -> bool:
+        """Whether what is in flight under this packet id was entrusted to the session."""
+        return (self.flight or {}).get(packet_id, (0, 0))[1] in ENTRUSTED_STEPS
 
     def pass_to(self, offset: int) -> None:
         """Everything before this offset was handed out, or dropped."""
@@ -217,7 +236,7 @@ class Session(Lasting):
         unknown: list[int] = []
         for packet_id in packet_ids:
             offset, step = flight.get(packet_id, (0, 0))
-            if step in (SENT_2, RELEASED_2):
+            if step in (SENT_2, ENTRUSTED_2, RELEASED_2):
                 flight[packet_id] = offset, RELEASED_2
             else:
                 unknown.append(packet_id)

@@ -27,6 +27,7 @@ from gatehouse.kernel.message import Fetched, Owner
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.attached import Attached
+from gatehouse.kernel.sessions.entrusted import Entrusting, GroupOf
 from gatehouse.kernel.sessions.keeper import Keeper, Named
 from gatehouse.kernel.sessions.records import (
     DROPPED,
@@ -71,11 +72,12 @@ class Sessions:  # decision 162
 
     def __init__(self, *, loop: Loop, state: StateTable, subscriptions: Subscriptions, topics: Topics,
                  watermarks: Watermarks, reader: Reader, committer: Committer, clock: Clock, settings: KernelSettings,
-                 selector_names: Mapping[str, str], on_settled: Callable[[int], None],
+                 selector_names: Mapping[str, str], on_settled: Callable[[int], None], group_of: GroupOf,
                  on_error: Callable[[Exception], None]) -> None:
         self.loop = loop
         self.wills = Wills(loop, state, committer, on_error)
         self.keeper = Keeper(loop, committer, watermarks, on_settled, self._read_back)
+        self.entrusting = Entrusting(loop, state, self.keeper, group_of, self._on_left)
         self._state = state
         self._subscriptions = subscriptions
         self._topics = topics
@@ -123,6 +125,7 @@ class Sessions:  # decision 162
             session = self._by_partition.get(partition_of(key))
             if session is not None:
                 session.load_received(decode_received(value))
+        self.entrusting.open()
         self.wills.open()
 
     def start(self) -> None:
@@ -134,11 +137,13 @@ class Sessions:  # decision 162
             self._wait(session)
             if self.end_of(session.partition_id) > session.following:
                 self._age(session.partition_id, 0)
+        self.entrusting.start(self._has_entrusted)
         self.wills.start()
 
     def stop(self) -> None:
         """Hand out nothing more."""
         self._stopped = True
+        self.entrusting.stop()
         self.wills.stop()
         try:
             self.keeper.stop()
@@ -232,6 +237,7 @@ class Sessions:  # decision 162
         self.keeper.delete(session)
         self._remove(session)
         self._detach(session, reason)
+        self.entrusting.end(session)
         self.wills.end_session(session.tenant, session.client_id)
 
     def owner_of(self, tenant: str, client_id: str) -> str | None:
@@ -344,6 +350,21 @@ class Sessions:  # decision 162
                 session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
                 self.keeper.touch_lazily(session, OF_SESSION)
             self._wait(session)
+        self.entrusting.open()
+
+    def _has_entrusted(self, partition_id: int, packet_id: int) -> bool:
+        session = self._by_partition.get(partition_id)
+        return session is not None and session.has_entrusted(packet_id)
+
+    def _on_left(self, partition_id: int, packet_id: int) -> None:
+        """What was entrusted to a session under this packet id is a dead letter. Raises Stopping."""
+        session = self._by_partition.get(partition_id)
+        if session is None or not session.has_entrusted(packet_id):
+            return
+        self.keeper.touch(session, OF_FLIGHT)
+        session.acknowledge([packet_id])
+        if session.attached is not None:
+            session.attached.on_left()
 
     @property
     def keeps_transient(self) -> bool:

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-from gatehouse.kernel.message import Headers
+from gatehouse.kernel.message import Handle, Headers
 
 IDS_MAX: Final = 0x7FFF
-"""A session gives out packet ids from 1 to this. The ids above are for what a door sends beside it: retained values,
-shared messages. None of those outlives the connection."""
+"""A session gives out packet ids from 1 to this. The ids above are for what a door sends beside it and does not entrust
+to it: none of that outlives the connection."""
 
 NEVER: Final = -1
 """Of an expiry: the session waits for its client for ever."""
@@ -42,6 +42,19 @@ class Outgoing(NamedTuple):
     attributes: int
     timestamp_ms: int
     identifiers: tuple[int, ...]     # of the subscriptions that match
+
+
+class Entrusted(NamedTuple):
+    """A message that a session is to have in flight though it did not wait there."""
+
+    qos: int                         # 1 or 2
+    address: str
+    identifier: int                  # of the subscription that it came for; 0: none
+    headers: bytes                   # as they stand in a record
+    value: bytes
+    attributes: int
+    timestamp_ms: int
+    handle: Handle | None = None     # its lease, with QoS 2, where it is a shared group's; None: it is retained
 
 
 class Released(NamedTuple):

@@ -67,6 +67,8 @@ class Kind(IntEnum):
     BEGUN = 38            # where in the log an epoch began, by its number
     RECEIPT = 40          # a message whose sender is to be told what becomes of it, by message id
     TERMS = 39            # a session filter's selector, and what it is owed of its history, by partition id and filter
+    ENTRUSTED = 45        # a message in flight that a session has of a group, or that was retained, by partition id and
+                          # packet id; by filter, how far it was given retained values
     LOSSES = 42           # what of a history is lost to one of two hubs, by the other hub and the way
     SPOOL_KEY = 47        # a key that letters at a meeting point are sealed for, by hub, whose it is, and its number
     SPOOLED = 48          # how far a partition of ours is kept at a meeting point, by hub, topic uuid and partition

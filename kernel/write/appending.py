@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Judge, Message, Owner, Placement
+from gatehouse.kernel.message import RETAIN, Judge, Message, Origin, Owner, Placement
 from gatehouse.kernel.recorder import Recorder, Speaker
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
@@ -74,8 +74,6 @@ class Appending:
         candidates: list[int] = []
         tracing: list[int] | None = [] if self._speaker.origin.traces else None
         limited = check(messages, self._places.refresh, placements, candidates, tracing)
-        if tracing:
-            self._speaker.require()
         askings = self._receipts.asking(messages, placements, candidates, judge) if candidates else None
         if limited or self._disk_guard.kept_full:
             placed: list[Message] = messages if placements is None else [
@@ -92,7 +90,7 @@ class Appending:
         if self.unfollowed < 0 or tracing:
             self._add_followed(pending_frame, messages, places, placements, tracing or ())
         else:
-            pending_frame.builder.add(messages, places, None, placements)
+            pending_frame.builder.add(messages, places, None, placements, *self._authors())
         if askings:
             self._receipts.on_entered(pending_frame, askings, places or [])
         pending_frame.wait(owner, token, places if positions else None)
@@ -126,7 +124,7 @@ class Appending:
             if self.unfollowed < 0 or tracing:
                 self._add_followed(pending_frame, messages, places, None, tracing or ())
             else:
-                pending_frame.builder.add(messages, places)
+                pending_frame.builder.add(messages, places, None, None, *self._authors())
         if askings and add is None:
             self._receipts.on_entered(pending_frame, askings, places)
         self._idempotency.remember(pending_frame, mine, places, key)
@@ -140,9 +138,16 @@ class Appending:
         assert recorder is not None, "nobody speaks, and nobody counts down, to what is not recorded"
         followed, self.unfollowed = recorder.follow(messages, placements, self.unfollowed + len(messages), asking)
         all_places: MessagePlaces = [] if places is None else places
-        pending_frame.builder.add(messages, all_places if followed else places, None, placements)
+        pending_frame.builder.add(messages, all_places if followed else places, None, placements, *self._authors())
         if followed:
             recorder.on_entered(pending_frame, messages, placements, all_places, followed)
+
+    def _authors(self) -> tuple[Origin | None, list[int] | None, list[Origin] | None]:
+        """Who publishes what enters now, as `BatchBuilder.add` takes it."""
+        speaker = self._speaker
+        if speaker.stops:
+            return None, speaker.stops, speaker.origins
+        return (speaker.origin if speaker.origin.door else None), None, None
 
     def require(self, messages: list[Message]) -> None:
         """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""

@@ -138,7 +138,7 @@ class Batches:
             self._disk_guard.refuse()
         self._check(inside)
         askings = self._askings(arrived.of, opened, judge) if opened.asks else None
-        run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed)
+        run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed, origin)
         if askings:
             self._receipts.on_entered(pending_frame, askings, [(run, at) for at in range(run.count)])
         if header.producer_id >= 0:
@@ -163,7 +163,7 @@ class Batches:
         for inside in insides:
             self._check(inside)
         places: RunPlaces = [
-            (self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed), 0)
+            (self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed, origin), 0)
             for arrival, (opened, followed), inside in zip(arrived, opening, insides, strict=True)]
         if key is not None:
             self._idempotency.remember(pending_frame, mine, places, key)
@@ -171,18 +171,19 @@ class Batches:
         self._committer.note_size()
 
     def _add(self, pending_frame: PendingFrame, topic: Topic, partition_id: int, validated: Validated, inside: Inside,
-             followed: object) -> Run:
+             followed: object, origin: Origin) -> Run:
         if topic.settings.log_append_time:
             validated, inside = as_appended(validated, inside, pending_frame.builder.now_ms)
         header = validated.header
-        run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms)
+        run = pending_frame.builder.add_batch(partition_id, validated.batch, header.record_count, header.max_ms,
+                                               origin if origin.door else None)
         if followed is not None and self._recorder is not None:
             self._recorder.on_batch_entered(pending_frame, run, followed)
         pending_frame.builder.note(run, inside.noted)
         if inside.listened:
             pending_frame.builder.hear_batch(run, validated.records, validated.opened_bytes)
         if inside.copies:
-            pending_frame.builder.add(inside.copies, None)
+            pending_frame.builder.add(inside.copies, None, None, None, origin if origin.door else None)
         return run
 
     def _askings(self, of: tuple[Topic, int], opened: Validated, judge: Judge | None) -> list[Any]:

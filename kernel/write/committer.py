@@ -29,6 +29,7 @@ from gatehouse.kernel.log.log import Log, LogFull
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
+from gatehouse.kernel.records.authors import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
@@ -157,6 +158,7 @@ class Committer:
         self.flushes = 0
         self.flushed_bytes = 0
         self.messages = 0
+        self.newest_ms = 0                       # when the newest of them was durable
         self.refused = 0
         self.durable = [0] * (len(DURABLE_MS) + 1)      # messages by how long their flush took, see DURABLE_MS
         self.durable_ms = 0                             # the same in sum
@@ -323,7 +325,8 @@ class Committer:
         recorder = self._recorder
         if recorder is not None and (pending_frame.has_journeys or builder.has_copies or recorder.waiting):
             recorder.write(pending_frame, first_id)
-        sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch)
+        sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch,
+                              self._log.newest_base() if builder.has_authors else 0)
         if builder.noted:
             participants.update(dict.fromkeys(self._noting, True))
         if builder.has_copies:
@@ -369,6 +372,8 @@ class Committer:
         """The frame lies at this position, for good: into memory, to its owners, to whoever listens and goes on."""
         builder, entries = pending_frame.builder, sealed.entries
         self._watermarks.apply(entries)
+        if sealed.naming:
+            note_names(sealed.naming, position)
         self._memtables.absorb(position, end, builder.now_ms, sealed.body, entries)
         if pending_frame.state:
             self._state.absorb(position, pending_frame.state)
@@ -378,8 +383,11 @@ class Committer:
                     keeper(record)
         for participant in pending_frame.participants:
             participant.applied(pending_frame)
-        self.messages += sealed.record_count
-        took_ms = max(0, self._loop.now_ms() - pending_frame.now_ms)
+        now_ms = self._loop.now_ms()
+        took_ms = max(0, now_ms - pending_frame.now_ms)
+        if sealed.record_count:
+            self.messages += sealed.record_count
+            self.newest_ms = now_ms
         self.durable[bisect_left(DURABLE_MS, took_ms)] += sealed.record_count
         self.durable_ms += took_ms * sealed.record_count
         self._answering.tell(pending_frame, None)

@@ -18,8 +18,19 @@ from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
-from gatehouse.kernel.message import RETAIN, TRANSIENT, Message, NumberedMessage, Owner, Placement, Record, Stored
+from gatehouse.kernel.message import (
+    RETAIN,
+    TRANSIENT,
+    Message,
+    NumberedMessage,
+    Origin,
+    Owner,
+    Placement,
+    Record,
+    Stored,
+)
 from gatehouse.kernel.records.asked import ASKED
+from gatehouse.kernel.records.authors import Stretches, encode_authors
 from gatehouse.kernel.records.batch import BatchHeader, placed
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
@@ -50,9 +61,19 @@ class Run:  # decision 3
         self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
         self.beside: bool = False                    # what the hub wrote: the ids are those of other messages
         self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
+        self.author: Origin | None = None            # of its newest message
+        self.authors: Stretches | None = None        # None: of none of its messages anybody knows
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
+
+    def note_author(self, author: Origin | None) -> None:
+        """Its next messages are his."""
+        self.author = author
+        if self.authors is None:
+            self.authors = [(self.count, author)] if not self.count else [(0, None), (self.count, author)]
+        else:
+            self.authors.append((self.count, author))
 
 
 Entering = tuple[Any, "bytes | None", bytes, int, int]
@@ -131,7 +152,9 @@ producers' batches that somebody may listen to (None, [], run, 0)."""
 class Sealed:
     """Everything a builder holds, as it goes to the log."""
 
-    def __init__(self, entries: Entries, body: bytes, record_count: int, id_count: int) -> None:
+    def __init__(self, entries: Entries, body: bytes, record_count: int, id_count: int,
+                 naming: list[Origin] | None) -> None:
+        self.naming: list[Origin] | None = naming    # whose names stand in it
         self.entries: Entries = entries
         self.body: bytes = body
         self.record_count: int = record_count
@@ -153,16 +176,24 @@ class BatchBuilder:
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `partition_ids` was asked
         self.has_copies: bool = False                    # messages in it have the ids that they had
+        self.has_authors: bool = False                   # of some it is known who published them
 
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
-            placements: dict[int, Placement] | None = None) -> None:
+            placements: dict[int, Placement] | None = None, author: Origin | None = None,
+            stops: list[int] | None = None, authors: list[Origin] | None = None) -> None:
         """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
 
         `places` is given where the caller wants to know: run and index in it are added per message. `own` is the run
         that they enter, where they have ids already: they are all of its partition, and it has room for them.
-        `placements` by number, where messages have numbers in front.
+        `placements` by number, where messages have numbers in front. `author` published them; or those before each of
+        `stops` the one of `authors`.
         """
         now_ms = self.now_ms
+        at = part = 0
+        stop = -1
+        if stops is not None and authors is not None:
+            stop = stops[0]
+            author = authors[0]
         size_bytes = 0
         last: object = None
         placement: Placement | None = None
@@ -174,6 +205,12 @@ class BatchBuilder:
         key_part = address_header = b""
         for message in messages:
             where, value, headers, attributes, timestamp_ms = message
+            while at == stop:
+                assert stops is not None and authors is not None, "who stops is followed by another"
+                part += 1
+                stop = stops[part]
+                author = authors[part]
+            at += 1
             if where is not last or run is None or run.count >= RUN_LIMIT:
                 if stretch is not None:
                     stretch.stop = stretch.run.count
@@ -207,6 +244,9 @@ class BatchBuilder:
                 heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
             if address_header:
                 headers = add_header(headers, address_header)
+            if run.author is not author:
+                run.note_author(author)
+                self.has_authors = True
             n = run.count
             if compact or attributes & RETAIN:
                 assert placement is not None
@@ -252,10 +292,13 @@ class BatchBuilder:
             self.runs.append(run)
         return run
 
-    def add_batch(self, partition_id: int, batch: bytes, count: int, max_ms: int) -> Run:
+    def add_batch(self, partition_id: int, batch: bytes, count: int, max_ms: int, author: Origin | None = None) -> Run:
         """A producer's batch, already checked."""
         assert count > 0 and batch, "a batch without records enters nothing"
         run = Run(partition_id, max_ms)
+        if author is not None:
+            run.note_author(author)
+            self.has_authors = True
         run.count = count
         run.flags = WHOLE
         run.first = batch
@@ -348,9 +391,9 @@ class BatchBuilder:
                     last[partition_id] = Reference(partition_id, stretch.run, stretch.start, stretch.stop)
                     self.references.append(last[partition_id])
 
-    def seal(self, next_offsets: list[int], first_id: int, epoch: int) -> Sealed:
+    def seal(self, next_offsets: list[int], first_id: int, epoch: int, since: int = 0) -> Sealed:
         """Give every run its place; `next_offsets` holds, per entry of `partition_ids`, the next offset before this
-        frame.
+        frame. Names of authors that were said before the position `since` are said again.
 
         A partition with several runs is listed with the same number each time; later runs are moved on here.
         """
@@ -394,21 +437,42 @@ class BatchBuilder:
             bodies.append(data)
         assert 0 not in counts, "no run is empty"
         assert -1 not in first_offsets and -1 not in first_ids, "every run has its place"
+        start = 0
+        naming: list[Origin] | None = None
+        if self.has_authors:
+            column, naming = encode_authors(first_id, self._stretches(first_id), since)
+            start = len(column)
+            bodies.insert(0, column)
         entries = Entries()
         entries.partition_id.fromlist([run.partition_id for run in runs])
         entries.first_offset.fromlist(first_offsets)
         entries.max_ms.fromlist([run.max_ms for run in runs])
         entries.message_id.fromlist(first_ids)
         entries.count.fromlist(counts)
-        entries.byte_offset.fromlist([0, *accumulate(lengths)][:-1])
+        entries.byte_offset.fromlist(list(accumulate(lengths, initial=start))[:-1])
         entries.byte_length.fromlist(lengths)
         entries.crc.fromlist(crcs)
         entries.flags.fromlist([run.flags for run in runs])
         if self.references:
             self._add_references(entries, next_offsets, moved)
         body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-        assert len(body) == sum(lengths), "entries lie in the body"
-        return Sealed(entries, body, record_count, next_id - first_id)
+        assert len(body) == start + sum(lengths), "entries lie in the body"
+        return Sealed(entries, body, record_count, next_id - first_id, naming)
+
+    def _stretches(self, first_id: int) -> Stretches:
+        """Who published what has ids of this frame, in the order of these."""
+        stretches: Stretches = []
+        for run in self.runs:
+            if run.own_id >= 0:
+                continue
+            begins = run.first_id - first_id
+            if run.authors is None:
+                stretches.append((begins, None))
+            elif len(run.authors) == 1:
+                stretches.append((begins, run.author))
+            else:
+                stretches += [(begins + at, author) for at, author in run.authors]
+        return stretches
 
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int]) -> None:
         """An entry per reference: the bytes of its records within their run, which has its own entry."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 import urllib.error
@@ -404,6 +405,65 @@ def test_what_rabbitmqadmin_of_the_second_generation_asks(api):
     assert api("GET", "health/checks/protocol-listener/amqp,moon")[1]["missing"] == ["moon"]
 
 
+ASKED_BY_OVERVIEW = {f"rabbitmq_{name}" for name in (
+    "build_info", "channels", "channels_closed_total", "channels_opened_total", "connections",
+    "connections_closed_total", "connections_opened_total", "disk_space_available_bytes",
+    "disk_space_available_limit_bytes", "erlang_uptime_seconds", "global_consumers",
+    "global_messages_acknowledged_total", "global_messages_confirmed_total",
+    "global_messages_delivered_consume_auto_ack_total", "global_messages_delivered_consume_manual_ack_total",
+    "global_messages_delivered_get_auto_ack_total", "global_messages_delivered_get_manual_ack_total",
+    "global_messages_delivered_total", "global_messages_get_empty_total", "global_messages_received_confirm_total",
+    "global_messages_received_total", "global_messages_redelivered_total", "global_messages_routed_total",
+    "global_messages_unroutable_dropped_total", "global_messages_unroutable_returned_total", "global_publishers",
+    "identity_info", "message_size_bytes_count", "message_size_bytes_sum", "process_max_fds", "process_open_fds",
+    "process_resident_memory_bytes", "queue_messages_ready", "queue_messages_unacked", "queues",
+    "queues_created_total", "queues_declared_total", "queues_deleted_total", "resident_memory_limit_bytes")}
+"""What the dashboard RabbitMQ-Overview asks for, but `rabbitmq_message_size_bytes_bucket`."""
+
+
+def measured(hub) -> dict[str, dict[str, str]]:
+    """Each metric's value, and its labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.port('http')}/rabbitmq/metrics", timeout=60) as answer:
+        page = answer.read().decode()
+    values = {}
+    for name, labels, value in re.findall(r"^(\w+)(?:{(.*)})? (\S+)$", page, re.MULTILINE):
+        values[name] = {"": value, **dict(re.findall(r'(\w+)="([^"]*)"', labels))}
+    return values
+
+
+def test_the_counts_of_the_dashboard_are_of_what_was_done(hub, channel):
+    before = measured(hub)
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    for _ in range(5):
+        channel.basic_publish("", queue, b"x")
+    channel.basic_publish("", "nobody-has-this", b"x")
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channel.basic_publish("", "nobody-has-this", b"x", mandatory=True)
+    method, _, _ = channel.basic_get(queue)
+    channel.basic_nack(method.delivery_tag)
+    assert channel.basic_get(queue, auto_ack=True)[0]
+    consumed = channel.consume(queue, inactivity_timeout=60)
+    for _ in range(4):
+        method, _, _ = next(consumed)
+        channel.basic_ack(method.delivery_tag)
+    assert channel.basic_get(queue)[0] is None
+    channel.cancel()
+    channel.queue_delete(queue)
+    after = measured(hub)
+    grown = {name: float(value[""]) - float(before[name][""]) for name, value in after.items()
+             if name.endswith("_total")}
+    for name, count in {"received": 7, "received_confirm": 7, "confirmed": 7, "routed": 5, "unroutable_dropped": 1,
+                        "unroutable_returned": 1, "delivered_consume_manual_ack": 4, "delivered_get_auto_ack": 1,
+                        "delivered_get_manual_ack": 1, "get_empty": 1, "redelivered": 1, "acknowledged": 4}.items():
+        assert grown[f"rabbitmq_global_messages_{name}_total"] == count, name
+    assert (grown["rabbitmq_queues_declared_total"], grown["rabbitmq_queues_created_total"],
+            grown["rabbitmq_queues_deleted_total"]) == (1, 1, 1)
+    assert after["rabbitmq_global_messages_received_total"]["protocol"] == "amqp091"
+    assert after["rabbitmq_identity_info"]["rabbitmq_endpoint"] == "aggregated"
+    assert float(after["rabbitmq_global_publishers"][""]) >= 1
+    assert float(after["rabbitmq_process_resident_memory_bytes"][""]) > 1 << 20
+
+
 def test_metrics_as_rabbitmqs_dashboards_read_them(hub, api):
     api("PUT", "queues/%2F/me%22asured", {})
     api("POST", "exchanges/%2F/amq.default/publish", message("me\"asured", "x"))
@@ -418,6 +478,7 @@ def test_metrics_as_rabbitmqs_dashboards_read_them(hub, api):
     ready = sum(int(line.rpartition(" ")[2]) for line in each if line.startswith("rabbitmq_queue_messages_ready{"))
     assert f"rabbitmq_queue_messages_ready {ready}" in lines("metrics")
     assert any(line.startswith('rabbitmq_identity_info{rabbitmq_node="gatehouse@') for line in each)
+    assert ASKED_BY_OVERVIEW <= {line.split("{")[0].split(" ")[0] for line in lines("metrics")}
     with pytest.raises(urllib.error.HTTPError, match="404"):
         lines("nothing")
     api("DELETE", "queues/%2F/me%22asured")

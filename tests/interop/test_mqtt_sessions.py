@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Protocol
@@ -179,10 +179,10 @@ class SimpleHub:
 class Raw:
     """An MQTT 5 client that says one packet at a time."""
 
-    def __init__(self, hub: Reachable, client_id: str, **said: object) -> None:
+    def __init__(self, hub: Reachable, client_id: str, more: Sequence[tuple[int, int]] = (), **said: object) -> None:
         self.socket = socket.create_connection(("127.0.0.1", hub.port), timeout=WAIT_S)
         self._data = b""
-        self.send(connect_packet(client_id, clean=False, properties=[(SESSION_EXPIRY, 3_600)], **said))
+        self.send(connect_packet(client_id, clean=False, properties=[(SESSION_EXPIRY, 3_600), *more], **said))
         self.connack = self.take()
         assert self.connack.kind is Packet.CONNACK and not self.connack.reason
 
@@ -419,3 +419,59 @@ def test_qos_0_is_kept_for_who_sleeps_over_a_kill_where_the_hub_is_set_so(tmp_pa
     sleeper.leave()
     code, said = hub.running.stop()
     assert code == 0 and "Traceback" not in said
+
+
+@pytest.mark.parametrize("after", ["publish", "pubrec", "pubrel", "pubcomp"])
+def test_a_qos_2_delivery_of_a_group_with_a_kill_at_each_packet(hub: Hub, after: str) -> None:
+    """It is completed by the session that comes back, and no other member of the group is handed it."""
+    client = Raw(hub, "c")
+    client.send(subscribe_packet(1, ("$share/crew/jobs/+", 2)))
+    client.expect(Packet.SUBACK, 1)
+    sender = Raw(hub, "sender")
+    sender.send(publish_packet("jobs/1", b"once", 7, qos=2))
+    sender.expect(Packet.PUBREC, 7)
+    job = client.take()
+    assert (job.value, job.qos) == (b"once", 2)
+    if after != "publish":
+        client.send(ack_packet(PUBREC, job.packet_id))
+        client.expect(Packet.PUBREL, job.packet_id)
+    if after == "pubcomp":
+        client.send(ack_packet(PUBCOMP, job.packet_id))
+        time.sleep(0.5)                              # nobody is told that it is durable, which takes 20 ms
+    kill_hub(hub, client)
+    other = Raw(hub, "other")
+    other.send(subscribe_packet(1, ("$share/crew/jobs/+", 2)))
+    other.expect(Packet.SUBACK, 1)
+    client = Raw(hub, "c")
+    assert client.connack.session_present
+    client.send(packet(0xA2, b"\0\2\0" + b"\0\x12$share/crew/jobs/+"))
+    seen = client.take()
+    if after == "publish":
+        assert (seen.value, seen.packet_id, seen.first & 8) == (b"once", job.packet_id, 8)
+        client.send(ack_packet(PUBREC, job.packet_id))
+        client.expect(Packet.UNSUBACK, 2)
+    if after != "pubcomp":
+        assert after == "publish" or (seen.kind, seen.packet_id) == (Packet.PUBREL, job.packet_id)
+        seen = client.take()
+        client.send(ack_packet(PUBCOMP, job.packet_id))
+    assert after == "publish" or seen.kind is Packet.UNSUBACK
+    sender = Raw(hub, "sender")
+    sender.send(publish_packet("jobs/1", b"last", 8, qos=2))
+    assert other.take().value == b"last"
+
+
+def test_retained_values_in_flight_come_again_over_a_kill_of_the_hub(hub: Hub) -> None:
+    sender = Raw(hub, "sender")
+    for at in range(3):
+        sender.send(publish_packet(f"plant/{at}", b"%d" % at, at + 1, retain=True, qos=2))
+        sender.take()
+    client = Raw(hub, "c", more=[(0x21, 2)])
+    client.send(subscribe_packet(1, ("plant/#", 2)))
+    client.expect(Packet.SUBACK, 1)
+    first = [client.take() for _ in range(2)]
+    kill_hub(hub, client)
+    client = Raw(hub, "c")
+    again = [client.take() for _ in range(3)]
+    assert [(seen.value, seen.packet_id) for seen in again[:2]] == [(seen.value, seen.packet_id) for seen in first]
+    assert [(seen.value, seen.retain, bool(seen.first & 8)) for seen in again] == [
+        (b"0", True, True), (b"1", True, True), (b"2", True, False)]

@@ -56,7 +56,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 def hearer(hub: RunningHub, address: str, heard: queue.Queue[tuple[str, str]]) -> mqtt.Client:
     """The publisher, who hears of his receipts on his own door."""
     subscribed = threading.Event()
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="meter7", protocol=mqtt.MQTTv5)
 
     def on_message(client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
         said = json.loads(message.payload)
@@ -117,13 +117,14 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
     assert [step["recorded"] for step in journey["steps"]][:2] == [False, True]
     assert (journey["address"], journey["steps"][0]["door"], journey["followed"]) == (
         f"{TOPIC}/7", "mqtt", "from its first error on")
+    assert journey["steps"][0]["client_id"] == "meter7" and journey["steps"][0]["peer"].startswith("127.0.0.1:")
     assert journey["steps"][2]["door"] == "amqp" and journey["steps"][5]["reason"] == "rejected"
     assert journey["steps"][7]["door"] == "http"
     assert {each["group"]: each["state"] for each in journey["stands"]} == {
         GROUP: "settled", f"$queue/$dead-letters/{GROUP}": "settled"}
 
     said = command(hub, "trace", message_id)
-    for words in ("stored (from the log)", "released", "given up", "redriven", "acked", "billing"):
+    for words in ("stored (from the log)", "meter7", "released", "given up", "redriven", "acked", "billing"):
         assert words in said, said
     assert json.loads(command(hub, "trace", message_id, "--json"))["id"] == message_id
     assert command(hub, "why", message_id, GROUP).startswith("arrived: it arrived: it was acked")
@@ -194,6 +195,9 @@ def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
         assert [http(hub, "GET", f"/v1/trace/{mine}", user=user)[0] for user in ("root", "ada", "eve", "tess")] == [
             200, 200, 404, 404]
         assert [http(hub, "GET", f"/v1/trace/{other}", user=user)[0] for user in ("root", "ada")] == [200, 404]
+        first = {user: json.loads(http(hub, "GET", f"/v1/trace/{mine}", user=user)[1])["steps"][0]
+                 for user in ("root", "ada")}
+        assert first["root"]["user"] == "root" and "user" not in first["ada"] and "publisher" not in first["ada"]
         hidden = [http(hub, "GET", f"/v1/trace/{id}/why?consumer=crew", user="ada")[1] for id in (other, "7")]
         assert json.loads(hidden[0])["text"] == json.loads(hidden[1])["text"]        # it does not tell that it is there
         asked = json.loads(http(hub, "GET", f"/v1/trace/{mine}/why?consumer=crew&user=eve", user="root")[1])

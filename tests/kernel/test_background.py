@@ -29,12 +29,13 @@ class Hub:
     def __init__(self) -> None:
         self.loop = FakeLoop()
         self.worker = FakeWorker(self.loop)
-        self.messages = self.waited_ms = self.size_bytes = 0
+        self.messages = self.waited_ms = self.size_bytes = self.newest_ms = 0
         self.hurried = False
         self.background = Background(self.loop)
         self.replay = self.background.worker(self.worker, "replay")
         self.bulk = self.background.worker(self.worker, "bulk")
-        self.background.begin(lambda: LiveWork(self.messages, self.waited_ms, self.size_bytes), lambda: self.hurried)
+        self.background.begin(lambda: LiveWork(
+            self.messages, self.waited_ms, self.size_bytes, self.newest_ms), lambda: self.hurried)
         self.ended: list[str] = []
 
     def publish(self, waited_ms: int = 1, size_bytes: int = 100) -> None:
@@ -45,6 +46,7 @@ class Hub:
         for _ in range(LOOK_MS):                    # no timer comes late
             self.loop.advance(1)
             self.turn()
+        self.newest_ms = self.loop.now_ms()
         self.background.yields()
 
     def ask(self, name: str, of: str = "replay") -> None:
@@ -110,6 +112,13 @@ def test_users_of_one_worker_take_turns(hub: Hub) -> None:
     while hub.work(took_ms=0):
         pass
     assert hub.ended == ["replay 0", "replay 1", "bulk 0", "replay 2", "bulk 1", "replay 3"]
+
+
+def test_what_was_published_long_before_somebody_looked_holds_up_nobody(hub: Hub) -> None:
+    hub.messages += 1
+    hub.newest_ms = hub.loop.now_ms()
+    hub.loop.advance(LIVE_MS)
+    assert not hub.background.yields()
 
 
 def test_when_nobody_publishes_any_more_what_waits_goes_on_at_once(hub: Hub) -> None:

@@ -23,6 +23,7 @@ from gatehouse.gateways.admission.limits.limit import (
     TENANT,
     TOPIC,
     USER,
+    USER_CLIENT,
     Limit,
 )
 from gatehouse.gateways.admission.limits.meter import Meter
@@ -166,15 +167,33 @@ class LimitBook:
     def of_connection(self, direction: str, door: str, user: str, groups: Iterable[str], tenant: str, client_id: str,
                       now_ms: int) -> tuple[Meter, ...]:
         """The meters of everything that this connection sends, or is sent. `client_id`: "" where there is none."""
+        special = self._meters_of_client(direction, user, tenant, client_id, now_ms)
         meters = self._meters_named(direction, HUB, "", "", now_ms)
         meters += self._meters_named(direction, DOOR, door, "", now_ms)
         meters += self._meters_named(direction, TENANT, tenant, "", now_ms)
         for group in sorted(groups):
             meters += self._meters_named(direction, GROUP, group, "", now_ms)
-        meters += self._meters_named(direction, USER, user, "", now_ms)
-        if client_id:
-            meters += self._meters_named(direction, CLIENT, client_id, tenant, now_ms)
-        return tuple(meters)
+        return (*meters, *special)
+
+    def _meters_of_client(self, direction: str, user: str, tenant: str, client_id: str, now_ms: int) -> list[Meter]:
+        """Of a user and his client id, the most special ones first. What yields to one before it is left out."""
+        meters: list[Meter] = []
+        for kind, name, each in ((USER_CLIENT, f"{user}/{client_id}", f"{user}/{EACH}"), (USER, user, ""),
+                                 (USER_CLIENT, f"{EACH}/{client_id}", f"{EACH}/{EACH}"), (USER, "", EACH),
+                                 (CLIENT, client_id, EACH)):
+            if not client_id and kind != USER:
+                continue
+            for of_name in (name, each):
+                before = tuple(meters)
+                for limit in self._limits_named(direction, kind, of_name, tenant) if of_name else ():
+                    if not any(limit.yields_to(other.limit) for other in before):
+                        meters.append(self._meter(limit, _shown(kind, user, client_id), tenant if kind != USER else "",
+                                                  now_ms))
+        return meters
+
+    def _limits_named(self, direction: str, kind: str, name: str, tenant: str) -> list[Limit]:
+        tenants = (tenant, EACH) if kind in OF_A_TENANT else ("",)
+        return [limit for of in tenants for limit in self._named.get((direction, of, kind, name), ())]
 
     def of_place(self, direction: str, tenant: str, topic: str, address: str, now_ms: int) -> tuple[Meter, ...]:
         """The meters of what is stored in a topic under an address besides. `topic`: "" for a queue alone."""
@@ -264,8 +283,13 @@ class LimitBook:
         return sorted(self._meters_of(id), key=lambda meter: -meter.messages_taken)[:count]
 
 
-def _reach(limit: Limit) -> tuple[str, str, str]:
-    return limit.of, limit.direction, limit.tenant
+def _shown(kind: str, user: str, client_id: str) -> str:
+    """The name of whom a meter is."""
+    return {USER: user, CLIENT: client_id}.get(kind, f"{user}/{client_id}")
+
+
+def _reach(limit: Limit) -> tuple[str, str, str, bool]:
+    return limit.of, limit.direction, limit.tenant, limit.yields
 
 
 def _place(limit: Limit) -> tuple[str, str, str, str]:

@@ -6,12 +6,15 @@
 
     hub                 everything             door:NAME        what comes in or goes out by one door
     user:NAME           one user               group:NAME       the users of a group together
-    tenant:NAME         one tenant             client:ID        one client id (MQTT) of the tenant
+    tenant:NAME         one tenant             client:ID        one client id (MQTT, Kafka) of the tenant
     address:FILTER      what a filter matches  topic:NAME       one topic
     consumers:NAME      what goes out to a group of consumers
+    user-client:USER/ID one client id of one user; USER and ID may each be `*`
 
 `connections` bounds how many are open at once, of the hub, a door, a tenant or a user; `stored_messages` and
 `stored_bytes` how much there may be in a topic, or in all topics of a tenant.
+
+A limit that `yields` holds only for those of whom no more special limit speaks (`YIELDING`).
 
 Where the name is `*`, each user, tenant, client, topic, door or group has a bucket of its own.
 """
@@ -35,13 +38,18 @@ CLIENT: Final = "client"
 ADDRESS: Final = "address"
 TOPIC: Final = "topic"
 CONSUMERS: Final = "consumers"
+USER_CLIENT: Final = "user-client"
 
-KINDS: Final = (HUB, DOOR, TENANT, GROUP, USER, CLIENT, ADDRESS, TOPIC, CONSUMERS)
-OF_A_TENANT: Final = frozenset((CLIENT, ADDRESS, TOPIC, CONSUMERS))
+KINDS: Final = (HUB, DOOR, TENANT, GROUP, USER, CLIENT, USER_CLIENT, ADDRESS, TOPIC, CONSUMERS)
+OF_A_TENANT: Final = frozenset((CLIENT, USER_CLIENT, ADDRESS, TOPIC, CONSUMERS))
 """Kinds whose names mean something within one tenant."""
 
 OF_CONNECTIONS: Final = frozenset((HUB, DOOR, TENANT, USER))
 """Kinds that may bound connections."""
+
+YIELDING: Final = frozenset((USER, CLIENT, USER_CLIENT))
+"""Kinds whose limits may yield: to one of the same rates that speaks of a user and his client id, of a user, of a
+client id; each by name before `*`. decision 280"""
 
 OF_STORED: Final = frozenset((TENANT, TOPIC))
 """Kinds that may bound what is stored."""
@@ -54,6 +62,7 @@ MAX_RATE: Final = 10 ** 18
 MAX_NAME_BYTES: Final = 65_535
 AMOUNTS: Final = ("messages_per_s", "bytes_per_s", "operations_per_s", "messages_burst", "bytes_burst",
                   "operations_burst", "connections", "stored_messages", "stored_bytes")
+RATES: Final = ("messages_per_s", "bytes_per_s", "operations_per_s")
 WHOLE: Final = ("connections", "stored_messages", "stored_bytes")
 """Amounts of which a whole number is there at once."""
 
@@ -83,6 +92,9 @@ class Limit:
 
     observe: bool = False
     """It counts what would be too much, and stops nobody."""
+
+    yields: bool = False
+    """It holds only where no more special limit does."""
 
     id: str = ""
 
@@ -115,12 +127,19 @@ class Limit:
 
     def as_dict(self) -> dict[str, Any]:
         shown = {name: value for name, value in asdict(self).items() if value is not None}
+        if not self.yields:
+            del shown["yields"]
         return {**shown, "from_file": self.from_file}
 
     def amounts(self) -> dict[str, Any]:
         """What is stored beside `of`, `direction` and `tenant`."""
         return {name: getattr(self, name) for name in AMOUNTS if getattr(self, name) is not None} | (
-            {"observe": True} if self.observe else {})
+            {"observe": True} if self.observe else {}) | ({"yields": True} if self.yields else {})
+
+    def yields_to(self, other: Limit) -> bool:
+        """Whether it does not hold for those of whom another one speaks that is more special."""
+        return self.yields and any(getattr(self, rate) is not None and getattr(other, rate) is not None
+                                   for rate in RATES)
 
 
 FIELDS: Final = tuple(field.name for field in fields(Limit) if field.name != "id")
@@ -146,6 +165,11 @@ def read_limit(table: Mapping[str, Any], id: str = "") -> Limit:
     observe = table.get("observe", False)
     if not isinstance(observe, bool):
         raise InvalidLimit("observe is true or false")
+    yields = table.get("yields", False)
+    if not isinstance(yields, bool):
+        raise InvalidLimit("yields is true or false")
+    if yields and kind not in YIELDING:
+        raise InvalidLimit(f"what yields is a limit of {', '.join(sorted(YIELDING))}")
     amounts = {name: _read_amount(table, name) for name in AMOUNTS}
     for what in ("messages", "bytes", "operations"):
         if amounts[f"{what}_burst"] is not None and amounts[f"{what}_per_s"] is None:
@@ -158,7 +182,7 @@ def read_limit(table: Mapping[str, Any], id: str = "") -> Limit:
         raise InvalidLimit(f"what is stored is bounded for {', '.join(sorted(OF_STORED))}, with the direction in")
     if amounts["connections"] is not None and (kind not in OF_CONNECTIONS or direction == OUT):
         raise InvalidLimit(f"connections are bounded for {', '.join(sorted(OF_CONNECTIONS))}, with the direction in")
-    return Limit(of, direction, tenant, observe=observe, id=id, **amounts)
+    return Limit(of, direction, tenant, observe=observe, yields=yields, id=id, **amounts)
 
 
 def _read_of(of: Any) -> str:
@@ -167,6 +191,8 @@ def _read_of(of: Any) -> str:
     kind, colon, name = of.partition(":")
     if kind not in KINDS or (kind == HUB) != (not colon) or (colon and not name):
         raise InvalidLimit(f"of is {HUB} or KIND:NAME with one of {', '.join(KINDS[1:])}, not {of[:80]!r}")
+    if kind == USER_CLIENT and not all(name.partition("/")[::2]):
+        raise InvalidLimit(f"{USER_CLIENT}:USER/ID has both, and each may be {EACH}")
     if kind == ADDRESS:
         try:
             parse_filter(name)

@@ -43,6 +43,8 @@ _OF_CONNECTIONS: Final = {**TEXT, "format": "limit-of-connections", "pattern": "
 _OF_HUB: Final = {**TEXT, "format": "limit-of-the-hub", "pattern": "^(hub|(door|tenant|group|user):.+)$",
                   "description": "Of what: `hub`, or KIND:NAME; `*` in place of the name: each by itself."}
 _OF_A_TENANT: Final = {**TEXT, "format": "limit-of-a-tenant", "pattern": "^(client|address|topic):.+$"}
+_OF_YIELDING: Final = {**TEXT, "format": "limit-that-may-yield",
+                       "pattern": "^(user:.+|client:.+|user-client:[^/]+/.+)$"}
 _OF_CONSUMERS: Final = {**TEXT, "format": "limit-of-consumers", "pattern": "^consumers:.+$"}
 _RATE: Final = {"type": "number", "minimum": 0, "maximum": 10 ** 18, "description": "A second; 0: nothing passes."}
 _BURST: Final = {"type": "integer", "minimum": 1, "maximum": 10 ** 18,
@@ -58,16 +60,19 @@ _RATES: Final = {"messages_per_s": _RATE, "bytes_per_s": _RATE, "operations_per_
 _BURSTS: Final = {"messages_burst": _BURST, "bytes_burst": _BURST, "operations_burst": _BURST}
 _DIRECTION: Final = {"direction": one_of(IN, OUT)}
 _OBSERVE: Final = {"observe": {**FLAG, "description": "It counts what would be too much, and stops nobody."}}
+_YIELDS: Final = {"yields": {**FLAG, "description": "It holds only for those of whom no limit speaks that names user "
+                                                    "and client id, the user, or the client id more closely."}}
 _TENANT: Final = {"tenant": {**PRINTABLE, "description": "`*`: each by itself."}}
 _LIMIT: Final = {"id": TEXT, "of": TEXT, "direction": one_of(IN, OUT), "tenant": TEXT, "observe": FLAG,
                  "from_file": FLAG}
-LIMIT: Final = Named("Limit", object_of(_LIMIT, {**_RATES, **_BURSTS, **_CONNECTIONS, **_STORED}))
+LIMIT: Final = Named("Limit", object_of(_LIMIT, {**_RATES, **_BURSTS, **_CONNECTIONS, **_STORED, **_YIELDS}))
 _USED: Final = list_of(object_of({
     "name": TEXT, "messages": WHOLE, "bytes": WHOLE, "refused": WHOLE, "observed": WHOLE, "slowed_ms": WHOLE,
     "left": {**map_of({"type": "integer"}), "description": "Below 0: what is owed."}}))
 USED_LIMIT: Final = Named("UsedLimit", object_of({**_LIMIT, "used": _USED},
-                                                 {**_RATES, **_BURSTS, **_CONNECTIONS, **_STORED}))
+                                                 {**_RATES, **_BURSTS, **_CONNECTIONS, **_STORED, **_YIELDS}))
 _VARIANTS: Final = (({"of": _OF_HUB}, _DIRECTION), ({"of": _OF_A_TENANT}, {**_DIRECTION, **_TENANT}),
+                    ({"of": _OF_YIELDING}, {**_DIRECTION, **_YIELDS}),
                     ({"of": _OF_CONSUMERS, "direction": one_of(OUT)}, _TENANT))
 NEW_LIMIT: Final = Named("LimitInput", {"anyOf": [
     *[object_of({**needed, name: _RATE}, {**_RATES, f"{name.partition('_')[0]}_burst": _BURST, **more, **_OBSERVE},

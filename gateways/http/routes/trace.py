@@ -14,7 +14,8 @@
                {"at": ms, "what": "released", "group": "billing", "attempt": 1, "after": 12, ...}],
      "stands": [{"group": "billing", "kind": "leased", "state": "settled"}]}
 
-A step that says `"recorded": false` was read from the message itself. `after` is how many milliseconds lie between a
+A step that says `"recorded": false` was read from the message itself, and from its frame, which says who published it
+(`"publisher": "not recorded"` where it does not). `after` is how many milliseconds lie between a
 step and the one before. `left_out` counts errors before a step that were not recorded. Payloads stand in no journey;
 users, client ids and peers are shown to administrators, and to a user his own.
 """
@@ -54,7 +55,7 @@ from gatehouse.transactions.states import State
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.errors import StorageFailed
-    from gatehouse.kernel.message import Record
+    from gatehouse.kernel.message import Origin, Record
     from gatehouse.transactions.records import Transaction
 
 MAX_ID: Final = (1 << 63) - 1
@@ -70,7 +71,7 @@ FROM_START, FROM_ERROR, NOT_AT_ALL = "from the start", "from its first error on"
 STEP: Final = object_of({"at": TIME_MS, "what": TEXT, "recorded": FLAG, "after": nullable(WHOLE)}, {
     "door": TEXT, "user": TEXT, "client_id": TEXT, "peer": TEXT, "group": TEXT, "queue": TEXT, "topic": TEXT,
     "partition": WHOLE, "offset": WHOLE, "attempt": WHOLE, "until": TIME_MS, "reason": TEXT, "address": TEXT,
-    "left_out": WHOLE, "number": WHOLE, "transaction": TEXT})
+    "left_out": WHOLE, "number": WHOLE, "publisher": TEXT, "transaction": TEXT})
 STANDS: Final = object_of({"group": TEXT, "kind": TEXT, "state": TEXT}, {
     "attempts": WHOLE, "until": TIME_MS, "user": TEXT, "peer": TEXT})
 JOURNEY: Final = Named("Journey", object_of({
@@ -364,7 +365,7 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
     steps = [_step(door, journey, event, principal, sees_all) for event in journey.events]
     first = next((event for event in journey.events if event.kind == Kind.STORED), None)
     if first is None and record is not None:
-        steps.insert(0, _stored(door, record))
+        steps.insert(0, _stored(door, record, journey.publisher, principal, sees_all))
     before: int | None = None
     for step in steps:
         step["after"] = None if before is None else max(0, step["at"] - before)
@@ -388,20 +389,30 @@ def _trace_of(journey: Journey) -> str | None:
     return trace_id.hex() or None
 
 
-def _stored(door: Door, record: Record) -> dict[str, Any]:
+def _stored(door: Door, record: Record, publisher: Origin | None, principal: Principal, sees_all: bool
+            ) -> dict[str, Any]:
     """The first step of a message of which it was not recorded."""
     number = door_of(record[5])
-    return {"at": record[1], "what": WORDS[Kind.STORED], "recorded": False, "after": None,
+    step = {"at": record[1], "what": WORDS[Kind.STORED], "recorded": False, "after": None,
             "door": door.door_names.get(number, str(number)), "offset": record[0]}
+    if publisher is None:
+        return {**step, "publisher": NOT_AT_ALL}
+    return step | _who(publisher, principal, sees_all)
+
+
+def _who(who: Origin | Event, principal: Principal, sees_all: bool) -> dict[str, Any]:
+    """Who did something, as far as this principal may see it."""
+    if not sees_all and who.user != principal.name:
+        return {}
+    return {name: value for name, value in (("user", who.user), ("client_id", who.client), ("peer", who.peer))
+            if value}
 
 
 def _step(door: Door, journey: Journey, event: Event, principal: Principal, sees_all: bool) -> dict[str, Any]:
     step: dict[str, Any] = {"at": event.at_ms, "what": WORDS[Kind(event.kind)], "recorded": True, "after": None}
     if event.door:
         step["door"] = door.door_names.get(int(event.door), event.door) if event.door.isdigit() else event.door
-    if sees_all or event.user == principal.name:
-        step |= {name: value for name, value in (("user", event.user), ("client_id", event.client),
-                                                 ("peer", event.peer)) if value}
+    step |= _who(event, principal, sees_all)
     place = journey.places.get(event.partition_id)
     if place is not None and event.partition_id:
         step |= {"topic": place.topic, "partition": place.partition} if place.topic else {

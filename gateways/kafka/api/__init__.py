@@ -3,12 +3,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.kafka.api.accounts import (
-    ALTER_CLIENT_QUOTAS,
-    ALTER_SCRAM,
-    DESCRIBE_CLIENT_QUOTAS,
-    DESCRIBE_SCRAM,
-)
+from gatehouse.gateways.kafka.api.accounts import ALTER_SCRAM, DESCRIBE_SCRAM
 from gatehouse.gateways.kafka.api.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
 from gatehouse.gateways.kafka.api.change_topics import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
@@ -46,6 +41,7 @@ from gatehouse.gateways.kafka.api.offset_commit import OFFSET_COMMIT
 from gatehouse.gateways.kafka.api.offset_fetch import OFFSET_FETCH
 from gatehouse.gateways.kafka.api.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from gatehouse.gateways.kafka.api.produce import PRODUCE
+from gatehouse.gateways.kafka.api.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from gatehouse.gateways.kafka.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gatehouse.gateways.kafka.request import Api
 

@@ -1,6 +1,7 @@
 """DeleteTopics 1 to 6, CreatePartitions 0 to 3, DeleteRecords 0 to 2: topics that are there are changed.
 
-Each takes the right to alter the topic, and is answered when it is durable.
+Each takes the right to alter the topic, and is answered when it is durable. Deleting topics and adding partitions has
+a pace: `pacing.py`.
 """
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from kafka.protocol.admin import (
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.metadata import NO_UUID, NODE_ID
+from gatehouse.gateways.kafka.api.pacing import Pace
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.state.topics import Topic
 
 BY_ID: Final = 6                 # the first version of DeleteTopics that may name a topic by its id
+DELETION_THROTTLED: Final = 5    # clients know THROTTLING_QUOTA_EXCEEDED from these versions on
+ADDITION_THROTTLED: Final = 3
 END: Final = -1                  # DeleteRecords: everything that is there
 
 
@@ -53,18 +57,19 @@ def delete_topics(request: Request) -> None:
         else [(name, NO_UUID) for name in asked.topic_names]
     times = Counter(wanted)
     rows: list[Row] = []
-    parts = AskedParts(lambda: request.answer(DeleteTopicsResponse, throttle_time_ms=0, responses=rows))
+    pace = Pace(request, DELETION_THROTTLED)
+    parts = AskedParts(lambda: request.answer(DeleteTopicsResponse, throttle_time_ms=pace.wait_ms, responses=rows))
     for name, topic_id in times:
         row = Row(name=name, topic_id=topic_id, error_code=NONE, error_message=None)
         rows.append(row)
         if times[name, topic_id] > 1 or (name is None) == (topic_id == NO_UUID):
             refuse(row, Refused(INVALID_REQUEST, "a topic is named once, by its name or by its id"))
         else:
-            parts.begin(row, partial(delete_topic, session, row))
+            parts.begin(row, partial(delete_topic, session, pace, row))
     parts.settle()
 
 
-def delete_topic(session: KafkaSession, row: Row, part: AskedPart) -> None:
+def delete_topic(session: KafkaSession, pace: Pace, row: Row, part: AskedPart) -> None:
     """Raises Denied, UnknownTopic, Refused, Stopping."""
     if row.name is None:
         try:
@@ -76,6 +81,7 @@ def delete_topic(session: KafkaSession, row: Row, part: AskedPart) -> None:
     else:
         topic = find_topic(session, row.name, Operation.ALTER)
         row.topic_id = uuid.UUID(bytes=topic.uuid)
+    pace.change()
     session.guard.delete_topic(topic.name, session, part)
     RememberedConfigs.of(session.services).forget(topic)
     part.done = lambda: session.audit("topic.deleted", {"topic": topic.name})
@@ -87,7 +93,8 @@ def create_partitions(request: Request) -> None:
     asked, session = request.decode(CreatePartitionsRequest), request.session
     names = Counter(topic.name for topic in asked.topics)
     rows: list[Row] = []
-    parts = AskedParts(lambda: request.answer(CreatePartitionsResponse, throttle_time_ms=0, results=rows))
+    pace = Pace(request, ADDITION_THROTTLED)
+    parts = AskedParts(lambda: request.answer(CreatePartitionsResponse, throttle_time_ms=pace.wait_ms, results=rows))
     for topic in asked.topics:
         row = Row(name=topic.name, error_code=NONE, error_message=None)
         rows.append(row)
@@ -99,14 +106,15 @@ def create_partitions(request: Request) -> None:
             except REFUSALS as refusal:
                 refuse(row, refusal)
         else:
-            parts.begin(row, partial(add_partitions, session, topic), partial(
+            parts.begin(row, partial(add_partitions, session, pace, topic), partial(
                 session.audit, "topic.changed", {"topic": topic.name, "partitions": topic.count}))
     parts.settle()
 
 
-def add_partitions(session: KafkaSession, asked: Any, part: AskedPart) -> None:
+def add_partitions(session: KafkaSession, pace: Pace, asked: Any, part: AskedPart) -> None:
     """Raises what is wrong with it."""
     check_count(session, asked)
+    pace.change()
     session.guard.change_topic(asked.name, asked.count, None, session, part)
 
 

@@ -1,7 +1,6 @@
 """CreateTopics 0 to 7: topics with their partitions and settings; answered when durable.
 
-A user who makes topics faster than he may is told by THROTTLING_QUOTA_EXCEEDED and `throttle_time_ms` when the next may
-be made, as by Kafka's quota of controller mutations (KIP-599); clients try again by themselves then.
+Who makes topics faster than he may is told so: `pacing.py`.
 """
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.configs import DEFAULT_SOURCE, TOPIC_SOURCE
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
+from gatehouse.gateways.kafka.api.pacing import Pace
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
@@ -24,14 +24,13 @@ from gatehouse.gateways.kafka.error_codes import (
     INVALID_REPLICATION_FACTOR,
     INVALID_REQUEST,
     NONE,
-    THROTTLING_QUOTA_EXCEEDED,
 )
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.remembered import RememberedConfigs
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topic_configs import TOPIC_CONFIGS, checked, configs_of, default_of, settings_of
 from gatehouse.kernel.addresses.address import is_topic_name
-from gatehouse.kernel.errors import InvalidTopic, TooManyTopics, TopicExists
+from gatehouse.kernel.errors import InvalidTopic, TopicExists
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
@@ -42,29 +41,24 @@ FIRST_THROTTLED: Final = 6       # clients know THROTTLING_QUOTA_EXCEEDED from t
 
 
 class Creation:
-    """One request: its rows, and how long its client is to wait with the next."""
+    """One request: its rows, and how fast its client may go on."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.rows: list[Row] = []
-        self.wait_ms = 0
+        self.pace = Pace(request, FIRST_THROTTLED)
 
     def create(self, asked: Any, row: Row, part: AskedPart) -> None:
         """Make a topic. Raises what is wrong with it."""
-        try:
+        with self.pace.told():
             create(self.request.session, asked, row, part)
-        except TooManyTopics as refusal:
-            if not refusal.wait_ms or self.request.version < FIRST_THROTTLED:
-                raise
-            self.wait_ms = max(self.wait_ms, refusal.wait_ms)
-            raise Refused(THROTTLING_QUOTA_EXCEEDED, str(refusal)) from None
 
     def answer(self) -> None:
         """What was refused, now or by the disk, has nothing to show."""
         for row in self.rows:
             if row.error_code != NONE:
                 row.topic_id, row.num_partitions, row.replication_factor, row.configs = None, -1, -1, None
-        self.request.answer(CreateTopicsResponse, throttle_time_ms=self.wait_ms, topics=self.rows)
+        self.request.answer(CreateTopicsResponse, throttle_time_ms=self.pace.wait_ms, topics=self.rows)
 
 
 def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None:

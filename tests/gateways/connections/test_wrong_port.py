@@ -24,11 +24,21 @@ def test_the_first_bytes_tell(data: bytes, what: str) -> None:
     assert came_to(data, "MQTT", "nobody knows") == (f"{what} came to the MQTT port" if what else "nobody knows")
 
 
-def test_every_door_says_it_in_the_log(tmp_path: Path) -> None:
-    with sound_hub(tmp_path, config_of(("mqtt", "amqp", "kafka"))) as hub:
-        for door, name in (("mqtt", "MQTT"), ("amqp", "AMQP"), ("kafka", "Kafka")):
-            with socket.create_connection(("127.0.0.1", hub.port(door)), DEADLINE_S) as link:
-                link.sendall(REQUEST)
-                while link.recv(4096):
-                    pass
-            assert f"an HTTP request came to the {name} port" in hub.wait_log_line(f"to the {name} port")
+HELLO = b"\x16\x03\x01\x02\0" + bytes(40)
+CAME = {"http": (REQUEST, "an HTTP request"), "mqtt": (CONNECT, "an MQTT client"),
+        "amqp": (b"AMQP\0\0\x09\x01", "an AMQP client"), "kafka": (KAFKA, "a Kafka client"),
+        "tls": (HELLO, "a TLS handshake")}
+NAMES = {"mqtt": "MQTT", "http": "HTTP", "amqp": "AMQP", "kafka": "Kafka"}
+
+
+def test_every_door_says_in_the_log_what_of_every_other_came(tmp_path: Path) -> None:
+    with sound_hub(tmp_path, config_of(tuple(NAMES))) as hub:
+        for door, name in NAMES.items():
+            for kind, (data, what) in CAME.items():
+                if kind == door:
+                    continue
+                with socket.create_connection(("127.0.0.1", hub.port(door)), DEADLINE_S) as link:
+                    link.sendall(data)
+                    while link.recv(4096):
+                        pass
+                hub.wait_log_line(f"{what} came to the {name} port")

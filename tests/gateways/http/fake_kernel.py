@@ -149,10 +149,6 @@ class FakeKernel:
         self._flush_soon()
         self._gathering.append(enter)
 
-    def unfollowed(self) -> int:
-        """Nobody records journeys."""
-        return 1 << 60
-
     def is_repeated(self, idempotency_key: str) -> bool:
         return idempotency_key in self._answers or any(idempotency_key == key for *_, key in self._pending)
 

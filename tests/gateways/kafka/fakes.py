@@ -134,6 +134,9 @@ class FakeKernel:
         self.pending.append((list, owner, token))
         return topic
 
+    def pace_topics(self, maker: str) -> None:
+        """Everybody may."""
+
     def change_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         topic = self.by_name[name]

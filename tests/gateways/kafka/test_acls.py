@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials and client quotas over the hub's rules, users and quotas."""
+"""ACLs and SCRAM credentials over the hub's rules and users."""
 from __future__ import annotations
 
 from types import SimpleNamespace as Row
@@ -150,8 +150,6 @@ def test_it_takes_the_right_to_administer_and_a_database(peer: Any, code: int) -
     assert ask(peer(), "DeleteAcls", filters=[Row(**filter_of())]).filter_results[0].error_code == code
     assert ask(peer(), "DescribeUserScramCredentials", users=None).error_code == code
     assert scram_altered(peer(), upsertion()) == [code]
-    assert ask(peer(), "DescribeClientQuotas", components=[], strict=False).error_code == code
-    assert quota_altered(peer(), "ann", 5.0) == code
 
 
 # ---- SCRAM
@@ -194,68 +192,3 @@ def test_only_what_is_there_is_deleted() -> None:
     assert scram_altered(peer, deletions=(Row(name="ann", mechanism=1),)) == [91]
     rows = ask(peer, "DescribeUserScramCredentials", users=[Row(name="ann"), Row(name="eve")]).results
     assert [(row.user, row.error_code, len(row.credential_infos)) for row in rows] == [("ann", 0, 1), ("eve", 91, 0)]
-
-
-# ---- quotas
-
-def quota_altered(peer: Peer, user: str | None, rate: float, **fields: Any) -> int:
-    step = {"key": "producer_byte_rate", "value": rate, "remove": False, **fields}
-    row, = ask(peer, "AlterClientQuotas", validate_only=step.pop("validate_only", False), entries=[
-        Row(entity=[Row(entity_type=step.pop("entity", "user"), entity_name=user)], ops=[Row(**step)])]).entries
-    return int(row.error_code)
-
-
-def test_a_quota_is_what_a_user_may_send() -> None:
-    peer = plant()
-    assert quota_altered(peer, "ann", 7.0, validate_only=True) == 0
-    assert accounts_of(peer).accounts.users["ann"].quota.bytes_per_s == 5000
-    assert quota_altered(peer, "ann", 0.0, remove=True) == 0
-    assert accounts_of(peer).accounts.users["ann"].quota.bytes_per_s == 0
-    assert list(ask(peer, "DescribeClientQuotas", components=[], strict=False).entries) == []
-
-
-def quotas_of(peer: Peer) -> dict[str, dict[str, float]]:
-    answer = ask(peer, "DescribeClientQuotas", components=[], strict=False)
-    return {entry.entity[0].entity_name: {row.key: row.value for row in entry.values} for entry in answer.entries}
-
-
-def test_a_limit_is_what_may_go_out_to_a_user() -> None:
-    peer = plant()
-    assert quota_altered(peer, "ann", 0.0, key="consumer_byte_rate", remove=True) == 0, "there was none"
-    assert quota_altered(peer, "ann", 1e19, key="consumer_byte_rate") == 42, "more than a limit may be"
-    for rate in (9000.0, 8000.0):
-        assert quota_altered(peer, "ann", rate, key="consumer_byte_rate") == 0
-        assert quotas_of(peer) == {"ann": {"producer_byte_rate": 5000.0, "consumer_byte_rate": rate}}
-    limit, = accounts_of(peer).accounts.every_limit()
-    assert (limit.of, limit.direction, limit.bytes_per_s) == ("user:ann", "out", 8000)
-    assert quota_altered(peer, "ann", 0.0, key="consumer_byte_rate", remove=True) == 0
-    assert list(accounts_of(peer).accounts.every_limit()) == []
-
-
-def test_two_quotas_of_a_user_are_changed_at_once_and_named_once() -> None:
-    peer = plant()
-
-    def altered(*keys: str) -> int:
-        row, = ask(peer, "AlterClientQuotas", validate_only=False, entries=[Row(
-            entity=[Row(entity_type="user", entity_name="ann")],
-            ops=[Row(key=key, value=7.0, remove=False) for key in keys])]).entries
-        return int(row.error_code)
-
-    assert altered("producer_byte_rate", "consumer_byte_rate") == 0
-    assert quotas_of(peer) == {"ann": {"producer_byte_rate": 7.0, "consumer_byte_rate": 7.0}}
-    assert altered("consumer_byte_rate", "consumer_byte_rate") == 42 and altered() == 42
-
-
-@pytest.mark.parametrize(("user", "fields", "code"), [
-    ("eve", {}, 91), (None, {}, 42), ("ann", {"entity": "client-id"}, 42), ("ann", {"key": "request_percentage"}, 42),
-    ("ann", {"value": float("nan")}, 42), ("ann", {"value": 0.0}, 42)])
-def test_quotas_that_there_are_not(user: str | None, fields: dict[str, Any], code: int) -> None:
-    assert quota_altered(plant(), user, 5.0, **fields) == code
-
-
-@pytest.mark.parametrize(("components", "users"), [
-    ([("user", 0, "ann")], ["ann"]), ([("user", 0, "bob")], []), ([("user", 1, None)], []), ([("ip", 2, None)], [])])
-def test_quotas_are_asked_for_by_entity(components: list[tuple[str, int, str | None]], users: list[str]) -> None:
-    rows = [Row(entity_type=kind, match_type=match, match=name) for kind, match, name in components]
-    answer = ask(plant(), "DescribeClientQuotas", components=rows, strict=True)
-    assert [entry.entity[0].entity_name for entry in answer.entries] == users

@@ -12,7 +12,7 @@ from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.remembered import SPACE
 from gatehouse.gateways.kafka.topic_configs import TOPIC_CONFIGS, checked, configs_of, settings_of
-from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.errors import StorageFull, TooManyTopics
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.calls import message, plant
@@ -336,3 +336,27 @@ def test_elections_and_reassignments_take_the_right_to_administer() -> None:
     assert ask(peer, "ElectLeaders", election_type=0, timeout_ms=1, topic_partitions=None).error_code == 31
     assert ask(peer, "AlterPartitionReassignments", timeout_ms=1, allow_replication_factor_change=True,
                topics=[]).error_code == 31
+
+
+# ---- how fast topics are changed
+
+@pytest.mark.parametrize(("api", "version", "fields"), [
+    ("DeleteTopics", 5, {"topic_names": ["plant"]}), ("DeleteTopics", 4, {"topic_names": ["plant"]}),
+    ("CreatePartitions", 3, {"topics": [Row(name="plant", count=3, assignments=None)], "validate_only": False}),
+    ("CreatePartitions", 2, {"topics": [Row(name="plant", count=3, assignments=None)], "validate_only": False})])
+def test_who_changes_topics_too_fast_is_told_when_to_come_again(api: str, version: int, fields: dict[str, Any],
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    peer, key = without(Operation.ADMINISTER), KEYS[api]
+    asked: list[str] = []
+
+    def refuse(maker: str) -> None:
+        asked.append(maker)
+        raise TooManyTopics("too fast", 1_500)
+
+    monkeypatch.setattr(peer.kernel, "pace_topics", refuse)
+    request = message(key, "Request")(version=version, timeout_ms=1000, **fields)
+    answer = decoded(message(key, "Response"), version, *peer.send(framed(request, 5)), 5)
+    row, = answer.responses if api == "DeleteTopics" else answer.results
+    is_known = version in (5, 3)
+    assert (row.error_code, answer.throttle_time_ms) == ((89, 1_500) if is_known else (44, 0))
+    assert asked == ["anonymous"] and peer.kernel.by_name["plant"].partitions == 2

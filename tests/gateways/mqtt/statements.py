@@ -52,8 +52,6 @@ NOT_SHOWN: Final[dict[str, dict[str, str]]] = {
         "3.7.2-2": NEVER_SENT, "3.7.2-3": NEVER_SENT, "3.9.2-2": NEVER_SENT,
         "3.11.2-1": NEVER_SENT, "3.11.2-2": NEVER_SENT, "3.14.2-4": NEVER_SENT, "3.15.2-2": NEVER_SENT,
         "3.15.2-3": NEVER_SENT,
-        "4.8.2-4": "a message of QoS 2 that a connection ends before PUBREC becomes a dead letter of the group, also "
-                   "where the session goes on: the group is leased to connections (README, shared subscriptions)",
         "4.13.2-1": "CONNACK with an error, and DISCONNECT from the hub, are followed by the end of the connection in "
                     "every conversation that has one",
     }}
@@ -283,7 +281,10 @@ SHOWN: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "4.8.2-1": ("subscribe.txt: another filter that begins with $ is refused, as is $share without a filter",),
         "4.8.2-2": ("subscribe.txt: another filter that begins with $ is refused, as is $share without a filter",),
         "4.8.2-3": (f"test_with_kernel.py: {SHARED_EXACTLY}",),
-        "4.8.2-5": (f"test_with_kernel.py: {SHARED_EXACTLY}",),
+        "4.8.2-4": ("test_entrusted.py: "
+                    "test_a_qos_2_delivery_of_a_group_is_completed_by_the_session_that_comes_back",),
+        "4.8.2-5": (f"test_with_kernel.py: {SHARED_EXACTLY}",
+                    "test_entrusted.py: test_a_session_that_ends_before_pubrec_leaves_a_dead_letter"),
         "4.8.2-6": ("test_five.py: test_4_8_2_a_shared_message_that_is_refused_is_a_dead_letter",),
         "4.9.0-1": ("test_five.py: test_mqtt_3_3_4_9_the_client_s_receive_maximum_holds",),
         "4.9.0-2": ("test_five.py: test_mqtt_3_3_4_9_the_client_s_receive_maximum_holds",),

@@ -215,7 +215,7 @@ def test_filters_that_overlap_give_one_copy_with_all_identifiers() -> None:
     assert message.properties.subscription_ids in ([7, 9], [9])      # see the README: 7 does not wait
 
 
-def test_the_retained_values_take_ids_that_no_session_gives() -> None:
+def test_retained_values_are_in_flight_with_the_session() -> None:
     hub = FakeHub()
     other = Client(hub, "p")
     other.send(publish_packet("plant/1", b"kept", 1, retain=True))
@@ -225,11 +225,11 @@ def test_the_retained_values_take_ids_that_no_session_gives() -> None:
     assert client.take() == [], "SUBACK leaves when the subscription is durable"
     hub.kernel.flush()
     suback, retained = client.take()
-    assert suback.kind is Packet.SUBACK and retained.retain and retained.packet_id == OWN_IDS
+    assert suback.kind is Packet.SUBACK and retained.retain and retained.packet_id == 1
     publish(hub, "plant/1", b"new")
     [message] = messages(client)
-    assert message.packet_id == 1 and not message.retain
-    client.send(ack_packet(PUBACK, OWN_IDS) + ack_packet(PUBACK, 1))
+    assert message.packet_id == 2 and not message.retain
+    client.send(ack_packet(PUBACK, 1) + ack_packet(PUBACK, 2))
     hub.advance(100)
     assert client.session.describe()["in_flight"] == 0
 

@@ -179,6 +179,23 @@ def test_a_handshake_that_never_ends_is_ended(place: Place, plain: bool, caplog:
     assert not [record for record in caplog.records if record.exc_info]
 
 
+@pytest.mark.parametrize(("sent", "what"), [
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "an HTTP request"), (b"AMQP\x00\x00\x09\x01", "an AMQP client"),
+    (b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", "an MQTT client")])
+def test_what_came_to_a_tls_port_is_said_in_words(place: Place, caplog: pytest.LogCaptureFixture, sent: bytes,
+                                                  what: str) -> None:
+    caplog.set_level("INFO")
+
+    async def test(stage: Stage) -> None:
+        reader, writer = await raw(stage)
+        writer.write(sent)
+        await read_to_end(reader)
+        await refused(stage, "tls_not_spoken")
+        writer.close()
+    run_stage(test, place.listen(), plain=True)
+    assert [record for record in caplog.records if f"{what} came to a TLS port" in record.message]
+
+
 @both_loops
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
                                   b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00",

@@ -78,6 +78,17 @@ def test_the_pace_of_one_user() -> None:
     rig.kernel.create_topic("one-more", maker="ann")
 
 
+def test_changing_topics_has_the_same_pace() -> None:
+    rig = rig_with(auto_topics_per_minute=2)
+    rig.kernel.create_topic("plant", maker="ann")
+    rig.kernel.pace_topics("ann")
+    with pytest.raises(TooManyTopics) as refused:
+        rig.kernel.pace_topics("ann")
+    assert refused.value.wait_ms == 30_000
+    rig.kernel.pace_topics("bob")
+    rig.kernel.pace_topics("")
+
+
 def test_all_together_are_bounded_and_what_is_created_or_the_hubs_own_is_not_refused() -> None:
     rig = rig_with(max_auto_topics=4)
     assert made(rig, "ann", range(10)) == 4

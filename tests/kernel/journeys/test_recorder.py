@@ -11,7 +11,7 @@ from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, id_hash
-from gatehouse.kernel.message import MANY, Leased, Origin, SpeakersWanted, When
+from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.context import HEADER
@@ -359,7 +359,7 @@ def test_packing_batches_again_has_a_bound() -> None:
     assert HEADER in dict(hub.read("orders")[3][4])
 
 
-ASKER = EDGE._replace(traces=True)
+ASKER = Origin("http", "edge", "", "192.0.2.7:5000", traces=True)
 MARKED = [(b"x-trace", b"always")]
 SAMPLED, PASSED_OVER = ([(HEADER, b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + flags)] for flags in (b"-01", b"-00"))
 
@@ -403,9 +403,6 @@ def test_what_is_asked_for_has_a_budget_and_the_rest_is_counted() -> None:
 
 def test_of_several_who_speak_each_has_its_own_right() -> None:
     hub = rig(NONE)
-    hub.kernel.speaker.speaks(MANY)
-    with pytest.raises(SpeakersWanted):
-        hub.publish("orders/1", b"a", b"b", headers=MARKED)
     hub.kernel.speaker.speak_in_turn([1, 2], [EDGE, ASKER])
     hub.publish("orders/1", b"a", b"b", headers=MARKED)
     assert [event.offset for event in events(hub)] == [1]

@@ -5,7 +5,7 @@ import pytest
 
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.log.log import LogFull
-from gatehouse.kernel.message import MANY, NOBODY, Origin, SpeakersWanted
+from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Origin
 from gatehouse.kernel.recorder import Speaker
 from tests.kernel.rig import Rig
 
@@ -121,10 +121,8 @@ def test_who_speaks_in_turn_is_known_by_the_place_of_a_message() -> None:
     assert speaker.origin_of(7) is NOBODY
     speaker.speak_in_turn([2, 3], [first, second])
     assert [speaker.origin_of(at) for at in range(3)] == [first, first, second]
-    speaker.require()
+    assert speaker.origin is MANY, "one of them may have the right to have messages followed"
+    speaker.speak_in_turn([2, 3], [first, second], False)
+    assert speaker.origin is SEVERAL
     speaker.speaks(later)
     assert [speaker.origin_of(at) for at in range(3)] == [later] * 3
-    speaker.require()
-    speaker.speaks(MANY)
-    with pytest.raises(SpeakersWanted):
-        speaker.require()

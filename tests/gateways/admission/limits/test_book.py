@@ -85,3 +85,24 @@ def test_ten_thousand_users_with_limits_and_more_names_than_are_remembered() -> 
     for number in range(METERS_MAX + 10):
         connection(book, user=f"n{number}")
     assert len(book._meters) == METERS_MAX
+
+
+def test_what_yields_holds_only_where_nothing_more_special_does() -> None:
+    kinds = ["user-client:ann/s1", "user-client:ann/*", "user:ann", "user-client:*/s1", "user-client:*/*", "user:*",
+             "client:s1", "client:*"]
+    for count in range(1, len(kinds) + 1):
+        book = book_of(*[{"of": of, "yields": True} for of in kinds[-count:]])
+        assert names(connection(book)) == [kinds[-count]]
+        kind = kinds[-count].partition(":")[0]
+        assert connection(book)[0].name == {"user": "ann", "client": "s1"}.get(kind, "ann/s1")
+    assert names(connection(book, user="bob", client_id="s2")) == ["user-client:*/*"]
+    assert names(connection(book, user="bob", client_id="")) == ["user:*"]
+
+
+def test_what_yields_does_so_to_a_quota_and_only_where_both_bound_the_same() -> None:
+    book = book_of({"of": "user:*", "yields": True}, {"of": "client:s1"})
+    assert names(connection(book)) == ["client:s1", "user:*"], "that one does not yield"
+    book.put_quota("ann", Quota(bytes_per_s=7), 0)
+    assert names(connection(book)) == ["client:s1", "user:*", "user:ann"]
+    book.put_quota("ann", Quota(messages_per_s=7), 0)
+    assert names(connection(book)) == ["client:s1", "user:ann"]

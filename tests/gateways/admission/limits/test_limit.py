@@ -23,7 +23,8 @@ def test_a_limit_reads_as_it_is_shown() -> None:
     {"of": "hub", "messages_per_s": 0}, {"of": "hub", "operations_per_s": 10 ** 18},
     {"of": "user:*", "bytes_per_s": 1.0}, {"of": "consumers:workers", "direction": "out", "messages_per_s": 5},
     {"of": "consumers:workers", "direction": "out", "messages_per_s": 5},
-    {"of": "client:a:b", "tenant": "*", "messages_per_s": 5}])
+    {"of": "client:a:b", "tenant": "*", "messages_per_s": 5},
+    {"of": "user-client:ann/a/b", "bytes_per_s": 5, "yields": True}])
 def test_what_is_a_limit(table: dict[str, Any]) -> None:
     assert isinstance(read_limit(table), Limit)
 
@@ -38,7 +39,9 @@ def test_what_is_a_limit(table: dict[str, Any]) -> None:
     {"of": "hub", "messages_per_s": 5, "messages_burst": 0}, {"of": "hub", "messages_per_s": 5, "messages_burst": 1.5},
     {"of": "hub", "messages_per_s": 5, "direction": "up"}, {"of": "hub", "messages_per_s": 5, "tenant": "blue"},
     {"of": "hub", "messages_per_s": 5, "observe": 1}, {"of": "hub", "messages_per_s": 5, "colour": "blue"},
-    {"of": "user:a\0", "messages_per_s": 5}, {"of": "user:" + "a" * 70_000, "messages_per_s": 5}])
+    {"of": "user:a\0", "messages_per_s": 5}, {"of": "user:" + "a" * 70_000, "messages_per_s": 5},
+    {"of": "user-client:ann", "bytes_per_s": 5}, {"of": "user-client:/a", "bytes_per_s": 5},
+    {"of": "hub", "bytes_per_s": 5, "yields": True}, {"of": "user:ann", "bytes_per_s": 5, "yields": 1}])
 def test_what_is_none(table: dict[str, Any]) -> None:
     with pytest.raises(InvalidLimit):
         read_limit(table)
