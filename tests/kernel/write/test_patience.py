@@ -10,6 +10,7 @@ from gatehouse.kernel.write.patience import AWAITED_MAX, MOMENT_MS, SKIPPED_MAX,
 from tests.kernel.rig import Rig
 
 TURNS = 8
+PATIENT = KernelSettings(gather_turns=TURNS)
 
 
 def turns_waited(patience: Patience, waiting: int, now_ms: int = 0) -> int:
@@ -92,7 +93,7 @@ def answered_together(rig: Rig) -> list[int]:
 
 
 def test_publishers_who_are_answered_together_come_into_one_frame_again() -> None:
-    rig = Rig()
+    rig = Rig(settings=PATIENT)
     publishers = Publishers(rig)
     rig.run()
     for number in range(3):
@@ -110,7 +111,7 @@ def test_publishers_who_are_answered_together_come_into_one_frame_again() -> Non
 
 
 def test_without_patience_whoever_comes_first_goes_first() -> None:
-    rig = Rig(settings=KernelSettings(gather_turns=0))
+    rig = Rig()
     publishers = Publishers(rig)
     rig.run()
     publishers.publish(b"1")
@@ -124,7 +125,7 @@ def test_without_patience_whoever_comes_first_goes_first() -> None:
 
 
 def test_calls_that_are_appended_by_themselves_are_waited_for_as_well_and_large_ones_do_not_wait() -> None:
-    rig = Rig()
+    rig = Rig(settings=PATIENT)
     placement = rig.kernel.place("t/1")
     committer = rig.kernel._committer
 
@@ -147,7 +148,7 @@ def test_calls_that_are_appended_by_themselves_are_waited_for_as_well_and_large_
 
 
 def test_an_end_does_not_wait() -> None:
-    rig = Rig()
+    rig = Rig(settings=PATIENT)
     publishers = Publishers(rig)
     rig.run()
     publishers.publish(b"1")
