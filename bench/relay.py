@@ -5,6 +5,7 @@
     one door    Kafka: a producer's messages, all acknowledged (`acks=all`, fdatasync)
     backlog     the same messages lie in A, and the link is resumed: until B has them all on its disk
     latency     single messages published to A over HTTP every 20 ms, until a long poll of B has each
+    fairness    the same beside a backlog of another topic that goes over the link meanwhile (aim: p99 at most doubled)
 
 Processor time is that of both hubs and the meeting point together, for each message.
 """
@@ -18,6 +19,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Final
@@ -126,13 +128,15 @@ def measure_backlog(servers: tuple[Server, Server, Server], count: int, size: in
     print(f"| {size} bytes, ratio | {alone_s / link_s:.2f} | | |", flush=True)
 
 
-def measure_latency(servers: tuple[Server, Server, Server], seconds: float) -> None:
+def latency(servers: tuple[Server, Server, Server], goes_on: Callable[[int], bool]) -> tuple[list[float], list[float]]:
+    """Seconds of each message, and of its POST alone."""
     a, b, _ = servers
     sent: dict[str, float] = {}
     waits: list[float] = []
+    before = stored(b, "slow")
     ask(a, "POST", "/v1/publish/slow/x", body=b"first")
-    until(lambda: stored(b, "slow") == 1)
-    cursor = ask(b, "GET", "/v1/topics/slow/messages?from=earliest")["cursor"]
+    until(lambda: stored(b, "slow") == before + 1)
+    cursor = ask(b, "GET", "/v1/topics/slow/messages?from=latest&wait=0")["cursor"]
     done = threading.Event()
 
     def read() -> None:
@@ -146,17 +150,41 @@ def measure_latency(servers: tuple[Server, Server, Server], seconds: float) -> N
     reader = threading.Thread(target=read)
     reader.start()
     posts: list[float] = []
-    for number in range(round(seconds / EVERY_S)):
+    number = 0
+    while goes_on(number):
+        number += 1
         sent[str(number)] = began_s = time.monotonic()
         ask(a, "POST", "/v1/publish/slow/x", body=b"%d" % number)
         posts.append(time.monotonic() - began_s)
         time.sleep(max(EVERY_S - posts[-1], 0))
     done.set()
     reader.join()
-    added = sorted(waits)
+    return waits, posts
+
+
+def p99_ms(waits: list[float]) -> float:
+    return quantiles(waits, n=100)[98] * 1000
+
+
+def measure_latency(servers: tuple[Server, Server, Server], seconds: float) -> list[float]:
+    waits, posts = latency(servers, lambda number: number < seconds / EVERY_S)
     print(f"\nlatency of {len(waits)} messages, from before the POST to A until B's long poll has them: p50 "
-          f"{median(added) * 1000:.1f} ms, p99 {quantiles(added, n=100)[98] * 1000:.1f} ms; the POST alone: p50 "
-          f"{median(posts) * 1000:.1f} ms, p99 {quantiles(posts, n=100)[98] * 1000:.1f} ms")
+          f"{median(waits) * 1000:.1f} ms, p99 {p99_ms(waits):.1f} ms; the POST alone: p50 "
+          f"{median(posts) * 1000:.1f} ms, p99 {p99_ms(posts):.1f} ms")
+    return waits
+
+
+def measure_fairness(servers: tuple[Server, Server, Server], count: int, alone: list[float]) -> None:
+    a, b, _ = servers
+    ask(a, "POST", "/v1/relay/links/link/pause", {})
+    produce(a, "heavy", count, 1000)
+    ask(a, "POST", "/v1/relay/links/link/resume", {})
+    until(lambda: stored(b, "heavy") > 0)
+    waits, _ = latency(servers, lambda number: stored(b, "heavy") < count)
+    if len(waits) < 100:
+        raise ServerFailed(f"the backlog was over after {len(waits)} messages: take a larger one (--heavy)")
+    print(f"beside a backlog of {count:,} messages of 1,000 bytes: p50 {median(waits) * 1000:.1f} ms, p99 "
+          f"{p99_ms(waits):.1f} ms of {len(waits)} messages, {p99_ms(waits) / p99_ms(alone):.1f} times (aim: 2)")
 
 
 def main() -> int:
@@ -164,6 +192,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=300_000)
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--latency-s", type=float, default=10.0)
+    parser.add_argument("--heavy", type=int, default=1_000_000, help="messages of the backlog; 0: no fairness")
     options = parser.parse_args()
     with work_folder() as folder:
         servers = start_all(folder)
@@ -171,7 +200,10 @@ def main() -> int:
             print("| messages of | msg/s | MB/s | processor µs a message |\n| --- | ---: | ---: | ---: |")
             for size in options.bytes:
                 measure_backlog(servers, options.n, size)
-            measure_latency(servers, options.latency_s)
+            if options.latency_s:
+                alone = measure_latency(servers, options.latency_s)
+                if options.heavy:
+                    measure_fairness(servers, options.heavy, alone)
         finally:
             for server in servers:
                 server.stop()

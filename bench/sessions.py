@@ -1,9 +1,10 @@
 """Sessions that outlive their connections: what a sleeping one costs, and how fast one wakes.
 
-    python -m bench.sessions [--sleepers 20000] [--waiting 100000] [--passing 1000000]
+    python -m bench.sessions [--sleepers 40000] [--waiting 100000] [--passing 1000000]
 
 The kernel alone, with a real log and index. `--sleepers` sessions with one filter of their own each (`fleet/N/cmd`, QoS
-1) fall asleep: what the process has grown by, divided by their number, once all of it is in the index. Then one more
+1) fall asleep, behind some whose cost is said apart: what the process has grown by, divided by their number, once all
+of it is in the index. Then one more
 session sleeps on `plant/#` while `--waiting` messages for it are stored, and wakes: the
 time to its first message, and until it has acknowledged the last, 1,000 unacknowledged at a time. And one sleeps on
 `+/x/cmd` while `--passing` messages go by that are not for it and 1,000 that are: the same.
@@ -27,6 +28,7 @@ BURST: Final = 1_000
 IN_FLIGHT: Final = 8
 WINDOW: Final = 1_000
 AIM_BYTES: Final = 1_024
+FIRST: Final = 100_000                 # sessions before those that are measured: the buffers of the index are full then
 
 
 class Sleeper:
@@ -97,19 +99,26 @@ async def settled(kernel: Kernel) -> None:
     await written.wait()
 
 
+async def fall_asleep(kernel: Kernel, kind: str, count: int) -> int:
+    """So many sessions with one filter of their own fall asleep: by how many bytes the process has grown."""
+    gc.collect()
+    before = resident_kib(os.getpid())
+    for first in range(0, count, BURST):
+        await asyncio.gather(*[Sleeper(kernel, f"{kind}-{at}").sleep_on(f"fleet/{kind}-{at}/cmd")
+                               for at in range(first, min(first + BURST, count))])
+    await settled(kernel)
+    await settled(kernel)
+    gc.collect()
+    return (resident_kib(os.getpid()) - before) * 1_024
+
+
 async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
     kernel = rig.kernel
     await settled(kernel)
-    gc.collect()
-    before = resident_kib(os.getpid())
-    for first in range(0, options.sleepers, BURST):
-        await asyncio.gather(*[Sleeper(kernel, f"meter-{at}").sleep_on(f"fleet/{at}/cmd")
-                               for at in range(first, min(first + BURST, options.sleepers))])
-    await settled(kernel)
-    await settled(kernel)
-    gc.collect()
-    each = (resident_kib(os.getpid()) - before) * 1_024 / options.sleepers
-    print(f"{options.sleepers:,} sleeping sessions with one filter: {each:,.0f} bytes each (aim: {AIM_BYTES:,})")
+    first_grown = await fall_asleep(kernel, "first", FIRST)
+    each = await fall_asleep(kernel, "meter", options.sleepers) / options.sleepers
+    print(f"{options.sleepers:,} sleeping sessions with one filter: {each:,.0f} bytes each (aim: {AIM_BYTES:,}); the "
+          f"first {FIRST:,} of this process: {first_grown / FIRST:,.0f} bytes each, with what a hub at work takes once")
 
     reader = Sleeper(kernel, "reader")
     await reader.sleep_on("plant/#")
@@ -130,7 +139,7 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.sessions", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sleepers", type=int, default=20_000, help="sessions that sleep")
+    parser.add_argument("--sleepers", type=int, default=40_000, help="sessions that sleep")
     parser.add_argument("--waiting", type=int, default=100_000, help="messages that wait for one that wakes")
     parser.add_argument("--passing", type=int, default=1_000_000, help="messages that go by beside those that wait")
     run_on_kernel(measure, parser.parse_args())

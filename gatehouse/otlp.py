@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from gatehouse import exits
 from gatehouse.tracing.events import Event, Kind
+from gatehouse.tracing.numbering import span_of
 
 log = logging.getLogger("gatehouse.otlp")
 
@@ -28,7 +29,8 @@ MAX_WAITING: Final = 10_000
 """Events that wait for the thread."""
 
 MAX_OPEN: Final = 10_000
-"""Hand-outs whose end has not been seen; of those beyond the oldest have no end."""
+"""Hand-outs whose end has not been seen; of those beyond the oldest have no end. Of an event that tells of more
+messages, the others have no spans: they are counted as lost."""
 
 BATCH: Final = 512
 LOOK_S: Final = 1.0
@@ -70,7 +72,8 @@ class Drafting:
             self._stored[event.message_id] = event, span_id
             if len(self._stored) > MAX_OPEN:
                 self._stored.popitem(last=False)
-            return SpanDraft(f"send {event.address}", event.trace_id, event.span_id, span_id, event.at_ms, event.at_ms,
+            parent = span_of(event.trace_id) if event.is_numbered else event.span_id
+            return SpanDraft(f"send {event.address}", event.trace_id, parent, span_id, event.at_ms, event.at_ms,
                              True, "", attributes_of(event, event.address, "send"))
         stored = self._stored.get(event.message_id)
         if stored is None:
@@ -140,18 +143,22 @@ class Exporting:
                 event = self._queue.get()
                 while not is_over:
                     is_over = event is None
-                    draft = None if event is None else self._drafting.of(event)
-                    if draft is not None:
-                        drafts.append(draft)
+                    drafts += [] if event is None else self._drafts_of(event)
                     if len(drafts) >= BATCH or is_over:
                         break
                     event = self._queue.get(timeout=LOOK_S)
             except Empty:
                 pass
-            if drafts:
-                self._deliver(drafts)
+            for start in range(0, len(drafts), BATCH):
+                self._deliver(drafts[start:start + BATCH])
             if is_over:
                 return
+
+    def _drafts_of(self, event: Event) -> list[SpanDraft]:
+        """Of each message that an event tells of."""
+        self.lost += max(0, event.rows - MAX_OPEN)
+        drafts = [self._drafting.of(event.nth(at)) for at in range(min(max(1, event.rows), MAX_OPEN))]
+        return [draft for draft in drafts if draft is not None]
 
     def _deliver(self, drafts: list[SpanDraft]) -> None:
         try:

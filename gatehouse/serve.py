@@ -319,6 +319,9 @@ class Hub:
         self._status.circuits = services.circuits.describe_all
         self.metrics.add(partial(circuit_samples, services.circuits))
         holders["unsent"] = lambda: services.unsent.used_bytes
+        holders["received"] = services.connections.held_bytes
+        holders["gathered"] = services.gathered_bytes
+        holders["half_messages"] = lambda: storage.transactions.held_bytes
         hub = self.config.hub
         self._overload = Overload(
             asyncio.get_running_loop(), kernel.shedding, admission,

@@ -1,6 +1,7 @@
 """The circuits of a hub: one for each thing that it depends on and that may be down or slow, or only fail.
 
-    webhook:NAME          the receiver of a webhook, of the tenant that has it
+    webhook:NAME          the receiver of a webhook, of the tenant that has it; where it has several targets each of
+                          them is webhook:NAME:1, webhook:NAME:2, ...
     issuer:jwt            whoever gives out the key set of `[auth.jwt]`
     catalogue:database    the catalogue's database
     relay:meeting-point   what this hub's links meet at

@@ -302,6 +302,10 @@ class Services:
             self.admission.settle_before_forgetting(switchboard.gathering.settle)
         return switchboard
 
+    def gathered_bytes(self) -> int:
+        """Of what sessions have published and the kernel does not know of yet, over all doors."""
+        return sum(switchboard.gathering.size_bytes for switchboard in self._switchboards.values())
+
     def guard(self, door: str, principal: Principal, session: RegisteredSession | None, client_id: str = "", *,
               own_places: bool = False, peer: str = "", replaces: bool = False) -> Guard:
         """All that a session gets of the kernel, once its peer has logged in. It is registered with it: told when its

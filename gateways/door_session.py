@@ -236,6 +236,10 @@ class DoorSession(ABC):  # decision 154
     def handle_closed(self) -> None:
         self._finish()
 
+    def held_bytes(self) -> int:
+        """What has come and waits here for the rest of a frame."""
+        return self._received.held_bytes
+
     def describe(self) -> dict[str, Any]:
         return {"user": "" if self._guard is None else self._guard.logged_in.name, "client_id": "",
                 "subscriptions": len(self._subscriptions),

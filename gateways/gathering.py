@@ -134,6 +134,11 @@ class Gathering:
         self.waits: bool = False
         """Whether something waits for the next frame."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Of what waits."""
+        return self._gathered.size_bytes
+
     def add(self, guard: Guard, places: GivenPlaces, messages: list[Message], gatherer: Gatherer, token: object,
             size_bytes: int, positions: bool) -> bool:
         """Take a part. False: it is too much, or the hub stops; it is to be appended by itself."""

@@ -161,6 +161,11 @@ class Slowing:
         self._check_full()
         return data[pos:], size if pos < len(data) else 0
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of the peer's waits."""
+        return self._waiting_bytes
+
     def on_closed(self) -> None:
         """Nothing that waits is wanted any more."""
         self._waiting.clear()

@@ -807,7 +807,8 @@ class SessionsPort(Protocol):
 class LookingPort(Protocol):
     """What is known of messages; values, and call-backs. See `journeys.looking.Looking`."""
 
-    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None: ...
+    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int,
+             last_ms: int) -> None: ...
 
     def id_at(self, partition_id: int, offset: int) -> int: ...
 

@@ -8,6 +8,9 @@ their workers:
     somebody does       a *lane* (one worker) has one job at a time, from its users in turn; after a job the lane rests,
                         in proportion to what the job took, answer included
 
+    the hub has too much   lanes that may be left undone (reads in bulk, see `shedding`) rest a tenth of a second after
+    to do                  each job, whoever publishes: who reads gets on, and takes little from anybody
+
 How long it rests is the *share*: of 1/8 the lane works 1 ms of 8. It is found out: ten times a second the mean time
 that live messages took to be durable is compared with what it is without background work (the *calm* time). Where that
 has suffered, or the kernel's thread comes late, the share is halved; else it grows, up to `MOST_SHARE`: a mean hides
@@ -23,6 +26,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.shedding import Rung, Shedding
 
 T = TypeVar("T")
 
@@ -34,6 +38,7 @@ LISTEN_MS: Final = 10_000          # after so long without a calm time everythin
 PAUSE_MS: Final = 2 * LOOK_MS      # for so long: one look is whole within it
 LATE_MS: Final = 5                 # of a timer: the kernel's thread has too much to do
 SLICE_BYTES: Final = 128 << 10     # of one cold read beside live messages: less than a millisecond, with its answer
+SHED_REST_MS: Final = 100          # after each job of what is left undone first
 LONGEST_REST_MS: Final = 250       # whatever a job took: what waits must come to an end
 
 FIRST_SHARE: Final = 1 / 10
@@ -63,8 +68,9 @@ class _Job(NamedTuple):
 class _Lane:
     """One worker, and who wants it."""
 
-    def __init__(self, background: Background, loop: Loop, worker: Worker) -> None:
+    def __init__(self, background: Background, loop: Loop, worker: Worker, may_be_shed: bool) -> None:
         self._background = background
+        self._may_be_shed = may_be_shed
         self._loop = loop
         self._worker = worker
         self._waiting: dict[str, deque[_Job]] = {}         # by user; whose turn is next stands first
@@ -85,7 +91,10 @@ class _Lane:
 
     def submit(self, job: _Job) -> None:
         """Hand a job on now, or when it is its user's turn."""
-        if not self._waiting and not self._works and not self._rests and not self._background.yields():
+        is_shed = self._may_be_shed and self._background.sheds()
+        if is_shed:
+            self._background.note_shed()
+        elif not self._waiting and not self._works and not self._rests and not self._background.yields():
             self._passed += 1
             self._background.note_job(job.user)
             self._worker.submit(job.job, partial(self._has_passed, job.done))
@@ -130,6 +139,10 @@ class _Lane:
 
     def _rest_for(self, took_ms: int, now_ms: int) -> None:
         """What the lane owes for a job that took so long."""
+        if self._may_be_shed and self._background.sheds():
+            self._owed_ms = 0.0
+            self.rest(now_ms, SHED_REST_MS)
+            return
         if not self._background.yields():
             self._owed_ms = 0.0
             return
@@ -169,7 +182,7 @@ class YieldingWorker:
 class Background:  # decision 255
     """See the module's text. `begin` once messages can come; before it, nobody publishes."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, shedding: Shedding | None = None) -> None:
         self.share = FIRST_SHARE
         """Of its time that a lane works while somebody publishes."""
 
@@ -181,6 +194,7 @@ class Background:  # decision 255
         """Nothing rests any more."""
 
         self._loop = loop
+        self._shedding = shedding or Shedding()
         self._live: Callable[[], LiveWork] | None = None
         self._hurried: Callable[[], bool] = bool
         self._lanes: dict[int, _Lane] = {}
@@ -206,10 +220,10 @@ class Background:  # decision 255
         for lane in self._lanes.values():
             lane.go_on()
 
-    def worker(self, worker: Worker, user: str) -> YieldingWorker:
-        """`worker` for one user. Users of one worker share a lane."""
+    def worker(self, worker: Worker, user: str, *, may_be_shed: bool = False) -> YieldingWorker:
+        """`worker` for one user. Users of one worker share a lane, which `may_be_shed` as its first user says."""
         self.jobs.setdefault(user, 0)
-        lane = self._lanes.setdefault(id(worker), _Lane(self, self._loop, worker))
+        lane = self._lanes.setdefault(id(worker), _Lane(self, self._loop, worker, may_be_shed))
         return YieldingWorker(lane, user)
 
     @property
@@ -229,6 +243,14 @@ class Background:  # decision 255
         if now_ms - self._looked_ms >= LOOK_MS:
             self._look(now_ms, self._live())
         return now_ms - self._live_ms < LIVE_MS and not self._hurried()
+
+    def sheds(self) -> bool:
+        """Whether the hub has too much to do to read in bulk."""
+        return self._shedding.level >= Rung.BULK_READS and not self.stopped
+
+    def note_shed(self) -> None:
+        """A job waits for that."""
+        self._shedding.counts[Rung.BULK_READS] += 1
 
     @property
     def waiting(self) -> int:

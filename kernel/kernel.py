@@ -75,7 +75,6 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
-from gatehouse.kernel.postponing import PostponingWorker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.message_expiry import expires_at
@@ -135,11 +134,10 @@ class Kernel:  # decision 138
         self.shedding = shedding = Shedding()
         """What is left undone under overload; whoever measures that sets its level."""
 
-        self._bulk_reads = bulk_reads = PostponingWorker(reader_worker, shedding, loop)
-        self.background = background = Background(loop)
+        self.background = background = Background(loop, shedding)
         # One user: what is done for the index, for retention and for backups keeps its order.
         self._checkpoint_worker = checkpoint_worker = background.worker(checkpoint_worker, "upkeep")
-        self._bulk_worker = background.worker(bulk_reads, "bulk")
+        self._bulk_worker = background.worker(reader_worker, "bulk", may_be_shed=True)
         self._log = log
         self._on_error = on_error
         self._identity = identity = Identity(new_hub, new_secret, new_shard)
@@ -174,7 +172,7 @@ class Kernel:  # decision 138
         self._unreadable = unreadable = Unreadable(notices.on_unreadable)
         self._reader = reader = Reader(
             watermarks=watermarks, memtables=memtables, index=index, state=state, topics=topics, log=log,
-            worker=reader_worker, replay_worker=background.worker(bulk_reads, "replay"),
+            worker=reader_worker, replay_worker=background.worker(reader_worker, "replay", may_be_shed=True),
             bulk_worker=self._bulk_worker, slice_bytes=background.slice_bytes, unreadable=unreadable,
             on_damage=on_damage, limit_of=places.max_record_bytes)
 
@@ -358,7 +356,6 @@ class Kernel:  # decision 138
         if self.journeys is not None:
             self.journeys.stop()
         self._validating.stop()
-        self._bulk_reads.stop()
         self.background.stop()
         self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 

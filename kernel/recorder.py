@@ -6,7 +6,7 @@ told is about whole batches, and a recorder answers at once: nothing waits for i
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Leased, Message, Origin, Placement, Record
@@ -44,6 +44,10 @@ class Speaker:
         """Where the message at this index of a call comes from."""
         return self.origins[bisect_right(self.stops, at)] if self.stops else self.origin
 
+    def turns(self, count: int) -> list[tuple[int, Origin]]:
+        """Who sends the messages of a call before each of these indices, from the turn before on; there are `count`."""
+        return list(zip(self.stops, self.origins, strict=True)) if self.stops else [(count, self.origin)]
+
 
 @runtime_checkable
 class Hearing(Protocol):
@@ -63,14 +67,19 @@ class Recorder(Protocol):  # decision 202
     def gap(self) -> int:
         """How many messages pass before one that may be followed; `kernel.write` counts them down."""
 
+    def on_calm(self, shorten: Callable[[int], None]) -> None:
+        """Whoever counts down is told here how to do it anew: at most so many messages pass before one that may be
+        followed. Gaps that were drawn while many came are shortened when few come."""
+
     def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
-               ) -> tuple[list[int], int]:
-        """Which of these messages are followed, of that at `at` and those behind it, and of those that perhaps ask for
-        it; and how many pass before the next one. Those that have no trace context are given one, in place."""
+               ) -> tuple[bool, int]:
+        """Whether some of these messages are followed, of that at `at` and those behind it, and of those that perhaps
+        ask for it; and how many pass before the next one. Those that have no trace context are given one, in place."""
 
     def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
-                   places: Sequence[tuple[Run, int]], followed: Sequence[int]) -> None:
-        """These messages, which are followed, are in the pending frame, each in its place."""
+                   places: Sequence[tuple[Run, int]]) -> None:
+        """The messages that `follow` was asked of, some of which are followed, are in the pending frame, each in its
+        place."""
 
     def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
                      ) -> tuple[Validated, object, int]:

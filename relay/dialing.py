@@ -109,11 +109,11 @@ class Dialler:
                 wait_s = FIRST_WAIT_S
             elif self._links.connections > connections:
                 wait_s = min(wait_s, LET_IN_WAIT_S)
-            why = self._links.fault or reason
+            self._links.lost(reason)
+            why = self._links.fault
             self._circuit.note(self._links.connections > connections, self._now_ms(), reason=why)
             again_s = max(wait_s, (self._circuit.until_ms - self._now_ms()) / 1000)
             log.warning("relay: %s; dialling again in %.1f s", why, again_s)
-            self._links.lost(reason)
             await asyncio.sleep(wait_s * random.uniform(0.7, 1.0))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 

@@ -59,6 +59,7 @@ from gatehouse.relay.pins import (
     pin_record,
 )
 from gatehouse.relay.positions import Origin, arrived_record, decode_sent
+from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
 from gatehouse.relay.spool_keys import KeptKey, decode_key, key_record
@@ -76,6 +77,7 @@ IDENTITY: Final = 2                      # whose a kept key is: this hub's own, 
 IN_USE: Final = 0
 NEXT: Final = 1
 MAX_INVITATIONS: Final = 1_000
+CLOCKS_APART_MS: Final = 24 * 3_600_000  # of two hubs, at most, for an invitation to be used
 MAX_SPOOLS: Final = 10_000               # of other hubs, that are remembered
 JOIN_AGAIN_MS: Final = 5_000
 FORGET_MS: Final = 10_000                # between two looks at what is kept for links
@@ -114,6 +116,7 @@ class HubLinks:
         self.state = OFFLINE
         self.fault = ""
         self.connections = 0
+        self._fault_was_said = False         # in this connection: why it ended is known
         self._wire: Wire | None = None
         self._nonce = b""
         self._there: set[bytes] = set()
@@ -121,6 +124,7 @@ class HubLinks:
         self._max_frame_bytes = 1 << 16
         self._relay_name = ""
         self._join_at_ms = 0
+        self._turn = 0
         self._forget_at_ms = 0
         self._held_from: dict[int, int] = {}
         self.arrivals = Arrivals(kernel)
@@ -129,8 +133,9 @@ class HubLinks:
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
-                              self._carry, self._frame, allowed, rights, told, lambda: self._max_frame_bytes - 1024,
-                              self._next_key, self._on_next_key, self._on_pinned)
+                              self._carry, self._frame, allowed, rights, told,
+                              Rates(section.bytes_per_second, section.messages_per_second),
+                              lambda: self._max_frame_bytes - 1024, self._next_key, self._on_next_key, self._on_pinned)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)
@@ -149,6 +154,7 @@ class HubLinks:
     def connected(self, wire: Wire, relay_name: str) -> None:
         """A connection to the meeting point is there."""
         self._wire = wire
+        self._fault_was_said = False
         self._relay_name = relay_name
         self._nonce = self._chance(frames.NONCE_BYTES)
         self.state = PROVING
@@ -159,9 +165,9 @@ class HubLinks:
         self._wire = None
         self._there.clear()
         self._spools.clear()
-        if self.state != OFFLINE or not self.fault:
-            self.fault = self.fault or reason
-        self.state = OFFLINE
+        if not self._fault_was_said:
+            self.fault = reason
+        self.state, self._fault_was_said = OFFLINE, False
         for link in self.links.values():
             link.on_disconnected()
 
@@ -170,7 +176,7 @@ class HubLinks:
         try:
             self._on_frame(frames.decode(data))
         except RelayError as error:
-            self.fault = f"{error.code}: {error}"
+            self.fault, self._fault_was_said = f"{error.code}: {error}", True
             if self._wire is not None:
                 self._wire.close(self.fault)
 
@@ -207,7 +213,7 @@ class HubLinks:
                 self.state, self.fault = ONLINE, ""
                 self.connections += 1
             case Refused(code, reason):
-                self.fault = f"the meeting point refuses this hub: {code}: {reason}"
+                self.fault, self._fault_was_said = f"the meeting point refuses this hub: {code}: {reason}", True
                 self._told("", "refused", self.fault)
             case _:
                 raise BadFrame(f"a frame {type(frame).__name__} came out of turn")
@@ -242,8 +248,10 @@ class HubLinks:
     def handle_tick(self) -> None:
         """Called some times a second."""
         now_ms = self._now_ms()
-        for link in list(self.links.values()):
-            link.handle_tick(now_ms)
+        links = list(self.links.values())
+        self._turn += 1                      # another one is first each time: they share what may go out
+        for at in range(len(links)):
+            links[(at + self._turn) % len(links)].handle_tick(now_ms)
         if self.state == ONLINE and now_ms >= self._join_at_ms:
             self._join_at_ms = now_ms + JOIN_AGAIN_MS
             for pin in self._pins.values():
@@ -281,7 +289,7 @@ class HubLinks:
         BadInvitation, UnknownLink, Stopping."""
         invitation = decode_invitation(text)
         name = invitation.link
-        if invitation.ends_ms <= self._wall_ms():
+        if invitation.ends_ms + CLOCKS_APART_MS <= self._wall_ms():      # the hub that made it looks at its own clock
             raise BadInvitation("this invitation is over: ask for another")
         if bytes.fromhex(invitation.hub) == self._kernel.hub:
             raise BadInvitation("this invitation is of this hub: it is for the other one")
@@ -561,10 +569,12 @@ class HubLinks:
             state = "not configured" if pin is not None else "not joined"
             return {"name": name, "state": state, "peer": pin.name if pin is not None else None,
                     "hub": pin.hub if pin is not None else None}
-        out, into = link.counts.out, link.counts.into
+        out, into, fault = link.counts.out, link.counts.into, link.fault
+        if link.pin.invitation and decode_invitation(link.pin.invitation).ends_ms <= self._wall_ms():
+            fault = "the invitation is over by the clock of this hub, and was not used: ask for another"
         messages, lag_ms = self.lag(link)
         return {
-            "name": name, "state": "joining" if link.pin.invitation else link.state, "fault": link.fault,
+            "name": name, "state": "joining" if link.pin.invitation else link.state, "fault": fault,
             "peer": link.pin.name, "hub": link.pin.hub, "key": link.pin.key, "sessions": link.counts.sessions,
             "send": list(link.settings.send), "receive": list(link.settings.receive),
             "lag": {"messages": messages, "ms": lag_ms,

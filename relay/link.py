@@ -49,7 +49,7 @@ from gatehouse.relay.origins import Marks
 from gatehouse.relay.outgoing import OutCounts, Outgoing, Said
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import Pin
-from gatehouse.relay.rate import Rate
+from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.relay.spooling import Spooling
@@ -115,6 +115,9 @@ class Around:
     told: Callable[[str, str, str], None]
     """(link, what happened, details), for the log and the audit topic."""
 
+    rates: Rates
+    """Of all links together."""
+
     max_payload_bytes: Callable[[], int]
     next_key: Callable[[], NextKey | None]
     """What is to follow this hub's key."""
@@ -145,7 +148,7 @@ class Link:
         self._incoming: Incoming | None = None
         self.lost_out, self.lost_in = (
             Losses(around.kernel, self.peer.hub, way, partial(around.told, settings.name)) for way in (OUT, IN))
-        self._rates = (Rate(settings.bytes_per_second), Rate(settings.messages_per_second))
+        self._rates = Rates(settings.bytes_per_second, settings.messages_per_second, around.rates)
         self._there = False
         self._goes_on = False                # people have said so, whatever `on_lost` says
         self._wait_ms = FIRST_WAIT_MS
@@ -302,7 +305,7 @@ class Link:
         settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
         self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
                                   counts.out, self.lost_out, self._rates, self._say, self._fail,
-                                  around.max_payload_bytes())
+                                  around.max_payload_bytes(), around.now_ms)
         self._outgoing.handle_tick(around.now_ms(), around.wall_ms())
         self._incoming = self._new_incoming(self._stored, self._fail)
         self._incoming.begin()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from gatehouse.relay import frames
@@ -27,6 +28,7 @@ from gatehouse.relay.frames import (
     Welcome,
     address_of_key,
 )
+from gatehouse.relay.pacing import Pacing, Waiting, Way
 from gatehouse.relay.sealing import verify
 from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
 from gatehouse.relay.spools import Shelves, SpoolRoom
@@ -143,6 +145,8 @@ class Meeting:
         self._names: dict[bytes, str] = {}
         self._links: dict[frozenset[str], tuple[str, ...]] = {}
         self._addresses: dict[bytes, str] = {}
+        self._wall_ms = wall_ms
+        self.pacing = Pacing(section.bytes_per_second)
         self.spools = SpoolRoom(shelves, wall_ms, self._visits_of, told)
         self._configure(hubs, links)
 
@@ -152,9 +156,12 @@ class Meeting:
     def _configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
         self._names = {bytes.fromhex(key): hub.name for hub in hubs for key in hub.keys}
         self._links = {}
+        limits: dict[frozenset[str], int] = {}
         for link in links:
             pair = frozenset(link.hubs)
             self._links[pair] = (*self._links.get(pair, ()), *link.topics)
+            limits[pair] = max(limits.get(pair, 0), link.bytes_per_second)
+        self.pacing.configure(limits)
         self._addresses = {address_of_key(key): name for key, name in self._names.items()}
         self.spools.configure(hubs, links)
 
@@ -208,6 +215,7 @@ class Meeting:
         del self._visits[visit.address]
         self._told(f"hub {visit.name} is gone")
         self.spools.leave(visit)
+        self.pacing.forget(visit.address)
         for other in self._neighbours(visit):
             other.member.send(frames.encode(Presence(visit.address, False)))
 
@@ -218,18 +226,27 @@ class Meeting:
     def carry(self, visit: Visit, letter: Carry) -> None:
         """From one hub to another, if the file lets it."""
         other = self._visits.get(letter.peer)
-        topics = None if other is None else self._links.get(frozenset((visit.name, other.name)))
+        pair = frozenset((visit.name, "" if other is None else other.name))
+        topics = None if other is None else self._links.get(pair)
         size_bytes = len(letter.payload)
         if other is None or topics is None:
             self._bounce(visit, letter, "not_here", "there is no such hub here that this one may talk to")
         elif letter.topic and not allows(topics, letter.topic):
             self._bounce(visit, letter, "not_allowed", f"the topic {letter.topic!r} may not pass here")
-        elif other.member.waiting_bytes + size_bytes > self.section.waiting_bytes:
+        elif other.member.waiting_bytes + self.pacing.waiting_bytes(letter.peer) + size_bytes \
+                > self.section.waiting_bytes:
             self._bounce(visit, letter, "too_slow", "the other hub does not take what waits for it here")
         else:
             self.counts.carried += 1
             self.counts.carried_bytes += size_bytes
-            other.member.send(frames.encode(Carry(visit.address, letter.topic, letter.payload)))
+            frame = frames.encode(Carry(visit.address, letter.topic, letter.payload))
+            self.pacing.take(Way(visit.address, letter.peer),
+                             Waiting(pair, size_bytes, partial(other.member.send, frame)), self._wall_ms())
+
+    def handle_pace(self) -> None:
+        """Called many times a second: what had to wait may pass."""
+        if len(self.pacing):
+            self.pacing.release(self._wall_ms())
 
     def keep(self, visit: Visit, letter: Spool) -> None:
         """From one hub for another that is away, if the file lets it."""

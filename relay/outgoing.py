@@ -40,8 +40,9 @@ from gatehouse.relay.positions import (
     sent_record,
     spooled_record,
 )
-from gatehouse.relay.rate import Rate
+from gatehouse.relay.rate import Rates
 from gatehouse.relay.settings import LinkSettings, is_open
+from gatehouse.relay.windows import Window
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 LETTER_BYTES: Final = 128 << 10        # of pieces in one letter, but for a piece that is larger by itself
 READ_BYTES: Final = 512 << 10          # of one partition at a time
-READ_AT_ONCE: Final = 8                # partitions of one look at the log
+READ_AT_ONCE: Final = 8                # partitions of one look at the log, and topics
 AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged
 SKIPPED: Final = 4_096                 # offsets that do not match before the other hub is told of them
 SKIPPED_MS: Final = 5_000              # or so long after the last letter
@@ -82,7 +83,6 @@ class Reading:
     lost: int = 0                      # offsets to be told as lost with the next section
     anew: bool = False                 # what follows is another history than the one that it has
     last: Last | None = None           # what it had last: to be compared with what lies here, before anything follows
-    reading: bool = False
 
 
 @dataclass(slots=True)
@@ -94,6 +94,7 @@ class Stream:
     readings: dict[int, Reading]
     unstored_bytes: int = 0
     ahead_bytes: int = 0
+    fetching: bool = False
     turn: int = 0                      # which partition is next
 
     @property
@@ -129,8 +130,9 @@ class Outgoing:
     """See the module's text. Made for one session; `counts` and `rates` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, begun_ms: int, marks: Marks,
-                 counts: OutCounts, losses: Losses, rates: tuple[Rate, Rate], say: Say,
-                 fail: Callable[[RelayError], None], max_letter_bytes: int, spool: bytes = b"") -> None:
+                 counts: OutCounts, losses: Losses, rates: Rates, say: Say,
+                 fail: Callable[[RelayError], None], max_letter_bytes: int, clock: Callable[[], int],
+                 spool: bytes = b"") -> None:
         """`spool`: of the meeting point, where that keeps the letters; what it has does not count as sent."""
         self._kernel = kernel
         self._settings = settings
@@ -139,9 +141,10 @@ class Outgoing:
         self._marks = marks
         self.counts = counts
         self._losses = losses
-        self._bytes, self._messages = rates
+        self._rates = rates
         self._say = say
         self._fail = fail
+        self._clock = clock                    # hub time, in ms
         self._piece_bytes = max_letter_bytes // 2          # at most, of a piece
         self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
         self._send = Filters(settings.send)
@@ -150,12 +153,14 @@ class Outgoing:
         self._knows_histories = False          # the other hub does
         self._topics_version = -1
         self._watch: Cancellable | None = None
-        self._fetching = False
+        self._watched: set[int] = set()
+        self._fetches = 0                      # on their way
         self._pumping = False
         self._came = False                     # something was read
         self._closed = False
         self._number = 0
         self._window_bytes = 0
+        self._window = Window(0)
         self._packs = False                    # letters are compressed
         self._unstored_bytes = 0
         self._on_their_way: deque[OnItsWay] = deque()
@@ -182,6 +187,7 @@ class Outgoing:
         if self.ready:
             raise OutOfTurn("the other hub was ready before")
         self._window_bytes = ready.window_bytes
+        self._window = Window(ready.window_bytes)
         self._wanted = Filters(ready.filters)
         self._packs = self._settings.compress == "zstd" and bool(ready.takes & TAKES_PACKED)
         self._knows_histories = bool(ready.takes & TAKES_HISTORIES)
@@ -193,11 +199,12 @@ class Outgoing:
         if number >= self._number:
             raise OutOfTurn(f"the other hub has stored letter {number}, which was not sent")
         dirty = self._spooled if self._spool else self._dirty
-        self._stored_ms = self._now_ms
+        self._stored_ms = self._now_ms = self._clock()
         while self._on_their_way and self._on_their_way[0].number <= number:
             letter = self._on_their_way.popleft()
             self._unstored_bytes -= letter.size_bytes
             letter.stream.unstored_bytes -= letter.size_bytes
+            self._window.on_stored(letter.size_bytes, self._now_ms - letter.said_ms, self._now_ms)
             for reading, end in letter.ends:
                 if end > reading.stored:
                     reading.stored = end
@@ -260,6 +267,7 @@ class Outgoing:
         if self._pumping or not self.ready or self._closed:
             return
         self._pumping = True
+        self._now_ms = self._clock()
         try:
             self._look_for_topics()
             self._came = True
@@ -276,7 +284,7 @@ class Outgoing:
 
     def _is_open(self) -> bool:
         return (self._unstored_bytes < self._window_bytes and is_open(self._settings.hours, self._wall_ms)
-                and self._bytes.allows(self._now_ms) and self._messages.allows(self._now_ms))
+                and self._rates.allow(self._now_ms))
 
     def _look_for_topics(self) -> None:
         kernel = self._kernel
@@ -285,7 +293,7 @@ class Outgoing:
         looked_before, self._topics_version = self._topics_version >= 0, kernel.topics_version
         if self._watch is not None:
             self._watch.cancel()
-            self._watch = None
+            self._watch, self._watched = None, set()
         topics = {topic.uuid: topic for topic in kernel.topics(self._settings.tenant) if self.sends(topic)}
         gone = {uuid: self.streams.pop(uuid) for uuid in self.streams.keys() - topics.keys()}
         if (gone or not looked_before) and not self._spool:
@@ -398,34 +406,45 @@ class Outgoing:
 
     # ---- reading
 
+    # decision 321: a topic's reads wait for no other topic's
     def _read_ahead(self) -> None:
-        if self._fetching or self._closed:
+        if self._closed:
             return
-        wants = []
+        idle: set[int] = set()
+        streams = []
         for stream in self.streams.values():
-            if stream.ahead_bytes >= AHEAD_BYTES and not stream.merged:
+            if stream.fetching or stream.ahead_bytes >= AHEAD_BYTES and not stream.merged:
                 continue
+            wants = False
             for reading in stream.readings.values():
-                if reading.ahead:
-                    continue
-                reading.high = self._kernel.bounds(reading.partition_id)[1]
-                if reading.next < reading.high:
-                    wants.append((stream, reading))
-        if not wants:
-            self._wait_for_more()
-            return
-        wants.sort(key=lambda pair: pair[0].unstored_bytes)
-        chosen = wants[:READ_AT_ONCE]
-        self._fetching = True
-        self._kernel.fetch_stored([(reading.partition_id, reading.next, READ_BYTES) for _, reading in chosen],
-                                  READ_AT_ONCE * READ_BYTES, lambda answers: self._on_read(chosen, answers))
+                if not reading.ahead:
+                    reading.high = self._kernel.bounds(reading.partition_id)[1]
+                    if reading.next < reading.high:
+                        wants = True
+                    else:
+                        idle.add(reading.partition_id)
+            if wants:
+                streams.append(stream)
+        streams.sort(key=lambda stream: stream.unstored_bytes)
+        for stream in streams[:max(READ_AT_ONCE - self._fetches, 0)]:
+            self._fetch(stream)
+        self._wait_for_more(idle)
 
-    def _on_read(self, chosen: list[tuple[Stream, Reading]], answers: list[Fetched]) -> None:
-        self._fetching = False
+    def _fetch(self, stream: Stream) -> None:
+        chosen = [reading for reading in stream.readings.values()
+                  if not reading.ahead and reading.next < reading.high][:READ_AT_ONCE]
+        stream.fetching = True
+        self._fetches += 1
+        self._kernel.fetch_stored([(reading.partition_id, reading.next, READ_BYTES) for reading in chosen],
+                                  READ_AT_ONCE * READ_BYTES, lambda answers: self._on_read(stream, chosen, answers))
+
+    def _on_read(self, stream: Stream, chosen: list[Reading], answers: list[Fetched]) -> None:
+        stream.fetching = False
+        self._fetches -= 1
         if self._closed:
             return
         try:
-            for (stream, reading), answer in zip(chosen, answers, strict=True):
+            for reading, answer in zip(chosen, answers, strict=True):
                 if stream.topic.uuid in self.streams:
                     self._take(stream, reading, answer)
         except RelayError as error:
@@ -470,26 +489,27 @@ class Outgoing:
         self.counts.lost_messages += count
         self._losses.note(Loss(why, stream.topic.name, reading.partition, offset, count, self._wall_ms))
 
-    def _wait_for_more(self) -> None:
-        if self._watch is not None or any(reading.ahead for stream in self.streams.values()
-                                          for reading in stream.readings.values()):
+    def _wait_for_more(self, idle: set[int]) -> None:
+        """Be woken by what comes to these partitions; the others are read, or said, already."""
+        if idle <= self._watched:
             return
-        partition_ids = {reading.partition_id for stream in self.streams.values()
-                         for reading in stream.readings.values()}
-        if partition_ids:
-            self._watch = self._kernel.watch(partition_ids, self._woken)
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watched = idle
+        self._watch = self._kernel.watch(idle, self._woken)
 
     def _woken(self) -> None:
-        self._watch = None
+        self._watch, self._watched = None, set()
         self.pump()
 
     # ---- saying
 
     def _say_next(self) -> bool:
-        """One letter of the topic that has least on its way; False where nothing can be said."""
-        limit = self._window_bytes // 2
+        """One letter of the topic that has least on its way; False where nothing can be said. A topic that has nothing
+        on its way has room beside all that fill the window."""
+        room = self._window.allows(self._unstored_bytes)
         streams = [stream for stream in self.streams.values()
-                   if stream.unstored_bytes < limit and self._may_say(stream)]
+                   if (room or not stream.unstored_bytes) and self._may_say(stream)]
         if not streams:
             return False
         stream = min(streams, key=lambda candidate: candidate.unstored_bytes)
@@ -569,8 +589,7 @@ class Outgoing:
         self.counts.letters += 1
         self.counts.messages += messages
         self.counts.bytes += said.sent_bytes
-        self._bytes.spend(said.sent_bytes)
-        self._messages.spend(messages)
+        self._rates.spend(said.sent_bytes, messages)
 
     def _put_back(self, stream: Stream, reading: Reading, pieces: list[Piece]) -> None:
         """Smaller pieces instead of one."""

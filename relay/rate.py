@@ -23,4 +23,25 @@ class Rate:
         return self._left > 0
 
     def spend(self, amount: int) -> None:
-        self._left -= amount
+        if self._per_second:
+            self._left -= amount
+
+
+class Rates:
+    """Bytes and messages of something, `within` something larger that has limits of its own."""
+
+    def __init__(self, bytes_per_second: int, messages_per_second: int, within: Rates | None = None) -> None:
+        self._bytes = Rate(bytes_per_second)
+        self._messages = Rate(messages_per_second)
+        self._within = within
+
+    def allow(self, now_ms: int) -> bool:
+        """Whether something may go out."""
+        return self._bytes.allows(now_ms) and self._messages.allows(now_ms) and (
+            self._within is None or self._within.allow(now_ms))
+
+    def spend(self, size_bytes: int, messages: int) -> None:
+        self._bytes.spend(size_bytes)
+        self._messages.spend(messages)
+        if self._within is not None:
+            self._within.spend(size_bytes, messages)

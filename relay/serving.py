@@ -13,11 +13,12 @@ import logging
 import secrets
 import ssl
 import time
+from asyncio import sslproto
 from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohttp import WSMsgType, web
 
@@ -30,6 +31,7 @@ log = logging.getLogger("gatehouse.relay")
 PATH: Final = "/v1/relay"
 HEARTBEAT_S: Final = 15.0
 TICK_S: Final = 5.0
+PACE_S: Final = 0.05
 CLOSE_S: Final = 2.0
 UNPROVED_OF_ADDRESS: Final = 8         # connections of one address that have not proved who they are
 UNPROVED: Final = 256                  # and of all: each may hold a frame in memory
@@ -68,6 +70,22 @@ class WebSocketMember:
             await self._some.wait()
 
 
+class MeetingLoop(asyncio.SelectorEventLoop):
+    """Every connection under TLS would have 256 KiB of its own to read into, for a moment of each read. Here they share
+    them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shared = memoryview(bytearray(sslproto.SSLProtocol.max_size))
+
+    def _make_ssl_transport(self, *arguments: Any, **named: Any) -> asyncio.Transport:
+        transport: Any = super()._make_ssl_transport(*arguments, **named)      # type: ignore[misc]
+        protocol: Any = getattr(transport, "_ssl_protocol", None)
+        if hasattr(protocol, "_ssl_buffer"):
+            protocol._ssl_buffer, protocol._ssl_buffer_view = self._shared, self._shared
+        return cast(asyncio.Transport, transport)
+
+
 class RelayServer:
     """The meeting point's listener. `start` says where it listens. Raises OSError where what it keeps cannot be
     read."""
@@ -79,7 +97,7 @@ class RelayServer:
         self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info, lambda: int(time.time() * 1000),
                                shelves)
         self._runner: web.AppRunner | None = None
-        self._ticking: asyncio.Task[None] | None = None
+        self._ticking: list[asyncio.Task[None]] = []
         self._unproved: Counter[str] = Counter()         # by address
 
     def _work(self, job: Callable[[], Any], then: Callable[[Any], None]) -> None:
@@ -95,6 +113,11 @@ class RelayServer:
                 loop.call_soon_threadsafe(then, result)
 
         self._worker.submit(work)
+
+    async def _pace(self) -> None:
+        while True:
+            await asyncio.sleep(PACE_S)
+            self.meeting.handle_pace()
 
     async def _tick(self) -> None:
         while True:
@@ -116,15 +139,15 @@ class RelayServer:
             tls.load_cert_chain(self._section.cert, self._section.key)
         site = web.TCPSite(self._runner, host.strip("[]") or None, int(port), ssl_context=tls)
         await site.start()
-        self._ticking = asyncio.ensure_future(self._tick())
+        self._ticking = [asyncio.ensure_future(self._tick()), asyncio.ensure_future(self._pace())]
         address = self._runner.addresses[0]
         return f"{address[0]}:{address[1]}"
 
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for task in self._ticking:
+            task.cancel()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     async def _on_hub(self, request: web.Request) -> web.WebSocketResponse:
@@ -172,6 +195,7 @@ class RelayServer:
         counts, spools = self.meeting.counts, self.meeting.spools
         lines = [f"gatehouse_relay_hubs {len(self.meeting)}", f"gatehouse_relay_carried_total {counts.carried}",
                  f"gatehouse_relay_carried_bytes_total {counts.carried_bytes}",
+                 f"gatehouse_relay_waiting_letters {len(self.meeting.pacing)}",
                  f"gatehouse_relay_spool_letters {len(spools)}", f"gatehouse_relay_spool_bytes {spools.used_bytes}",
                  f"gatehouse_relay_spool_held_total {spools.held}", f"gatehouse_relay_spool_given_total {spools.given}",
                  f"gatehouse_relay_spool_expired_total {spools.expired}"]

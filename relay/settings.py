@@ -10,6 +10,7 @@ from gatehouse.relay.passing import Filters, Renames
 
 ARROW: Final = "->"
 HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
+LEAST_PACE: Final = 1 << 16
 DAY_MS: Final = 86_400_000
 MINUTE_MS: Final = 60_000
 KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -26,6 +27,11 @@ class RelaySection:
         "help": "File with the authority of the meeting point's certificate, instead of the system's."})
     proxy: str | None = field(default=None, metadata={
         "secret": True, "help": "HTTP proxy on the way there, `http://[USER:PASSWORD@]HOST:PORT`, asked to CONNECT."})
+    bytes_per_second: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 40, "help": "Bytes that go out in a second at most, over all links; 0: as many as can."})
+    messages_per_second: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 40,
+        "help": "Messages that go out in a second at most, over all links; 0: as many as can."})
     owed_messages: int = field(default=10_000_000, metadata={
         "min": 0, "max": 1 << 40,
         "help": "Messages of one partition that retention keeps at most for links that have not sent them; what is "
@@ -109,6 +115,12 @@ def is_open(hours: str, wall_ms: int) -> bool:
     return start <= minute < stop if start < stop else minute >= start or minute < stop
 
 
+def check_pace(bytes_per_second: int) -> None:
+    """Raises ValueError for less than lets a letter pass in time."""
+    if 0 < bytes_per_second < LEAST_PACE:
+        raise ValueError(f"bytes_per_second: with less than {LEAST_PACE} letters would wait for too long")
+
+
 @dataclass(frozen=True, slots=True)
 class MeetingSection:
     """[relay] of a meeting point's file."""
@@ -126,10 +138,16 @@ class MeetingSection:
     waiting_bytes: int = field(default=16 << 20, metadata={
         "min": 1 << 20, "max": 1 << 34,
         "help": "Bytes that may wait here for one hub; what comes beyond is bounced, and its link begins anew."})
+    bytes_per_second: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 40,
+        "help": "Bytes that are carried in a second at most, of all links; at least 65536, or 0: as many as can."})
     spool: str | None = field(default=None, metadata={
         "help": "Folder for letters that are kept for hubs which are away, as far as `spool_bytes` of a link says. "
                 "Left out, nothing is kept."})
     max_hubs: int = field(default=1_000, metadata={"min": 1, "max": 100_000, "help": "Hubs connected at once."})
+
+    def __post_init__(self) -> None:
+        check_pace(self.bytes_per_second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +178,10 @@ class MetLink:
         "min": 1, "max": 744,
         "help": "How long a letter is kept. Once one is older, all of that way are dropped, and nothing is kept until "
                 "the reader has been here."})
+    bytes_per_second: int = field(default=0, metadata={
+        "min": 0, "max": 1 << 40,
+        "help": "Bytes that are carried in a second at most, both ways together; at least 65536, or 0: as many as can. "
+                "What is too much waits; how many messages go out is said at the hubs."})
+
+    def __post_init__(self) -> None:
+        check_pace(self.bytes_per_second)

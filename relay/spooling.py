@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gatehouse.relay.histories import Losses
     from gatehouse.relay.link import Around
     from gatehouse.relay.pins import Pin
-    from gatehouse.relay.rate import Rate
+    from gatehouse.relay.rate import Rates
     from gatehouse.relay.sealing import Peer
     from gatehouse.relay.settings import LinkSettings
 
@@ -66,7 +66,7 @@ class Spooling:
     """See the module's text. `say` seals and sends a letter in the open session; `stop` is the link's."""
 
     def __init__(self, settings: LinkSettings, pin_now: Callable[[], Pin], around: Around, losses: Losses,
-                 rates: tuple[Rate, Rate],
+                 rates: Rates,
                  new_incoming: Callable[[Callable[[int], None], Callable[[RelayError | KernelError], None]], Incoming],
                  say_key: Callable[[SpoolKey], None], stop: Callable[[str], None], tampered: Callable[[str], None]
                  ) -> None:
@@ -225,7 +225,8 @@ class Spooling:
         self._base = self._said
         self._outgoing = outgoing = Outgoing(
             around.kernel, self._settings, self._peer.hub, self._begun_ms, around.marks, self.counts.out, self._losses,
-            self._rates, self._say, self._out_failed, around.max_payload_bytes(), offered.spool)
+            self._rates, self._say, self._out_failed, around.max_payload_bytes(),
+            around.now_ms, offered.spool)
         outgoing.handle_tick(now_ms, around.wall_ms())
         outgoing.on_ready(Ready(WINDOW_BYTES, list(theirs.filters), theirs.takes))
 

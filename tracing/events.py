@@ -8,11 +8,16 @@ The value of an event's record:
 
 Numbers are unsigned LEB128. A field that says nothing (0, "", b"") is left out. When it happened is the time of the
 record. Numbers of kinds and fields are for ever: a later hub reads the events of an earlier one.
+
+An event with `rows` tells of a run of messages: that of `message_id` and each `step`-th id behind it, so many in all.
+Offsets run alike, and so do trace ids that the hub gave (`numbering.trace_at`); everything else is true of each.
 """
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
+
+from gatehouse.tracing.numbering import HALF, number_of, trace_at
 
 
 class CorruptEvent(Exception):
@@ -73,20 +78,57 @@ class Event(NamedTuple):
     key: bytes = b""
     correlation_id: bytes = b""
     transaction: int = 0
+    rows: int = 0                # messages of a run; 0: it tells of one
+    step: int = 0                # from one id of a run to the next; 0: 1
+
+    def nth(self, at: int) -> Event:
+        """What it says of one message of its run."""
+        if not self.rows:
+            return self
+        behind = at * (self.step or 1)
+        return self._replace(
+            message_id=self.message_id + behind, rows=0, step=0,
+            offset=self.offset if self.kind == Kind.ROUTED else self.offset + behind,
+            trace_id=trace_at(self.trace_id, at) if self.trace_id else b"")
+
+    def of(self, message_id: int) -> Event | None:
+        """What it says of this message; None where it tells of others."""
+        if not self.rows:
+            return self if self.message_id == message_id else None
+        at, beside = divmod(message_id - self.message_id, self.step or 1)
+        return self.nth(at) if not beside and 0 <= at < self.rows else None
+
+    def of_trace(self, trace_id: bytes) -> Event | None:
+        """What it says of the message with this trace id; None where it is of others."""
+        if not self.rows or not self.trace_id:
+            return self if self.trace_id == trace_id else None
+        at = number_of(trace_id) - number_of(self.trace_id)
+        return self.nth(at) if self.trace_id[:HALF] == trace_id[:HALF] and 0 <= at < self.rows else None
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its trace id is one that the hub gave when the message was stored: see `numbering`."""
+        return self.kind == Kind.STORED and bool(self.trace_id) and not self.span_id
+
+    @property
+    def last_id(self) -> int:
+        """The id of the last message that it tells of."""
+        return self.message_id + (self.rows - 1) * (self.step or 1) if self.rows else self.message_id
 
 
 NUMBERS: Final = ("message_id", "partition_id", "offset", "attempt", "until_ms", "number", "transaction")
 TEXTS: Final = ("group", "reason", "address", "tenant", "door", "user", "client", "peer")
 BYTES: Final = ("trace_id", "span_id", "key", "correlation_id")
-FIELDS: Final = (*NUMBERS, *TEXTS, *BYTES)
+RUNS: Final = ("rows", "step")
+FIELDS: Final = (*NUMBERS, *TEXTS, *BYTES, *RUNS)
 """By their bits; a new one comes last."""
 
 MAX_TEXT_BYTES: Final = 512
 """What of one text or key an event keeps; addresses and names are shorter nearly always."""
 
 _AT: Final = [Event._fields.index(name) for name in FIELDS]
-_NUMBERS: Final = len(NUMBERS)
-_TEXTS: Final = len(NUMBERS) + len(TEXTS)
+_IS_NUMBER: Final = [name in NUMBERS or name in RUNS for name in FIELDS]
+_IS_TEXT: Final = [name in TEXTS for name in FIELDS]
 
 
 def encode(event: Event) -> bytes:
@@ -98,12 +140,17 @@ def encode(event: Event) -> bytes:
         if not value:
             continue
         fields |= 1 << bit
-        if bit < _NUMBERS:
-            parts.append(_unsigned(value))
+        if _IS_NUMBER[bit]:
+            parts.append(unsigned(value))
         else:
-            raw = cut(value.encode() if bit < _TEXTS else value)
-            parts.append(_unsigned(len(raw)) + raw)
-    return bytes((event.kind,)) + _unsigned(fields) + b"".join(parts)
+            parts.append(text(value.encode() if _IS_TEXT[bit] else value))
+    return bytes((event.kind,)) + unsigned(fields) + b"".join(parts)
+
+
+def text(raw: bytes) -> bytes:
+    """A text or a key as it stands in an event."""
+    raw = cut(raw)
+    return unsigned(len(raw)) + raw
 
 
 def cut(raw: bytes) -> bytes:
@@ -123,25 +170,31 @@ def decode(value: bytes, at_ms: int) -> Event:
         if not fields >> bit & 1:
             continue
         number, at = _read(value, at)
-        if bit < _NUMBERS:
+        if _IS_NUMBER[bit]:
             said[name] = number
             continue
         raw, at = value[at:at + number], at + number
         if at > len(value):
             raise CorruptEvent(f"{name} ends behind the event")
-        said[name] = raw.decode(errors="replace") if bit < _TEXTS else raw
+        said[name] = raw.decode(errors="replace") if _IS_TEXT[bit] else raw
     if at != len(value):
         raise CorruptEvent("something stands behind the event")
     return Event(value[0], at_ms=at_ms, **said)
 
 
-def _unsigned(value: int) -> bytes:
+def unsigned(value: int) -> bytes:
+    """A number as it stands in an event."""
+    if value < 128:
+        return _SMALL[value]
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+_SMALL: Final = [bytes((value,)) for value in range(128)]
 
 
 def _read(data: bytes, at: int) -> tuple[int, int]:

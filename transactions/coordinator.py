@@ -84,6 +84,11 @@ class Transactions:
 
     # ---- half messages
 
+    @property
+    def held_bytes(self) -> int:
+        """Of half messages that are in memory: those that began lately."""
+        return self._book.fresh.size_bytes
+
     def begin(self, halves: list[Half], *, group: str = "", tenant: str = "/", by: str = "",
               settings: CheckSettings | None = None, owner: Owner | None = None, token: object = None,
               name: str | None = None) -> None:

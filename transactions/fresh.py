@@ -198,6 +198,11 @@ class Fresh:
         return iter(self._known.values())
 
     @property
+    def size_bytes(self) -> int:
+        """Of all that is undecided here."""
+        return self._bytes
+
+    @property
     def oldest(self) -> int:
         """No transaction below this id has anything to do with a batch that is there."""
         return next(iter(self._batches), NONE)

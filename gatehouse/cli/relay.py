@@ -40,7 +40,9 @@ def serve(config_file: Path) -> int:
     longer in it is let go at once.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    return asyncio.run(_serve(config_file))
+    from gatehouse.relay.serving import MeetingLoop
+    with asyncio.Runner(loop_factory=MeetingLoop) as runner:
+        return runner.run(_serve(config_file))
 
 
 async def _serve(config_file: Path) -> int:

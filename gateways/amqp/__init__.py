@@ -14,7 +14,8 @@ from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Services, WebSock
 
 def open_door(services: Services) -> None:
     """Queues that outlived the hub give up messages and are bound to other doors' whether anybody connects or not."""
-    services.shared[DOOR_NAME] = Broker(services, KernelQueues(services.kernel))
+    broker = services.shared[DOOR_NAME] = Broker(services, KernelQueues(services.kernel))
+    services.holders["amqp_contents"] = lambda: broker.begun_bytes
 
 
 GATEWAY = GatewaySpec(name="amqp", contract=CONTRACT, door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),

@@ -569,6 +569,10 @@ class AmqpSession:
             self.broker.totals.connections_closed += 1
             self.broker.drop_exclusive(self.vhost, self)
 
+    def held_bytes(self) -> int:
+        """What has come and waits here: for the rest of a frame, or for a limit."""
+        return self._received.held_bytes + (0 if self._slowing is None else self._slowing.waiting_bytes)
+
     def describe(self) -> dict[str, Any]:
         vhost = self.vhost.name if self._state is State.OPEN else ""
         return {"user": self.identity.user, "state": self._state.value, "vhost": vhost, "frame_max": self._frame_max,

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gatehouse.gateways.connections.hang_ups import has_hung_up
+from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.tls.certificates import ends_ms_of, name_in
 
 if TYPE_CHECKING:
@@ -330,6 +331,10 @@ class Connection(asyncio.Protocol):
         """See `OpenConnection`."""
         certificate: bytes | None = None if self._transport is None else self._transport.get_extra_info("peercert_der")
         return certificate
+
+    def held_bytes(self) -> int:
+        """See `OpenConnection`."""
+        return held_by(self._session)
 
     def describe(self) -> dict[str, Any]:
         session = self._session

@@ -20,7 +20,7 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 
 from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.connections.unsent import FLOOR_BYTES
-from gatehouse.gateways.connections.wrong_port import what_came
+from gatehouse.gateways.connections.wrong_port import HTTP_WORDS, what_came
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import NO_HEAD, Call, Head
@@ -312,7 +312,7 @@ class HttpSession:  # decision 131
         except HttpParserError as error:
             if self._last:                   # it has asked to end the connection, and what it sends is nobody's
                 return
-            what = what_came(data)
+            what = "" if data.startswith(HTTP_WORDS) else what_came(data)
             if what:                         # it would not understand an answer
                 self._close(f"malformed_request: {what} came to the HTTP port")
             else:

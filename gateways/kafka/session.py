@@ -133,6 +133,10 @@ class KafkaSession:
                 request.on_stopping()
         self._turn()
 
+    def held_bytes(self) -> int:
+        """What has come and waits here: for the rest of a request, or for a limit."""
+        return self._reader.held_bytes()
+
     def describe(self) -> dict[str, Any]:
         return {"client_id": self.client_id, "user": self._guard.principal.name if self._guard else "",
                 "client_software": self.client_software, "in_flight": len(self._waiting)}

@@ -828,6 +828,10 @@ class MqttSession:
         if self._durable is not None:
             self._durable.sleep(self._expiry_ms)
 
+    def held_bytes(self) -> int:
+        """What has come and waits here: for the rest of a packet, or for a limit."""
+        return self._received.held_bytes + (0 if self._slowing is None else self._slowing.waiting_bytes)
+
     def describe(self) -> dict[str, Any]:
         filters = [] if self._subscriptions is None else sorted(self._subscriptions.by_filter)
         described: dict[str, Any] = {"client_id": self._client_id, "user": self.user,

@@ -13,6 +13,7 @@ from hashlib import sha1
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.connections.receiving import Timers
 from gatehouse.gateways.websocket.session import WebSocketSession
 
@@ -196,6 +197,10 @@ class WebSocketOpening:
             self._inner.on_principal_ended(reason)
         else:
             self._close(f"principal_ended: {reason}")
+
+    def held_bytes(self) -> int:
+        """What waits in the session that speaks in the frames."""
+        return held_by(self._inner)
 
     def describe(self) -> dict[str, Any]:
         return {"transport": "websocket"} if self._inner is None else self._inner.describe()

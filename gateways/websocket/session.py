@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.websocket.codec import (
     BINARY,
     CLOSE,
@@ -85,6 +86,10 @@ class WebSocketSession:  # decision 98
 
     def on_principal_ended(self, reason: str) -> None:
         self._inner.on_principal_ended(reason)
+
+    def held_bytes(self) -> int:
+        """What waits in the session that speaks in the frames."""
+        return held_by(self._inner)
 
     def describe(self) -> dict[str, Any]:
         return {**self._inner.describe(), "transport": "websocket"}

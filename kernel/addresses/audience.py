@@ -11,34 +11,35 @@ T = TypeVar("T")
 
 
 class Audience(Generic[T]):
-    """Who hears of which addresses, in one tenant. Each first level counts the changes that could matter to it."""
+    """Who hears of which addresses, in one tenant. Each first level counts the changes that could matter to it. A
+    subscriber is no tuple."""
 
     __slots__ = ("_by_first", "_first_levels", "_options", "_trie", "_wild")
 
     def __init__(self) -> None:
-        self._trie: FilterTrie[tuple[T, int]] = FilterTrie()
-        self._options: dict[tuple[tuple[str, ...], T], int] = {}
+        self._trie: FilterTrie[T | tuple[T, int]] = FilterTrie()     # alone, where its options are 0
+        self._options: dict[tuple[tuple[str, ...], T], int] = {}       # those that are not 0: most of a fleet's are
         self._first_levels: dict[str, FirstLevel] = {}
         self._wild = 0                               # filters that begin with a wildcard
         self._by_first: dict[str, int] = {}          # other filters, by first level
 
     def __len__(self) -> int:
-        return len(self._options)
+        return len(self._trie)
 
     def add(self, pattern: tuple[str, ...], subscriber: T, options: int) -> bool:
         """A subscriber's filter. False where it had the filter already; then its options are replaced."""
         is_new = not self.remove(pattern, subscriber)
-        self._options[pattern, subscriber] = options
-        self._trie.insert(pattern, (subscriber, options))
+        if options:
+            self._options[pattern, subscriber] = options
+        self._trie.insert(pattern, (subscriber, options) if options else subscriber)
         self._count(pattern[0], 1)
         return is_new
 
     def remove(self, pattern: tuple[str, ...], subscriber: T) -> bool:
         """False where there was no such filter."""
-        options = self._options.pop((pattern, subscriber), None)
-        if options is None:
+        options = self._options.pop((pattern, subscriber), 0)
+        if not self._trie.remove(pattern, (subscriber, options) if options else subscriber):
             return False
-        self._trie.remove(pattern, (subscriber, options))
         self._count(pattern[0], -1)
         return True
 
@@ -67,7 +68,7 @@ class Audience(Generic[T]):
 
     def match(self, address: str) -> list[tuple[T, int]]:
         """(subscriber, options) of every filter that matches an address."""
-        return self._trie.match(levels_of(address))
+        return [value if isinstance(value, tuple) else (value, 0) for value in self._trie.match(levels_of(address))]
 
     def touch(self) -> None:
         """Everything must be looked at again."""
@@ -76,7 +77,7 @@ class Audience(Generic[T]):
 
     def may_match(self, first_levels: frozenset[str] | None) -> bool:
         """Whether any filter could match addresses with one of these first levels (None: any)."""
-        if not self._options:
+        if not len(self._trie):
             return False
         if self._wild or first_levels is None:
             return True

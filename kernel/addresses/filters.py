@@ -13,7 +13,7 @@ search. Nothing recurses.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, Generic, TypeVar
 
@@ -85,7 +85,7 @@ class Node(Generic[T]):
 
     def __init__(self, is_many: bool) -> None:
         self.is_many = is_many
-        self.children: dict[str, Node[T]] = NO_CHILDREN          # until there is one
+        self.children: dict[str, Node[T]] | tuple[str, Node[T]] = NO_CHILDREN    # one alone needs no dictionary
         self.one: Node[T] | None = None
         self.many: Node[T] | None = None
         self.values: tuple[T, ...] | dict[T, None] = ()
@@ -111,12 +111,24 @@ class Node(Generic[T]):
     def is_leaf(self) -> bool:
         return not self.children and self.one is None and self.many is None
 
+    def literal(self, level: str) -> Node[T] | None:
+        """The child for a level that is no wildcard."""
+        children = self.children
+        if isinstance(children, tuple):
+            return children[1] if children[0] == level else None
+        return children.get(level)
+
+    def literals(self) -> Iterable[tuple[str, Node[T]]]:
+        """Every child that is none of a wildcard, with its level."""
+        children = self.children
+        return (children,) if isinstance(children, tuple) else children.items()
+
     def child(self, level: str) -> Node[T] | None:
         if level == ONE:
             return self.one
         if level == MANY:
             return self.many
-        return self.children.get(level)
+        return self.literal(level)
 
     def add_child(self, level: str) -> Node[T]:
         node: Node[T] = Node(level == MANY)
@@ -125,7 +137,9 @@ class Node(Generic[T]):
         elif level == MANY:
             self.many = node
         elif self.children is NO_CHILDREN:
-            self.children = {level: node}
+            self.children = level, node
+        elif isinstance(self.children, tuple):
+            self.children = {self.children[0]: self.children[1], level: node}
         else:
             self.children[level] = node
         return node
@@ -135,6 +149,8 @@ class Node(Generic[T]):
             self.one = None
         elif level == MANY:
             self.many = None
+        elif isinstance(self.children, tuple):
+            self.children = NO_CHILDREN
         else:
             del self.children[level]
             if not self.children:
@@ -189,7 +205,7 @@ class FilterTrie(Generic[T]):
         if not levels[0].startswith("$"):
             _enter(self._root, alive, set(), seen, values)
             return _walk(levels, 0, alive, seen, values)
-        literal = self._root.children.get(levels[0])
+        literal = self._root.literal(levels[0])
         if literal is not None:
             _enter(literal, alive, set(), seen, values)
         return _walk(levels, 1, alive, seen, values)
@@ -221,7 +237,7 @@ class FilterTrie(Generic[T]):
         """Where to begin: below the root where one side begins with `$`, which the other's wildcards do not match."""
         root = self._root
         if pattern[0].startswith("$"):
-            own = root.children.get(pattern[0])
+            own = root.literal(pattern[0])
             return [] if own is None else [(own, 1)]
         places: list[tuple[Node[T], int]] = []
         for at, level in enumerate(pattern):
@@ -231,10 +247,10 @@ class FilterTrie(Generic[T]):
             if root.one is not None:
                 places.append((root.one, after))
             if level in (ONE, MANY):
-                places += [(node, after) for name, node in root.children.items() if not name.startswith("$")]
+                places += [(node, after) for name, node in root.literals() if not name.startswith("$")]
             elif not level.startswith("$"):
                 names = (level, *also.get(level, ()))
-                places += [(root.children[name], after) for name in names if name in root.children]
+                places += [(node, after) for node in map(root.literal, names) if node is not None]
             if level != MANY:                # which may take nothing, so that the next level begins as well
                 break
         return places
@@ -246,7 +262,7 @@ class FilterTrie(Generic[T]):
             pattern, node = stack.pop()
             for value in node.values:
                 yield pattern, value
-            stack.extend(((*pattern, level), child) for level, child in node.children.items())
+            stack.extend(((*pattern, level), child) for level, child in node.literals())
             if node.one is not None:
                 stack.append(((*pattern, ONE), node.one))
             if node.many is not None:
@@ -260,14 +276,15 @@ def _alongside(node: Node[T], level: str, at: int, also: Mapping[str, tuple[str,
         yield node, at + 1                   # the one takes the other's level, or nothing more
     if level == ONE or level == MANY:
         after = at + (level == ONE)
-        for child in node.children.values():
+        for _, child in node.literals():
             yield child, after
         if node.one is not None:
             yield node.one, after
         return
     for name in (level, *also.get(level, ())):
-        if name in node.children:
-            yield node.children[name], at + 1
+        named = node.literal(name)
+        if named is not None:
+            yield named, at + 1
     if node.one is not None:
         yield node.one, at + 1
 
@@ -283,7 +300,7 @@ def _walk(levels: tuple[str, ...], start: int, alive: list[Node[T]], seen: set[N
             if node.is_many and node not in loops:
                 loops.add(node)
                 after.append(node)
-            child = node.children.get(level)
+            child = node.literal(level)
             if child is not None:
                 _enter(child, after, loops, seen, values)
             if node.one is not None:

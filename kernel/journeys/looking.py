@@ -11,15 +11,22 @@ from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
 from gatehouse.kernel.journeys.publishers import Publishers
+from gatehouse.kernel.journeys.settings import TENANT
 from gatehouse.kernel.journeys.standing import Standing, standings
-from gatehouse.kernel.journeys.trail import Trail, hash_of, id_hash, named
+from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id, of_message, of_trace
 from gatehouse.kernel.message import Fetched, Origin, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import Event, Kind
+from gatehouse.tracing.events import OF_CLIENTS, Event, Kind
+
+FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
+    "key": lambda event: event.key, "address": lambda event: event.address.encode(),
+    "correlation": lambda event: event.correlation_id, "told-user": lambda event: event.user.encode(),
+    "told-client": lambda event: event.client.encode(), "told-address": lambda event: event.address.encode()}
+"""What of an event is compared with what is looked for."""
 
 MAX_EVENTS: Final = 1_000            # of one journey that are shown
 MAX_PARTITIONS: Final = 20_000       # that are searched for a message of which nothing was recorded
@@ -92,12 +99,23 @@ class Looking:
         self._following = following
         self._publishers = publishers
 
-    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound) -> None:
-        """The newest `most` events that are found by a `key`, an `address`, a `trace` id or a `correlation` id of a
-        tenant; a trace id is no tenant's, whoever shows events looks whose they are."""
-        wanted = hash_of(what, value if what == "trace" else named(tenant, value))
-        self._trail.find(wanted, most, lambda events, error: on_done([event for _, event in events], error),
-                         newest=True)
+    def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int = 0,
+             last_ms: int = EXTENT) -> None:
+        """The newest `most` events of this time that are found by a `key`, an `address`, a `trace` id or a
+        `correlation` id of a tenant; a trace id is no tenant's, whoever shows events looks whose they are."""
+        def matches(event: Event) -> list[Event]:
+            if not first_ms <= event.at_ms <= last_ms:
+                return []
+            if what == "trace":
+                return [said for said in [event.of_trace(value)] if said is not None]
+            if FIELD_OF[what](event) != value or (event.tenant or TENANT) != tenant \
+                    or (event.kind in OF_CLIENTS) != what.startswith("told-"):
+                return []
+            return [event.nth(at) for at in range(max(0, event.rows - most), event.rows)] if event.rows else [event]
+
+        wanted = of_trace(value) if what == "trace" else [hash_of(what, named(tenant, value))]
+        self._trail.find(wanted, matches, most,
+                         lambda events, error: on_done([event for _, event in events], error), newest=True)
 
     def id_at(self, partition_id: int, offset: int) -> int:
         """The message at an offset; -1 where that is not known."""
@@ -105,11 +123,12 @@ class Looking:
 
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
-        self._trail.find(id_hash(message_id), MAX_EVENTS, partial(self._on_events, message_id, tenant, on_done))
+        self._trail.find(of_id(message_id), of_message(message_id), MAX_EVENTS,
+                         partial(self._on_events, message_id, tenant, on_done))
 
     def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
                    error: StorageFailed | None) -> None:
-        journey = Journey(message_id, [event for _, event in events if event.message_id == message_id])
+        journey = Journey(message_id, [event for _, event in events])
         if error is not None:
             on_done(journey, error)
             return

@@ -5,6 +5,7 @@ they tell of.
     any message that fails            ──► followed from its first error on, as far as the topic's budget goes
     a copy of a followed one          ──► followed too: a dead letter, what is redriven, what falls due
 
+What happens to many alike is one event: what was stored of a call for one place, what was handed out or acked together.
 An event uses up no message id: its record has the id of a message that it tells of, or one of those behind. Where a
 frame is refused its events are lost with it, and nothing else is. The hub tells of nothing that concerns the topic
 itself.
@@ -13,13 +14,29 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
 from gatehouse.kernel.errors import KernelError, Stopping, TopicExists
-from gatehouse.kernel.journeys.following import Followed, Following
+from gatehouse.kernel.journeys.entering import (
+    CORRELATION_BIT,
+    KEY_BIT,
+    MAX_SENDERS,
+    STEP_BIT,
+    TRACE_BIT,
+    Contexts,
+    FollowedRows,
+    Sender,
+    Sending,
+    grouped,
+    rows_of,
+    stored_event,
+    with_contexts,
+)
+from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import Trail
+from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
 from gatehouse.kernel.ports import Loop
@@ -27,9 +44,10 @@ from gatehouse.kernel.recorder import Hearing, Speaker
 from gatehouse.kernel.records.adding_headers import InBatch
 from gatehouse.kernel.records.batch import CODEC_MASK
 from gatehouse.kernel.records.compression import NONE
-from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers
+from gatehouse.kernel.records.record import NO_HEADERS, named_headers
 from gatehouse.kernel.records.trace_marks import asks_in
-from gatehouse.kernel.records.validation import Validated, with_contexts
+from gatehouse.kernel.records.validation import Validated
+from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
 from gatehouse.kernel.shedding import Rung, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -38,7 +56,8 @@ from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER, Context, read
-from gatehouse.tracing.events import OF_CLIENTS, Event, Kind, encode
+from gatehouse.tracing.events import FIELDS, OF_CLIENTS, Event, Kind, cut, decode, encode, text
+from gatehouse.tracing.numbering import HALF
 from gatehouse.tracing.sampling import Sampling
 
 if TYPE_CHECKING:
@@ -54,6 +73,9 @@ ASKED_ID: Final = -4
 """Budgets beside those of topics: of connections and subscriptions, and of publishes that were refused, and of
 messages whose senders ask to have them followed."""
 
+CALM_MS: Final = 1_000
+"""Where nothing was looked at for so long, gaps are those of single messages again."""
+
 LAZY_MS: Final = 100
 """Events that no frame has taken along get one of their own after this."""
 
@@ -64,21 +86,40 @@ MAX_ROUTED: Final = 32
 """Queues that one message enters of which it is told."""
 
 CORRELATION: Final = b"correlation-id"
-_WANTED: Final = frozenset((HEADER, CORRELATION))
+_CONTEXT: Final = frozenset((HEADER,))
 
-
-MAX_PACKED_BYTES: Final = 1 << 20
 PACKED_PER_MS: Final = 2_000
-"""Of compressed batches, opened: what is packed again so that a record has a trace context. 2 MB a second, and one
-batch at a time."""
+ROWS_PER_MS: Final = 1
+MAX_PACKED_BYTES: Final = 1 << 20
+"""Of producers' batches that are made anew so that records have a trace context: one at a time, and then none until
+what it cost is paid, at 2 MB and 1,000 followed records a second. A compressed one of more bytes is not opened."""
+
+assert [1 << FIELDS.index(name) for name in ("trace_id", "key", "correlation_id", "step")] == [
+    TRACE_BIT, KEY_BIT, CORRELATION_BIT, STEP_BIT]
 
 
-class FollowedRecord(NamedTuple):
-    """Of a producer's batch that has no place yet."""
+class OfBatch(NamedTuple):
+    """Followed records of a producer's batch that has no place yet. `number` of their first trace; 0: their own
+    context, or none."""
 
-    at: int
+    first: int
+    rows: int
+    step: int
+    sender: Sender
     topic_id: int
-    event: Event
+    number: int = 0
+    context: Context | None = None
+    correlation: bytes = b""
+
+
+class WrittenEvent(NamedTuple):
+    """An event as it goes into a frame."""
+
+    kind: int
+    value: bytes
+    at_ms: int
+    by: Found
+    rows: int
 
 
 class Example(NamedTuple):
@@ -89,29 +130,21 @@ class Example(NamedTuple):
     at_ms: int                   # by the wall clock
 
 
-class Entered:
-    """A followed message in a pending frame: it has no id before that is sealed."""
-
-    __slots__ = ("run", "at", "event", "topic_id", "placement")
-
-    def __init__(self, run: Run, at: int, event: Event, topic_id: int, placement: Placement | None) -> None:
-        self.run = run
-        self.at = at
-        self.event = event
-        self.topic_id = topic_id
-        self.placement = placement        # None of a producer's record
-
-
 class FrameJourneys:
     """What of journeys one frame has, until it is durable."""
 
-    __slots__ = ("entered", "written", "copies", "places")
+    __slots__ = ("rows", "written", "copies", "places")
 
     def __init__(self) -> None:
-        self.entered: list[Entered] = []
-        self.written: list[Event] = []
+        self.rows: list[FollowedRows] = []
+        self.written: list[WrittenEvent] = []
         self.copies: list[Run] = []
         self.places: list[tuple[Run, int]] = []
+
+    def add(self, rows: FollowedRows) -> None:
+        """These are in it."""
+        if not self.rows or not self.rows[-1].goes_on_with(rows):
+            self.rows.append(rows)
 
 
 class Journeys:  # decision 198
@@ -134,7 +167,7 @@ class Journeys:  # decision 198
         self._speaker = speaker
         self._disk_guard = disk_guard
         self._id_of = id_of
-        self._ids = ids
+        self._trace_contexts = Contexts(ids()[:HALF])
         self._door_names = door_names
         self._shedding = shedding
         self._on_error = on_error
@@ -142,13 +175,17 @@ class Journeys:  # decision 198
         self._budget = Budget(settings.errors_per_minute)
         self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
-        self._waiting: list[Event] = []
+        self._waiting: list[WrittenEvent] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
-        self._placements: dict[str, Placement] = {}
-        self._contexts: list[Context | None] = []           # of what `follow` found, until `on_entered`
+        self._placements: dict[int, Placement] = {}
+        self._sendings: list[Sending] = []                      # of what `follow` found, until `on_entered`
+        self._senders: dict[tuple[Placement, Origin, str], Sender] = {}
         self._armed = False
         self._stopped = False
-        self._packed_ms = self._packed_bytes = 0            # of compressed batches that were opened; what is owed still
+        self._counters: list[Callable[[int], None]] = []    # whoever counts down: see `Recorder.on_calm`
+        self._looked_ms = 0
+        self._calms = False
+        self._opened_ms = self._owed_ms = 0                 # of batches that were made anew; what is to be paid still
         self._step = self._in_step = 0                      # and how many were followed in it
         self._most_in_step = -(-settings.followed_per_second * STEP_MS // 1_000)
         self.events = 0
@@ -183,134 +220,168 @@ class Journeys:  # decision 198
         """See `Recorder`."""
         return self._sampling.gap()
 
-    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
-               ) -> tuple[list[int], int]:
+    def on_calm(self, shorten: Callable[[int], None]) -> None:
         """See `Recorder`."""
-        followed: list[int] = []
-        while at < len(messages):
-            message = messages[at]
-            if self._follows(message[0] if placements is None else placements[message[0]]):
-                followed.append(at)
-            at += 1 + self._sampling.gap()
+        self._counters.append(shorten)
+
+    def _picks(self, at: int, count: int) -> tuple[list[range], int]:
+        """Which of so many are looked at."""
+        self._looked_ms = self._loop.now_ms()
+        picks, left = self._sampling.picks(at, count, self._looked_ms)
+        if not self._calms and self._sampling.is_together:
+            self._calms = True
+            self._loop.call_at(self._looked_ms + CALM_MS, self._calm)
+        return picks, left
+
+    def _calm(self) -> None:
+        """Perhaps few come now: the long gap that was drawn before would take hours."""
+        self._calms = False
+        if self._loop.now_ms() - self._looked_ms < CALM_MS:
+            self._calms = True
+            self._loop.call_at(self._looked_ms + CALM_MS, self._calm)
+            return
+        self._sampling.calm()
+        for shorten in self._counters:
+            shorten(self._sampling.gap())
+
+    # decision 270
+    def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
+               ) -> tuple[bool, int]:
+        """See `Recorder`."""
+        picks, left = self._picks(at, len(messages))
+        turns = self._speaker.turns(len(messages))
+        sendings = self._chosen(grouped(messages, placements, picks, turns)) if picks else []
         if asking:
-            followed = sorted({*followed, *[
-                index for index in asking if self._speaker.origin_of(index).traces and asks_in(messages[index][2])
-                and self._grants(messages[index][0] if placements is None else placements[messages[index][0]])]})
-        self._contexts = []
-        for index in followed:
-            message = messages[index]
-            context = self._context_of(message[2])
-            if context is None:
-                context = self._new_context()
-                headers = add_header(message[2], encode_header(HEADER, context.header()))
-                messages[index] = (message[0], message[1], headers, message[3], message[4])
-            self._contexts.append(context)
-        return followed, at - len(messages)
+            chosen = {index for sending in sendings for index in sending.indexes}
+            asked = [index for index in asking if index not in chosen and self._speaker.origin_of(index).traces
+                     and asks_in(messages[index][2])
+                     and self._grants(messages[index][0] if placements is None else placements[messages[index][0]])]
+            sendings += grouped(messages, placements, [asked], turns)
+        self._sendings = with_contexts(messages, sendings, self._trace_contexts) if sendings else []
+        return bool(sendings), left
 
     def _grants(self, placement: Placement) -> bool:   # decision 243
         """Whether there is room for a message whose sender asks to have it followed, and may ask."""
         return placement.topic_id != self._trail.topic_id and self._asked.spend(ASKED_ID, self._loop.now_ms())
 
-    def _follows(self, placement: Placement) -> bool:
-        if placement.topic_id == self._trail.topic_id:
-            return False
-        return self._chooses(placement.topic or placement.address)
+    def _chosen(self, sendings: list[Sending]) -> list[Sending]:
+        """Of messages that are looked at, those that are followed."""
+        if self._shedding.leaves(Rung.TRACE_EVENTS):
+            return []
+        chosen: list[Sending] = []
+        for sending in sendings:
+            placement = sending.placement
+            if placement.topic_id == self._trail.topic_id:
+                continue
+            indexes = self._choose(placement.topic or placement.address, sending.indexes)
+            if indexes:
+                sending.keep(indexes)
+                chosen.append(sending)
+        return chosen
 
-    def _chooses(self, topic: str) -> bool:
-        """Whether a message of this topic that is looked at is followed."""
-        if not self._sampling.follows(topic) or self._shedding.leaves(Rung.TRACE_EVENTS):
-            return False
-        if topic in self._settings.topics:
-            return True
+    def _choose(self, topic: str, indexes: list[int]) -> list[int]:
+        """The same of one topic."""
+        if not self._sampling.is_even:
+            indexes = [index for index in indexes if self._sampling.follows(topic)]
+            if topic in self._settings.topics:
+                return indexes
         step = self._loop.now_ms() // STEP_MS
         if step != self._step:
             self._step, self._in_step = step, 0
-        self._in_step += 1
-        return self._in_step <= self._most_in_step
-
-    def _new_context(self) -> Context:
-        fresh = self._ids()
-        return Context(fresh[:16], fresh[16:24], True)
+        room = self._most_in_step - self._in_step
+        if room < len(indexes):
+            indexes = indexes[:max(0, room)]
+        self._in_step += len(indexes)
+        return indexes
 
     @staticmethod
     def _context_of(headers: bytes) -> Context | None:
         if headers.find(HEADER) < 0:
             return None
-        return next((read(value) for name, value in named_headers(headers, _WANTED) if name == HEADER), None)
+        return next((read(value) for _, value in named_headers(headers, _CONTEXT)), None)
 
     def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
-                   places: Sequence[tuple[Run, int]], followed: Sequence[int]) -> None:
+                   places: Sequence[tuple[Run, int]]) -> None:
         """See `Recorder`."""
+        sendings, self._sendings = self._sendings, []
         mine = self._frame(frame)
         if mine is None:
             return
-        for at, context in zip(followed, self._contexts, strict=True):
-            message = messages[at]
-            placement: Placement = message[0] if placements is None else placements[message[0]]
-            correlation = next((value for name, value in named_headers(message[2], _WANTED) if name == CORRELATION),
-                               None) if message[2].find(CORRELATION) >= 0 else None
-            run, index = places[at]
-            mine.entered.append(Entered(run, index, self._stored(
-                placement, self._speaker.origin_of(at), message[3], context, correlation or b""), placement.topic_id,
-                placement))
+        for sending in sendings:
+            origin = sending.origin
+            door = origin.door or self._door_names(messages[sending.indexes[0]][3] & DOOR_MASK)
+            for rows in rows_of(sending, places, self._sender_of(sending.placement, origin, door)):
+                mine.add(rows)
 
-    def _stored(self, placement: Placement, origin: Origin, attributes: int, context: Context | None,
-                correlation: bytes) -> Event:
-        door = origin.door or self._door_names(attributes & DOOR_MASK)
-        return Event(Kind.STORED, partition_id=placement.partition_id, address=placement.address,
-                     tenant=placement.tenant if placement.tenant != TENANT else "", door=door, user=origin.user,
-                     client=origin.client, peer=origin.peer, key=placement.key or b"", correlation_id=correlation,
-                     trace_id=context.trace_id if context is not None else b"",
-                     span_id=context.span_id if context is not None else b"")
+    def _sender_of(self, placement: Placement, origin: Origin, door: str) -> Sender:
+        sender = self._senders.get((placement, origin, door))
+        if sender is None:
+            if len(self._senders) >= MAX_SENDERS:
+                self._senders.clear()
+            sender = self._senders[placement, origin, door] = sender_of(
+                placement.tenant, placement.address, placement.key or b"", origin, door)
+        return sender
 
     # decision 242
     def follow_batch(self, topic: str, tenant: str, topic_id: int, validated: Validated, at: int, origin: Origin
                      ) -> tuple[Validated, object, int]:
         """See `Recorder`."""
-        indexes: list[int] = []
         count = validated.header.record_count
-        while at < count:
-            if topic_id != self._trail.topic_id and self._chooses(topic):
-                indexes.append(at)
-            at += 1 + self._sampling.gap()
-        if validated.traced and topic_id != self._trail.topic_id:
+        picks, left = self._picks(at, count)
+        if topic_id == self._trail.topic_id:
+            return validated, None, left
+        chosen: list[list[int]] = []
+        if picks and not self._shedding.leaves(Rung.TRACE_EVENTS):
+            chosen = [self._choose(topic, list(pick)) for pick in picks]
+        asked: list[int] = []
+        if validated.traced:
             now_ms = self._loop.now_ms()
-            indexes = sorted({*indexes, *[index for index in validated.traced if self._asked.spend(ASKED_ID, now_ms)]})
+            asked = [index for index in validated.traced if self._asked.spend(ASKED_ID, now_ms)]
+        indexes = [index for pick in chosen for index in pick]
+        if asked:
+            indexes = sorted({*indexes, *asked})
         if not indexes:
-            return validated, None, at - count
-        followed: list[FollowedRecord] = []
-        event = Event(Kind.STORED, tenant=tenant if tenant != TENANT else "", door=origin.door or self._door_names(0),
-                      user=origin.user, client=origin.client, peer=origin.peer)
+            return validated, None, left
+        door = origin.door or self._door_names(0)
+        if self._opens(validated, len(indexes), bool(asked)):
+            validated, followed = self._opened(topic, tenant, topic_id, validated, indexes, origin, door)
+            return validated, followed, left
+        sender = sender_of(tenant, topic, b"", origin, door)
+        lying = even(indexes)
+        parts = [lying] if lying is not None else evenly(indexes)
+        return validated, [OfBatch(part[0], len(part), part.step, sender, topic_id) for part in parts], left
+
+    def _opened(self, topic: str, tenant: str, topic_id: int, validated: Validated, indexes: list[int], origin: Origin,
+                door: str) -> tuple[Validated, list[OfBatch]]:
+        """A batch whose records at these indexes have a trace context then."""
+        followed: list[OfBatch] = []
 
         def context_of(record: InBatch) -> bytes | None:
             headers = dict(record.headers)
-            context = given = read(headers.get(HEADER))
-            if context is None:
-                context = self._new_context()
-            followed.append(FollowedRecord(record.at, topic_id, event._replace(
-                address=self._places.routes.address_of(topic, record.key, record.headers), key=record.key or b"",
-                correlation_id=headers.get(CORRELATION) or b"", trace_id=context.trace_id,
-                span_id=context.span_id)))
-            return encode_header(HEADER, context.header()) if given is None else None
+            context = read(headers.get(HEADER))
+            number = 0 if context is not None else self._trace_contexts.take(1)
+            address = self._places.routes.address_of(topic, record.key, record.headers)
+            sender = sender_of(tenant, address, record.key or b"", origin, door)
+            followed.append(OfBatch(record.at, 1, 1, sender, topic_id, number, context,
+                                    headers.get(CORRELATION) or b""))
+            return self._trace_contexts.header(number) if number else None
 
-        if self._opens(validated):
-            return with_contexts(validated, indexes, context_of), followed, at - count
-        followed += [FollowedRecord(index, topic_id, event._replace(address=topic)) for index in indexes]
-        return validated, followed, at - count
+        return batch_with_contexts(validated, indexes, context_of), followed
 
-    def _opens(self, validated: Validated) -> bool:
-        """Whether a batch is opened, and packed again, for the contexts of its records: one that is not compressed
-        always, else as long as packing takes some hundredths of the processor at most."""
-        if validated.header.attributes & CODEC_MASK == NONE:
+    def _opens(self, validated: Validated, rows: int, is_asked: bool) -> bool:  # decision 271
+        """Whether a batch is made anew for the contexts of its records: as long as that takes some hundredths of the
+        processor at most; where a sender asks for it always, unless it is compressed."""
+        is_packed = validated.header.attributes & CODEC_MASK != NONE
+        if is_asked and not is_packed:
             return True
-        if validated.opened_bytes > MAX_PACKED_BYTES:
+        if is_packed and validated.opened_bytes > MAX_PACKED_BYTES:
             return False
         now_ms = self._loop.now_ms()
-        self._packed_bytes = max(0, self._packed_bytes - max(0, now_ms - self._packed_ms) * PACKED_PER_MS)
-        self._packed_ms = now_ms
-        if self._packed_bytes > 0:
+        self._owed_ms = max(0, self._owed_ms - max(0, now_ms - self._opened_ms))
+        self._opened_ms = now_ms
+        if self._owed_ms > 0:
             return False
-        self._packed_bytes = validated.opened_bytes
+        self._owed_ms = validated.opened_bytes // PACKED_PER_MS + rows // ROWS_PER_MS
         return True
 
     def on_batch_entered(self, frame: PendingFrame, run: Run, followed: object) -> None:
@@ -319,8 +390,10 @@ class Journeys:  # decision 198
         if mine is None:
             return
         assert isinstance(followed, list), "it is what `follow_batch` gave"
-        for at, topic_id, event in followed:
-            mine.entered.append(Entered(run, at, event._replace(partition_id=run.partition_id), topic_id, None))
+        for part in followed:
+            rows = FollowedRows(run, part.first, part.rows, part.step, part.sender, part.topic_id, None)
+            rows.number, rows.context, rows.correlation = part.number, part.context, part.correlation
+            mine.rows.append(rows)
 
     # ---- groups and queues
 
@@ -328,18 +401,30 @@ class Journeys:  # decision 198
                       taker: Origin) -> None:
         """See `Recorder`."""
         partition_id, attempt = cursor.partition_id, messages[0][2]
-        if attempt == 1 and not self.following.any_within(partition_id, messages[0][1], messages[-1][1]):
-            return                                        # handed out the first time, they are in order
-        offsets = self.following.among(partition_id, [message[1] for message in messages])
-        for offset in offsets:
-            followed = self.following.at(partition_id, offset)
-            assert followed is not None, "what is among them is followed"
+        if attempt == 1:                                  # handed out the first time, they are in order
+            lowest, highest = messages[0][1], messages[-1][1]
+            if not self.following.any_within(partition_id, lowest, highest):
+                return
+            offsets: Sequence[int] = range(lowest, highest + 1)
+            if len(offsets) != len(messages):
+                offsets = [message[1] for message in messages]
+        else:
+            offsets = [message[1] for message in messages]
+            lowest, highest = min(offsets), max(offsets)
+        event = Event(Kind.HANDED_OUT, partition_id=partition_id, attempt=attempt, until_ms=until_ms,
+                      group=group.shown_name, door=taker.door, user=taker.user, client=taker.client, peer=taker.peer)
+        if attempt == 1:
+            for piece in self.following.pieces(partition_id, offsets, lowest, highest):
+                self._tell_piece(piece, event)
+        else:
+            for piece in self.following.pieces(partition_id, offsets, lowest, highest):
+                for offset in range(piece.offset, piece.offset + piece.rows * piece.step, piece.step):
+                    self.following.at(partition_id, offset)          # from here on apart
+        for offset, followed in self.following.among(partition_id, offsets, lowest, highest):
             if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms(), False):
                 followed.leave_out()
                 continue
-            self._tell(followed, Event(
-                Kind.HANDED_OUT, partition_id=partition_id, offset=offset, attempt=attempt, until_ms=until_ms,
-                group=group.shown_name, door=taker.door, user=taker.user, client=taker.client, peer=taker.peer))
+            self._tell(followed, event._replace(offset=offset))
 
     def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
         """See `Recorder`."""
@@ -350,11 +435,21 @@ class Journeys:  # decision 198
         self._of_each(Kind.EXTENDED, group, cursor, offsets, until_ms)
 
     def _of_each(self, kind: Kind, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int], until_ms: int) -> None:
-        for offset in self.following.among(cursor.partition_id, offsets):
-            followed = self.following.at(cursor.partition_id, offset)
-            assert followed is not None, "what is among them is followed"
-            self._tell(followed, Event(kind, partition_id=cursor.partition_id, offset=offset,
-                                       attempt=cursor.attempt_of(offset), until_ms=until_ms, group=group.shown_name))
+        partition_id = cursor.partition_id
+        if not offsets or not self.following.any_in(partition_id):
+            return
+        lowest, highest = min(offsets), max(offsets)
+        if not self.following.any_within(partition_id, lowest, highest):
+            return
+        event = Event(kind, partition_id=partition_id, until_ms=until_ms, group=group.shown_name)
+        for piece in self.following.pieces(partition_id, offsets, lowest, highest):
+            if not self._budget.left_out:                 # what failed is followed apart: all of these did not
+                self._tell_piece(piece, event._replace(attempt=cursor.attempt_of(piece.offset)))
+                continue
+            for part, attempt in by_attempt(cursor, piece):
+                self._tell_piece(part, event._replace(attempt=attempt))
+        for offset, followed in self.following.among(partition_id, offsets, lowest, highest):
+            self._tell(followed, event._replace(offset=offset, attempt=cursor.attempt_of(offset)))
 
     def on_lease_ended(self, group: LeasedGroup, cursor: Cursor,                  # decision 200
                        offsets: Sequence[int], until_ms: int, is_over: bool
@@ -386,7 +481,7 @@ class Journeys:  # decision 198
         return None if message_id < 0 else self._follow_id(message_id, partition_id, offset, topic_id)
 
     def _follow_id(self, message_id: int, partition_id: int, offset: int, topic_id: int) -> Followed:
-        followed = self.following.add(message_id, b"", False, topic_id)
+        followed = self.following.add(message_id, topic_id)
         self.following.place(followed, partition_id, offset)
         return followed
 
@@ -411,7 +506,7 @@ class Journeys:  # decision 198
             if followed is None:
                 if not self._budget.spend(placement.topic_id, self._loop.now_ms()):
                     continue
-                followed = self.following.add(message_id, b"", False, placement.topic_id)
+                followed = self.following.add(message_id, placement.topic_id)
             context = self._context_of(message[2])
             self._tell(followed, Event(
                 Kind.FELL_DUE if is_due else Kind.COMMITTED, address=placement.address,
@@ -424,7 +519,7 @@ class Journeys:  # decision 198
         if followed is None:
             if not self._budget.spend(placement.topic_id, self._loop.now_ms()):
                 return
-            followed = self.following.add(letter[6], b"", False, placement.topic_id)
+            followed = self.following.add(letter[6], placement.topic_id)
         origin = self._speaker.origin
         self._tell(followed, Event(Kind.REDRIVEN, offset=letter[0], group=QUEUE_PREFIX + queue,
                                    address=placement.address, door=origin.door, user=origin.user, client=origin.client,
@@ -443,19 +538,25 @@ class Journeys:  # decision 198
                                     number=event.number or followed.left_out)) and not event.number:
             followed.take_left_out()
 
+    def _tell_piece(self, piece: FollowedPiece, event: Event) -> None:
+        """The same of messages that are followed alike."""
+        self._add(event._replace(
+            message_id=piece.message_id, offset=piece.offset, at_ms=self._loop.wall_ms(),
+            rows=piece.rows if piece.rows > 1 else 0, step=piece.step if piece.rows > 1 and piece.step > 1 else 0))
+
     def _add(self, event: Event) -> bool:
         """Whether there was room for it."""
         if len(self._waiting) >= MAX_WAITING or self._shedding.leaves(Rung.TRACE_EVENTS):
-            self._lost += 1
+            self._lost += max(1, event.rows)
             return False
         try:
             if not self._has_topic():
                 return False
             self._arm()
         except KernelError:
-            self._lost += 1
+            self._lost += max(1, event.rows)
             return False
-        self._waiting.append(event)
+        self._waiting.append(WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows)))
         return True
 
     def _arm(self) -> None:
@@ -469,7 +570,7 @@ class Journeys:  # decision 198
         if not self._waiting or self._stopped:
             return
         if self._disk_guard.short:
-            self._lost += len(self._waiting)
+            self._lost += sum([each.rows for each in self._waiting])
             self._waiting = []
             return
         try:
@@ -519,44 +620,64 @@ class Journeys:  # decision 198
 
     def _write(self, frame: PendingFrame, first_id: int) -> None:
         mine = self._frames.get(frame)
-        firsts = self._firsts(frame, first_id) if mine is not None and mine.entered or frame.builder.has_copies else {}
         if frame.builder.has_copies and len(self.following):
             copies = [run for run in frame.builder.runs if run.own_id >= 0
                       and self.following.ids_within(run.own_id, run.count)]
             mine = self._frame(frame) if copies else mine
             if mine is not None:
                 mine.copies = copies
-        entering: list[Event] = []
-        for entered in mine.entered if mine is not None else ():
-            first_offset, first = firsts[entered.run]
-            event = entered.event._replace(message_id=first + entered.at, offset=first_offset + entered.at,
-                                           at_ms=frame.builder.now_ms)
-            entering.append(event)
-            entering += [Event(Kind.ROUTED, message_id=event.message_id, partition_id=partition_id, at_ms=event.at_ms)
-                     for partition_id in (entered.placement.also[:MAX_ROUTED] if entered.placement else ())]
+        entering: list[WrittenEvent] = []
+        if mine is not None and mine.rows:
+            firsts = self._firsts(frame, first_id)
+            for rows in mine.rows:
+                self._enter(entering, rows, firsts[rows.run], frame.builder.now_ms)
         self._put(frame, entering)
 
-    def _put(self, frame: PendingFrame, entering: Sequence[Event] = ()) -> None:
+    def _enter(self, entering: list[WrittenEvent], rows: FollowedRows, firsts: tuple[int, int], now_ms: int) -> None:
+        """The events that these were stored, and entered queues."""
+        first_offset, first_id = firsts
+        low = first_id + rows.first
+        high = low + (rows.rows - 1) * rows.step
+        names = rows.sender.names
+        trace_id, own, number = b"", b"", rows.number
+        if number:
+            own = self._trace_contexts.own
+            trace_id = self._trace_contexts.trace_id(number)
+        elif rows.context is not None:
+            trace_id = rows.context.trace_id
+            names = (*names, hash_of("trace", trace_id))
+        if rows.correlation:
+            names = (*names, hash_of("correlation", named(rows.sender.tenant, rows.correlation)))
+        by = Found(low, high, own, number, number + rows.rows - 1, names)
+        entering.append(WrittenEvent(Kind.STORED, stored_event(rows, first_id, first_offset, trace_id), now_ms, by,
+                                rows.rows))
+        for partition_id in rows.placement.also[:MAX_ROUTED] if rows.placement is not None else ():
+            event = Event(Kind.ROUTED, message_id=low, partition_id=partition_id,
+                          rows=rows.rows if rows.rows > 1 else 0, step=rows.step if rows.step > 1 else 0)
+            entering.append(WrittenEvent(Kind.ROUTED, encode(event), now_ms, Found(low, high), rows.rows))
+
+    def _put(self, frame: PendingFrame, entering: Sequence[WrittenEvent] = ()) -> None:
         """Events into a frame: these, and those that wait."""
-        events, self._waiting = [*entering, *self._waiting], []
-        if not events:
+        waiting, self._waiting = self._waiting, []
+        written = [*entering, *waiting]
+        if not written:
             return
         mine = self._frame(frame)
         if mine is None:
-            self._lost += len(events)
+            self._lost += sum([each.rows for each in written])
             return
-        messages: list[Message] = [(self._placement(event.kind), encode(event), NO_HEADERS, 0, event.at_ms)
-                                   for event in events]
+        messages: list[Message] = [(self._placement(each.kind), each.value, NO_HEADERS, 0, each.at_ms)
+                                   for each in written]
         check(messages, self._places.refresh)
-        about = next((event.message_id for event in events if event.message_id), 1)
+        about = next((each.by.low for each in written if each.by.low), 1)
         frame.builder.add_beside(messages, about, mine.places)
-        mine.written += events
+        mine.written += written
 
     def _placement(self, kind: int) -> Placement:
-        name = Kind(kind).name.lower().replace("_", "-")
-        placement = self._placements.get(name)
+        placement = self._placements.get(kind)
         if placement is None:
-            placement = self._placements[name] = self._places.place(f"{LEVEL}/{name}", TENANT, False)
+            name = Kind(kind).name.lower().replace("_", "-")
+            placement = self._placements[kind] = self._places.place(f"{LEVEL}/{name}", TENANT, False)
         return placement
 
     def _firsts(self, frame: PendingFrame, first_id: int) -> dict[Run, tuple[int, int]]:
@@ -583,49 +704,73 @@ class Journeys:  # decision 198
         if mine is None:
             return
         following = self.following
-        if mine.entered:
-            self._note_example(mine.entered[-1].event.trace_id, max(0, self._loop.now_ms() - frame.now_ms))
-        for entered in mine.entered:
-            followed = following.add(entered.run.first_id + entered.at, entered.event.trace_id, True, entered.topic_id)
-            following.place(followed, entered.run.partition_id, entered.run.first_offset + entered.at)
-            for reference in frame.builder.references:
-                if reference.run is entered.run and reference.start <= entered.at < reference.stop:
-                    following.place(followed, reference.partition_id,
-                                    reference.first_offset + entered.at - reference.start)
-            if entered.placement is not None and entered.placement.targets:
-                self._tell_delivered(followed, entered, entered.placement)
+        if mine.rows:
+            last = mine.rows[-1]
+            if last.number or last.context is not None:
+                self._note_example(last.context.trace_id if last.context is not None
+                                   else self._trace_contexts.trace_id(last.number + last.rows - 1),
+                                   max(0, self._loop.now_ms() - frame.now_ms))
+            self._follow_rows(mine.rows, frame)
         for run in mine.copies:
             for message_id in following.ids_within(run.first_id, run.count):
                 copied = following.by_id(message_id)
                 assert copied is not None, "ids are of what is followed"
                 following.place(copied, run.partition_id, run.first_offset + message_id - run.first_id)
-        self.events += len(mine.written)
-        for (run, at), event in zip(mine.places, mine.written, strict=True):
-            self._trail.note(run.first_offset + at, event)
-        if self.on_event is not None:
-            for event in mine.written:
-                self.on_event(event)
+        self._trail.note([(run.first_offset + at, each.by)
+                          for (run, at), each in zip(mine.places, mine.written, strict=True)])
+        for each in mine.written:
+            self.events += each.rows
+            if self.on_event is not None:
+                self.on_event(decode(each.value, each.at_ms))
+
+    def _follow_rows(self, entered: list[FollowedRows], frame: PendingFrame) -> None:
+        """What entered with a frame, run by run."""
+        by_run: dict[Run, list[FollowedRows]] = {}
+        for rows in entered:
+            by_run.setdefault(rows.run, []).append(rows)
+        for run, parts in by_run.items():
+            parts.sort(key=lambda rows: rows.first)
+            lying: list[Sequence[int]] = [rows.lying() for rows in parts]
+            if any(before[-1] > behind[0] for before, behind in pairwise(lying)):
+                indexes = sorted([at for part in lying for at in part])
+                lying = [even(indexes) or indexes]
+            for part in lying:
+                stretch = self.following.add_stretch(run.first_id + part[0], parts[0].topic_id, shifted(part))
+                self.following.view(stretch, run.partition_id, run.first_offset + part[0], 0, part[-1] - part[0])
+                if frame.builder.references:
+                    self._follow_references(stretch, run, part, frame)
+        for rows in entered:
+            if rows.placement is not None and rows.placement.targets:
+                self._tell_delivered(rows, rows.placement)
+
+    def _follow_references(self, stretch: FollowedStretch, run: Run, lying: Sequence[int], frame: PendingFrame) -> None:
+        first = lying[0]
+        for reference in frame.builder.references:
+            if reference.run is run:
+                low, high = max(first, reference.start), min(lying[-1], reference.stop - 1)
+                if low <= high:
+                    self.following.view(stretch, reference.partition_id,
+                                        reference.first_offset + low - reference.start, low - first, high - first)
 
     def _note_example(self, trace_id: bytes, took_ms: int) -> None:
-        if trace_id:
-            bound = bisect_left(DURABLE_MS, took_ms)
-            self.examples[bound] = Example(trace_id, took_ms, self._loop.wall_ms())
+        self.examples[bisect_left(DURABLE_MS, took_ms)] = Example(trace_id, took_ms, self._loop.wall_ms())
 
-    def _tell_delivered(self, followed: Followed, entered: Entered, placement: Placement) -> None:
-        """It goes to live subscribers now; how many of each door."""
+    def _tell_delivered(self, rows: FollowedRows, placement: Placement) -> None:
+        """They go to live subscribers now; how many of each door."""
+        run = rows.run
+        piece = FollowedPiece(run.first_id + rows.first, run.first_offset + rows.first, rows.rows, rows.step,
+                              rows.topic_id)
         for subscriber, _ in placement.targets:
             door, count = subscriber.hearers(placement) if isinstance(subscriber, Hearing) else ("", 0)
             if count:
-                offset = entered.run.first_offset + entered.at
-                self._tell(followed, Event(Kind.DELIVERED, partition_id=entered.run.partition_id, offset=offset,
-                                           number=count, door=door))
+                self._tell_piece(piece, Event(Kind.DELIVERED, partition_id=run.partition_id, number=count, door=door))
 
     def failed(self, frames: list[PendingFrame]) -> None:
         """Its events are lost with it."""
         for frame in frames:
             mine = self._frames.pop(frame, None)
             if mine is not None:
-                self._lost += len(mine.written)
+                self._lost += sum([each.rows for each in mine.written])
 
     def resume(self, event: Event) -> None:
         """An event of before the start: what it tells of is followed still."""
@@ -633,8 +778,15 @@ class Journeys:  # decision 198
             return
         topic_partition = self._topics.of_partition(event.partition_id)
         topic_id = topic_partition[0].id if topic_partition is not None else 0
-        followed = self.following.add(event.message_id, event.trace_id, event.kind == Kind.STORED, topic_id)
-        self.following.place(followed, event.partition_id, event.offset)
+        following = self.following
+        if not event.rows:
+            following.place(following.add(event.message_id, topic_id), event.partition_id, event.offset)
+        elif event.kind == Kind.STORED:
+            rows = range(0, event.rows * (event.step or 1), event.step or 1)
+            following.view(following.add_stretch(event.message_id, topic_id, rows), event.partition_id, event.offset, 0,
+                           rows[-1])
+        elif event.kind != Kind.ROUTED:
+            following.lie_at(event.message_id, event.last_id, event.partition_id, event.offset)
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
@@ -645,3 +797,43 @@ class Journeys:  # decision 198
 
 FINAL: Final = frozenset((Kind.REDRIVEN, *OF_CLIENTS))
 """Events that say nothing of where a message lies."""
+
+
+def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) -> Sender:
+    """What events of this sender and place have in common."""
+    shown = tenant if tenant != TENANT else ""
+    fields, texts = 0, b""
+    for name, said in (("address", address), ("tenant", shown), ("door", door), ("user", origin.user),
+                       ("client", origin.client), ("peer", origin.peer)):
+        if said:
+            fields |= 1 << FIELDS.index(name)
+            texts += text(said.encode())
+    encoded = b""
+    if key:
+        fields |= KEY_BIT
+        encoded = text(key)
+    return Sender(fields, texts, encoded, names_of(shown, address, cut(key), b""), shown)
+
+
+def shifted(indexes: Sequence[int]) -> Sequence[int]:
+    """The same, from 0 on."""
+    if isinstance(indexes, range):
+        return range(0, indexes[-1] - indexes[0] + 1, indexes.step)
+    return [at - indexes[0] for at in indexes]
+
+
+def by_attempt(cursor: Cursor, piece: FollowedPiece) -> list[tuple[FollowedPiece, int]]:
+    """Messages that were handed out equally often, nearly always all of them."""
+    attempts = [cursor.attempt_of(offset)
+                for offset in range(piece.offset, piece.offset + piece.rows * piece.step, piece.step)]
+    parts: list[tuple[FollowedPiece, int]] = []
+    start = 0
+    while start < piece.rows:
+        stop = start + 1
+        while stop < piece.rows and attempts[stop] == attempts[start]:
+            stop += 1
+        behind = start * piece.step
+        parts.append((piece._replace(message_id=piece.message_id + behind, offset=piece.offset + behind,
+                                     rows=stop - start), attempts[start]))
+        start = stop
+    return parts

@@ -1,21 +1,24 @@
 """Finds events again: by the message that they tell of, by its key, address, trace id and correlation id.
 
 What the topic `journeys` holds is the truth; this follows it, in memory for the newest events and in the index's store
-for those before:
+for those before. Events that lie together in a frame are a *chunk*, which is found as one:
 
-    b"j" bucket(u32) hash(8 B) low(u16)      no value: an event of this hash lies at the offset bucket << 16 | low
-    b"jm"                                    the topic's id, and the offset up to which this is complete
+    b"j" bucket(u32) hash(8 B) low(20 bits) count - 1 (8 bits, of 12)
+                                             no value: so many events from the offset bucket << 20 | low on are a chunk
+    b"jm"                                    the topic's id, the offset up to which this is complete, the layout
 
-A hash is of what is looked for; whoever reads an event looks whether it is the one. Buckets that retention has passed
-are deleted as one range. A store that is lost, or that lacks the newest events after a crash, is filled from the topic.
+A hash is of what is looked for; of ids and numbers of traces it is a block that some of the chunk lie in. Blocks
+have several sizes; a chunk is in those of the size that fits its width. Whoever reads an event looks whether it is the
+one. Buckets that retention has passed are deleted as one range. A store that is lost, or that lacks the newest events
+after a crash, is filled from the topic.
 """
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.journeys.settings import TENANT, TOPIC
@@ -26,11 +29,27 @@ from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import OF_CLIENTS, CorruptEvent, Event, Kind, decode
+from gatehouse.tracing.numbering import HALF, MASK, number_of
 
 PREFIX: Final = b"j"
 META: Final = b"jm"
-BUCKET_SHIFT: Final = 16
-MAX_BUCKETS: Final = 4_096           # that one look-up goes through: 268 million events
+LAYOUT: Final = 2
+LOW_BITS: Final = 20
+LOW: Final = (1 << LOW_BITS) - 1
+COUNT_BITS: Final = 12
+MAX_BUCKETS: Final = 4_096           # that one look-up goes through: four thousand million events
+
+IDS: Final = 1 << 62
+"""Tells blocks of ids from those of traces' numbers."""
+
+CHUNK: Final = 128
+"""Events of one chunk."""
+
+CHUNK_WIDTH: Final = 1_024
+"""Ids from the lowest to the highest that events of a chunk tell of, unless it is one event."""
+
+SHIFTS: Final = (4, 8, 11, 15, 20)
+"""Sizes of blocks, as powers of two: a chunk is in those that are twice as wide as it, in one or two of them."""
 
 WRITE_MS: Final = 5_000
 """The newest entries go to the store after this, or when there are this many."""
@@ -40,15 +59,34 @@ READ_BYTES: Final = 1 << 20          # of the topic at a time, when the store is
 RESUMED: Final = 20_000              # newest events that are read at a start, for what is followed still
 EXTENT: Final = 1 << 62
 
-_KEY: Final = struct.Struct(">cI8sH")
-_META: Final = struct.Struct(">QQ")
+AT_ONCE: Final = 32                  # chunks that are read before it is looked whether there is enough
+MAX_CHUNKS: Final = 4_096            # that one look-up reads
+
+_KEY: Final = struct.Struct(">cI8sI")
+_META: Final = struct.Struct(">QQB")
 _ID: Final = struct.Struct(">Q")
+
+_LOW_PART: Final = (1 << LOW_BITS + COUNT_BITS) - 1
 
 Read = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
 
+Matches = Callable[[Event], list[Event]]
+"""What of an event is looked for: itself, messages of its run, or nothing."""
+
+
+class Found(NamedTuple):
+    """By what an event is found: ids from one to another, numbers of traces alike, and hashes."""
+
+    low: int = 0
+    high: int = -1                   # below `low`: it tells of no message
+    own: bytes = b""                 # the first half of its trace ids, where they have numbers
+    first_trace: int = 0
+    last_trace: int = -1
+    exact: tuple[bytes, ...] = ()
+
 
 def hash_of(what: str, value: bytes) -> bytes:
-    """Of what an event may be looked for by: `id`, `key`, `address`, `trace`, `correlation`; the tenant is in it."""
+    """Of what an event may be looked for by: `key`, `address`, `trace`, `correlation`; the tenant is in it."""
     return blake2b(value, digest_size=8, person=what.encode()).digest()
 
 
@@ -57,27 +95,75 @@ def named(tenant: str, value: bytes) -> bytes:
     return value if tenant in ("", TENANT) else tenant.encode() + b"\0" + value
 
 
-def hashes(event: Event) -> list[bytes]:
-    """What an event is wanted by."""
+# decision 272
+def blocks(own: int, low: int, high: int) -> list[bytes]:
+    """The blocks that these numbers lie in; `own` tells apart of what they are."""
+    wide = 2 * (high - low + 1)
+    shift = SHIFTS[-1]
+    for narrower in SHIFTS:
+        if wide <= 1 << narrower:
+            shift = narrower
+            break
+    return [_block(own, shift, block) for block in range(low >> shift, (high >> shift) + 1)]
+
+
+def blocks_of(own: int, number: int) -> list[bytes]:
+    """The blocks of every size that a number may be found in."""
+    return [_block(own, shift, number >> shift) for shift in SHIFTS]
+
+
+def _block(own: int, shift: int, block: int) -> bytes:
+    return _ID.pack((own ^ shift << 56 ^ block) & MASK)
+
+
+def own_of(trace_id: bytes) -> int:
+    """What tells the numbers of a hub's traces from those of another."""
+    return int.from_bytes(trace_id[:HALF], "big")
+
+
+def names_of(tenant: str, address: str, key: bytes, correlation_id: bytes) -> tuple[bytes, ...]:
+    """What a message is found by when it is stored."""
+    names = [hash_of("address", named(tenant, address.encode()))]
+    if key:
+        names.append(hash_of("key", named(tenant, key)))
+    if correlation_id:
+        names.append(hash_of("correlation", named(tenant, correlation_id)))
+    return tuple(names)
+
+
+def found_by(event: Event) -> Found:
+    """What an event is found by."""
     if event.kind in OF_CLIENTS:
-        return [hash_of(what, named(event.tenant, value.encode()))
-                for what, value in (("told-user", event.user), ("told-client", event.client),
-                                    ("told-address", event.address)) if value]
-    of_event = [hash_of("id", _ID.pack(event.message_id))]
-    if event.kind == Kind.STORED:
-        of_event.append(hash_of("address", named(event.tenant, event.address.encode())))
-        if event.key:
-            of_event.append(hash_of("key", named(event.tenant, event.key)))
-        if event.correlation_id:
-            of_event.append(hash_of("correlation", named(event.tenant, event.correlation_id)))
-    if event.trace_id:
-        of_event.append(hash_of("trace", event.trace_id))
-    return of_event
+        return Found(exact=tuple([
+            hash_of(what, named(event.tenant, value.encode()))
+            for what, value in (("told-user", event.user), ("told-client", event.client),
+                                ("told-address", event.address)) if value]))
+    exact = names_of(event.tenant, event.address, event.key, event.correlation_id) if event.kind == Kind.STORED else ()
+    if not event.trace_id:
+        return Found(event.message_id, event.last_id, exact=exact)
+    if not event.is_numbered:
+        return Found(event.message_id, event.last_id, exact=(*exact, hash_of("trace", event.trace_id)))
+    first = number_of(event.trace_id)
+    return Found(event.message_id, event.last_id, event.trace_id[:HALF], first, first + max(1, event.rows) - 1, exact)
 
 
-def id_hash(message_id: int) -> bytes:
-    """What every event of a message is wanted by."""
-    return hash_of("id", _ID.pack(message_id))
+def of_id(message_id: int) -> list[bytes]:
+    """What every event of a message is found by."""
+    return blocks_of(IDS, message_id)
+
+
+def of_trace(trace_id: bytes) -> list[bytes]:
+    """What events of a trace are found by."""
+    return [hash_of("trace", trace_id), *blocks_of(own_of(trace_id), number_of(trace_id))]
+
+
+def of_message(message_id: int) -> Matches:
+    """What events say of one message."""
+    def matches(event: Event) -> list[Event]:
+        said = event.of(message_id)
+        return [] if said is None or event.kind in OF_CLIENTS else [said]
+
+    return matches
 
 
 class Trail:  # decision 201
@@ -102,6 +188,7 @@ class Trail:  # decision 201
         self._filled = EXTENT                # events before this one are in the store, or in memory
         self._writing: dict[bytes, list[int]] | None = None
         self._dropped = 0                    # buckets below are deleted
+        self._is_older = False               # the store has keys of an older layout
         self._armed = False
         self._stopped = False
 
@@ -119,9 +206,11 @@ class Trail:  # decision 201
             return
         self.topic_id, self._partition_id = topic.id, topic.partition_id(0)
         meta = self._store.get(META)
-        of, complete = (0, 0) if meta is None else _META.unpack(meta)
+        of, complete, layout = (0, 0, 0) if meta is None else (
+            _META.unpack(meta) if len(meta) == _META.size else (0, 0, 0))
+        self._is_older = meta is not None and layout != LAYOUT
         start, end = self._bounds()
-        complete = min(complete, end) if of == topic.id else 0
+        complete = min(complete, end) if of == topic.id and layout == LAYOUT else 0
         self._behind = end
         self._fill(min(max(complete, start), max(start, end - RESUMED)), max(complete, start), end, resume)
 
@@ -140,14 +229,16 @@ class Trail:  # decision 201
                    ) -> None:
         after = max(at, answers[0].next_offset)
         for piece in answers[0].pieces:
+            founds: list[tuple[int, Found]] = []
             for record in sound_records(piece):
                 if at <= record[0] < end:
                     event = event_of(record)
                     if event is not None:
                         if record[0] >= complete:
-                            self._add(record[0], event)
+                            founds.append((record[0], found_by(event)))
                         if record[0] >= end - RESUMED:
                             resume(event)
+            self._add(founds)
             after = max(after, piece.first_offset + piece.count)
         if after == at:                      # nothing can be read there: the rest is what it is
             self._filled = EXTENT
@@ -156,20 +247,56 @@ class Trail:  # decision 201
 
     # ---- new events
 
-    def note(self, offset: int, event: Event) -> None:
-        """An event is durable."""
-        self._add(offset, event)
-        self._behind = max(self._behind, offset + 1)
+    def note(self, founds: Sequence[tuple[int, Found]]) -> None:
+        """Events are durable, at these offsets, in their order; those that follow on each other lie in one frame."""
+        self._add(founds)
+        if founds:
+            self._behind = max(self._behind, founds[-1][0] + 1)
 
-    def _add(self, offset: int, event: Event) -> None:
-        for wanted in hashes(event):
-            self._newest.setdefault(wanted, []).append(offset)
-            self._entries += 1
+    def _add(self, founds: Sequence[tuple[int, Found]]) -> None:
+        at = 0
+        while at < len(founds):
+            at = self._add_chunk(founds, at)
         if self._entries >= WRITE_ENTRIES:
             self._write()
-        elif not self._armed and not self._stopped:
+        elif not self._armed and not self._stopped and self._entries:
             self._armed = True
             self._loop.call_at(self._loop.now_ms() + WRITE_MS, self._on_time)
+
+    def _add_chunk(self, founds: Sequence[tuple[int, Found]], start: int) -> int:
+        """The chunk that begins there; where the next one does."""
+        offset, by = founds[start]
+        low, high, own, first, last = by.low, by.high, by.own, by.first_trace, by.last_trace
+        exact = set(by.exact)
+        stop = start + 1
+        while stop < len(founds) and stop - start < CHUNK:
+            next_offset, by = founds[stop]
+            if next_offset != offset + stop - start or by.own and own and by.own != own:
+                break
+            if by.high >= by.low:
+                if high >= low and max(high, by.high) - min(low, by.low) > CHUNK_WIDTH:
+                    break
+                low, high = (min(low, by.low), max(high, by.high)) if high >= low else (by.low, by.high)
+            if by.own:
+                first, last = (min(first, by.first_trace), max(last, by.last_trace)) if own else (
+                    by.first_trace, by.last_trace)
+                own = by.own
+            exact.update(by.exact)
+            stop += 1
+        if high >= low:
+            exact.update(blocks(IDS, low, high))
+        if own:
+            exact.update(blocks(own_of(own), first, last))
+        chunk = offset << COUNT_BITS | stop - start - 1
+        newest = self._newest
+        for wanted in exact:
+            chunks = newest.get(wanted)
+            if chunks is None:
+                newest[wanted] = [chunk]
+            else:
+                chunks.append(chunk)
+        self._entries += len(exact)
+        return stop
 
     def _on_time(self) -> None:
         self._armed = False
@@ -183,21 +310,24 @@ class Trail:  # decision 201
         self._newest, self._entries = {}, 0
         start, _ = self._bounds()
         ranges = []
-        if start >> BUCKET_SHIFT > self._dropped:
-            ranges.append((PREFIX + _ID.pack(self._dropped)[4:], PREFIX + _ID.pack(start >> BUCKET_SHIFT)[4:]))
-            self._dropped = start >> BUCKET_SHIFT
+        if self._is_older:
+            ranges.append((PREFIX, META))
+            self._is_older = False
+        if start >> LOW_BITS > self._dropped:
+            ranges.append((PREFIX + _ID.pack(self._dropped)[4:], PREFIX + _ID.pack(start >> LOW_BITS)[4:]))
+            self._dropped = start >> LOW_BITS
         complete = self._behind if self._filled == EXTENT else self._filled
-        puts = [(_KEY.pack(PREFIX, offset >> BUCKET_SHIFT, wanted, offset & 0xFFFF), b"")
-                for wanted, offsets in writing.items() for offset in offsets]
-        puts.append((META, _META.pack(self.topic_id, complete)))
+        puts = [(_KEY.pack(PREFIX, chunk >> COUNT_BITS + LOW_BITS, wanted, chunk & _LOW_PART), b"")
+                for wanted, chunks in writing.items() for chunk in chunks]
+        puts.append((META, _META.pack(self.topic_id, complete, LAYOUT)))
         self._writer.submit(lambda: self._store.write(puts, (), ranges), self._written)
 
     def _written(self, _: None, error: BaseException | None) -> None:
         writing, self._writing = self._writing, None
         if error is not None and writing is not None:
-            for wanted, offsets in writing.items():
-                self._newest.setdefault(wanted, [])[:0] = offsets
-                self._entries += len(offsets)
+            for wanted, chunks in writing.items():
+                self._newest.setdefault(wanted, [])[:0] = chunks
+                self._entries += len(chunks)
             if not isinstance(error, StoreFull) and isinstance(error, Exception):
                 self._on_error(error)
         if self._newest and not self._armed and not self._stopped:
@@ -210,71 +340,122 @@ class Trail:  # decision 201
 
     # ---- looking
 
-    def find(self, wanted: bytes, most: int, on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None],
-             *, newest: bool = False) -> None:
-        """The events of a hash with their offsets, the first `most` of them (the last, with `newest`), in order; an
-        event of another message may be among them."""
+    def find(self, wanted: Sequence[bytes], matches: Matches, most: int,
+             on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None], *, newest: bool = False,
+             first: int = 0, end: int = EXTENT) -> None:
+        """What `matches` says of the events that are found by one of these hashes, with their offsets: of the first
+        ones until there are `most` (of the last ones, with `newest`), in order; of those at the offsets from `first` to
+        before `end`."""
         if self._partition_id < 0:
             on_done([], None)
             return
-        fresh = [offset for part in (self._writing, self._newest) if part is not None
-                 for offset in part.get(wanted, ())]
-        start, end = self._bounds()
-        self._worker.submit(lambda: self._stored(wanted, start, end, most, newest),
-                            partial(self._on_found, fresh, start, most, newest, on_done))
+        fresh = [chunk for part in (self._writing, self._newest) if part is not None
+                 for each in wanted for chunk in part.get(each, ())]
+        log_start, high = self._bounds()
+        looked = Looked(self._partition_id, max(first, log_start), min(end, high), matches, most, newest, on_done)
+        self._worker.submit(lambda: self._stored(wanted, looked), partial(self._on_found, fresh, looked))
 
-    def _stored(self, wanted: bytes, start: int, end: int, most: int, newest: bool) -> list[int]:
-        """On the reading thread: offsets that the store has."""
-        offsets: list[int] = []
-        buckets = list(range(start >> BUCKET_SHIFT, (end >> BUCKET_SHIFT) + 1))[-MAX_BUCKETS:]
+    def _stored(self, wanted: Sequence[bytes], looked: Looked) -> list[int]:
+        """On the reading thread: chunks that the store has."""
+        chunks: list[int] = []
+        if looked.first >= looked.end:
+            return chunks
+        buckets = list(range(looked.first >> LOW_BITS, (looked.end - 1 >> LOW_BITS) + 1))[-MAX_BUCKETS:]
         cursor = self._store.cursor()
-        for bucket in reversed(buckets) if newest else buckets:
-            offsets += self._of_bucket(cursor.seek, cursor.next, bucket, wanted)
-            if len(offsets) >= most:
+        for bucket in reversed(buckets) if looked.newest else buckets:
+            for each in wanted:
+                prefix = _KEY.pack(PREFIX, bucket, each, 0)[:-4]
+                key = cursor.seek(prefix)
+                while key is not None and key.startswith(prefix):
+                    chunks.append((bucket << LOW_BITS + COUNT_BITS) | int.from_bytes(key[-4:], "big"))
+                    key = cursor.next()
+            if len(chunks) >= MAX_CHUNKS:
                 break
-        return offsets
+        return chunks
 
-    @staticmethod
-    def _of_bucket(seek: Callable[[bytes], bytes | None], following: Callable[[], bytes | None], bucket: int,
-                   wanted: bytes) -> Iterator[int]:
-        prefix = _KEY.pack(PREFIX, bucket, wanted, 0)[:-2]
-        key = seek(prefix)
-        while key is not None and key.startswith(prefix):
-            yield bucket << BUCKET_SHIFT | int.from_bytes(key[-2:])
-            key = following()
-
-    def _on_found(self, fresh: list[int], start: int, most: int, newest: bool,
-                  on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None], stored: list[int] | None,
-                  error: BaseException | None) -> None:
+    def _on_found(self, fresh: list[int], looked: Looked, stored: list[int] | None, error: BaseException | None
+                  ) -> None:
         if stored is None:
-            on_done([], StorageFailed(f"the index of journeys cannot be read: {error}"))
+            looked.on_done([], StorageFailed(f"the index of journeys cannot be read: {error}"))
             return
-        offsets = sorted({offset for offset in [*stored, *fresh] if offset >= start})
-        offsets = offsets[-most:] if newest else offsets[:most]
-        if not offsets:
-            on_done([], None)
-            return
-        self._read([(self._partition_id, offset, 1) for offset in offsets], READ_BYTES,
-                   partial(self._on_read, offsets, [], on_done))
+        looked.take([*stored, *fresh])
+        self._go_on(looked)
 
-    def _on_read(self, offsets: list[int], events: list[tuple[int, Event]],
-                 on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None], answers: list[Fetched]
-                 ) -> None:
-        """What one fetch left out for its size is read by the next."""
-        rest: list[int] = []
-        for offset, answer in zip(offsets, answers, strict=True):
-            if isinstance(answer.error, StorageFailed):
-                on_done(events, answer.error)
-                return
-            if not answer.pieces and answer.error is None and answer.next_offset < 0:
-                rest.append(offset)
-            events += [(record[0], event) for piece in answer.pieces for record in sound_records(piece)
-                       if record[0] == offset and (event := event_of(record)) is not None]
-        if not rest or len(rest) == len(offsets):
-            on_done(sorted(events, key=lambda event: event[0]), None)
+    def _go_on(self, looked: Looked) -> None:
+        wants = looked.wants()
+        if not wants:
+            looked.finish(None)
             return
-        self._read([(self._partition_id, offset, 1) for offset in rest], READ_BYTES,
-                   partial(self._on_read, rest, events, on_done))
+        self._read(wants, READ_BYTES, partial(self._on_read, looked))
+
+    def _on_read(self, looked: Looked, answers: list[Fetched]) -> None:
+        error = looked.read(answers)
+        if error is not None:
+            looked.finish(error)
+        else:
+            self._go_on(looked)
+
+
+class Looked:
+    """One look-up. Chunks are read some at a time, until there is enough."""
+
+    def __init__(self, partition_id: int, first: int, end: int, matches: Matches, most: int, newest: bool,
+                 on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None]) -> None:
+        self.partition_id = partition_id
+        self.first = first
+        self.end = end
+        self.newest = newest
+        self._matches = matches
+        self._most = most
+        self._on_done = on_done
+        self._waiting: list[int] = []                        # chunks; the next one is the last
+        self._asked: list[int] = []
+        self._events: list[tuple[int, Event]] = []
+
+    def on_done(self, events: list[tuple[int, Event]], error: StorageFailed | None) -> None:
+        """Tell whoever asked."""
+        self._on_done(events, error)
+
+    def take(self, chunks: list[int]) -> None:
+        """These are to be read."""
+        within = sorted({chunk for chunk in chunks if self.first <= (chunk >> COUNT_BITS) + (chunk & _COUNT)
+                         and chunk >> COUNT_BITS < self.end}, reverse=not self.newest)
+        self._waiting = within[-MAX_CHUNKS:]
+
+    def wants(self) -> list[tuple[int, int, int]]:
+        """What is to be read now; nothing where that is all."""
+        if len(self._events) >= self._most:
+            return []
+        self._asked = self._waiting[-AT_ONCE:]
+        del self._waiting[-AT_ONCE:]
+        return [(self.partition_id, max(self.first, chunk >> COUNT_BITS), 1) for chunk in self._asked]
+
+    def read(self, answers: list[Fetched]) -> StorageFailed | None:
+        """It was read; what one fetch left out for its size is read by the next."""
+        rest: list[int] = []
+        for chunk, answer in zip(self._asked, answers, strict=True):
+            if isinstance(answer.error, StorageFailed):
+                return answer.error
+            if not answer.pieces and answer.error is None and answer.next_offset < 0:
+                rest.append(chunk)
+            first = max(self.first, chunk >> COUNT_BITS)
+            stop = min(self.end, (chunk >> COUNT_BITS) + (chunk & _COUNT) + 1)
+            for piece in answer.pieces:
+                for record in sound_records(piece):
+                    if first <= record[0] < stop and (event := event_of(record)) is not None:
+                        self._events += [(record[0], said) for said in self._matches(event)]
+        if len(rest) < len(self._asked):
+            self._waiting += rest
+        return None
+
+    def finish(self, error: StorageFailed | None) -> None:
+        """There is enough, or no more."""
+        once = {(offset, event.message_id): (offset, event) for offset, event in self._events}
+        events = [once[place] for place in sorted(once)]             # a start may have made chunks that overlap
+        self._on_done(events[-self._most:] if self.newest else events[:self._most], error)
+
+
+_COUNT: Final = (1 << COUNT_BITS) - 1
 
 
 def event_of(record: Record) -> Event | None:

@@ -49,6 +49,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _BEFORE_ATTRIBUTES = struct.Struct(">qiibI")
 _PLACE = struct.Struct(">qii")
+PLACE_BYTES: Final = _PLACE.size
 
 
 class BatchHeader(NamedTuple):
@@ -115,9 +116,9 @@ def stamped(data: bytes, max_ms: int, attributes: int = 0) -> bytes:
     return data[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail
 
 
-def placed(data: bytes, base_offset: int, leader_epoch: int) -> bytes:  # decision 5
-    """The batch with its place written in: both fields lie outside the CRC."""
-    return _PLACE.pack(base_offset, len(data) - LENGTH_COVERS_FROM, leader_epoch) + data[16:]
+def place_of(data: bytes, base_offset: int, leader_epoch: int) -> bytes:  # decision 5
+    """The first `PLACE_BYTES` of the batch with its place written in: both fields lie outside the CRC."""
+    return _PLACE.pack(base_offset, len(data) - LENGTH_COVERS_FROM, leader_epoch)
 
 
 def as_batch(piece: Piece, leader_epoch: int) -> bytes:

@@ -65,7 +65,10 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
     Raises InvalidRecord, InvalidTimestamp, MessageTooLarge, CorruptBatch where it does not decompress; OpenedTooLarge
     where it opens to more than `most_bytes` without being too large.
     """
-    data, at = _opened(batch, header, opened_limit(len(batch), record_bytes), most_bytes)
+    if header.attributes & CODEC_MASK == NONE:
+        data, at = batch, HEADER_BYTES
+    else:
+        data, at = _opened(batch, header, opened_limit(len(batch), record_bytes), most_bytes)
     records: list[Record] | None = [] if wanted else None
     largest_ms, headers = NO_TIMESTAMP, 0
     asks: list[tuple[int, Asked, bytes | None, Headers]] = []
@@ -125,11 +128,8 @@ def asking(records: list[Record]) -> list[tuple[int, Asked, bytes | None, Header
 
 def _opened(batch: bytes, header: BatchHeader, limit_bytes: int, most_bytes: int) -> tuple[bytes, int]:
     """The bytes of the records, and where they begin."""
-    codec = header.attributes & CODEC_MASK
-    if codec == NONE:
-        return batch, HEADER_BYTES
     try:
-        return decompress(codec, batch[HEADER_BYTES:], min(limit_bytes, most_bytes)), 0
+        return decompress(header.attributes & CODEC_MASK, batch[HEADER_BYTES:], min(limit_bytes, most_bytes)), 0
     except OpenedTooLarge as error:
         if limit_bytes <= most_bytes:
             raise MessageTooLarge(str(error)) from None

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from heapq import heappop, heappush, nsmallest
+from sys import intern
 from typing import Final
 
 from gatehouse.kernel.addresses.filters import parse_filter
@@ -87,7 +88,7 @@ class Sessions:  # decision 162
         self._clock = clock
         self._settings = settings
         self._selector_names = selector_names
-        self._by_name: dict[Named, Session] = {}
+        self._by_name: dict[str, dict[str, Session]] = {}       # by tenant and client id, no object for each
         self._by_partition: dict[int, Session] = {}
         self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
         self._armed_ms = 0
@@ -130,7 +131,7 @@ class Sessions:  # decision 162
 
     def start(self) -> None:
         """Sessions whose connections the last end of the hub has cut sleep from now on."""
-        for session in self._by_name.values():
+        for session in self._by_partition.values():
             if session.until_ms == CONNECTED:
                 self.keeper.touch(session, OF_SESSION)
                 session.fall_asleep(self.loop.now_ms(), session.expiry_ms)
@@ -151,13 +152,13 @@ class Sessions:  # decision 162
             pass
 
     def _made(self, name: Named, record: SessionRecord, stints: list[Stint]) -> Session:
-        session = Session(*name, record.user, record.partition_id, record.created_ms, record.expiry_ms,
+        session = Session(*name, intern(record.user), record.partition_id, record.created_ms, record.expiry_ms,
                           record.until_ms)
         session.load_stints(stints)
         return session
 
     def _add(self, session: Session) -> None:
-        self._by_name[session.tenant, session.client_id] = session
+        self._by_name.setdefault(session.tenant, {})[session.client_id] = session
         self._by_partition[session.partition_id] = session
         for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
@@ -168,7 +169,13 @@ class Sessions:  # decision 162
         for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
         del self._by_partition[session.partition_id]
-        del self._by_name[session.tenant, session.client_id]
+        named = self._by_name[session.tenant]
+        del named[session.client_id]
+        if not named:
+            del self._by_name[session.tenant]
+
+    def _named(self, tenant: str, client_id: str) -> Session | None:
+        return self._by_name.get(tenant, {}).get(client_id)
 
     # ---- a client comes and goes
 
@@ -192,18 +199,18 @@ class Sessions:  # decision 162
         return attached
 
     def _new(self, tenant: str, client_id: str, user: str, expiry_ms: int) -> Session:
-        if len(self._by_name) >= self._settings.max_sessions:
+        if len(self._by_partition) >= self._settings.max_sessions:
             raise TooManySessions(f"there are as many sessions as may be (kernel.max_sessions, "
                                   f"{self._settings.max_sessions})")
         frame = self._committer.open_frame()
-        session = Session(tenant, client_id, user, self._topics.new_partition_ids(1), frame.builder.now_ms, expiry_ms,
-                          CONNECTED)
+        session = Session(tenant, client_id, intern(user), self._topics.new_partition_ids(1), frame.builder.now_ms,
+                          expiry_ms, CONNECTED)
         frame.state.append(StateRecord(Kind.COUNTERS, b"", self._topics.counters()))
         self._add(session)
         return session
 
     def _of_user(self, tenant: str, client_id: str, user: str) -> Session | None:
-        session = self._by_name.get((tenant, client_id))
+        session = self._named(tenant, client_id)
         if session is not None and session.user != user:
             raise SessionRefused("the session of this client id belongs to another user")  # decision 166
         return session
@@ -242,7 +249,7 @@ class Sessions:  # decision 162
 
     def owner_of(self, tenant: str, client_id: str) -> str | None:
         """See `api.SessionsPort`."""
-        session = self._by_name.get((tenant, client_id))
+        session = self._named(tenant, client_id)
         return None if session is None else session.user
 
     def clear(self, tenant: str, client_id: str, user: str) -> bool:
@@ -255,7 +262,7 @@ class Sessions:  # decision 162
 
     def delete(self, tenant: str, client_id: str, owner: Owner | None = None, token: object = None) -> None:
         """See `api.SessionsPort`."""
-        session = self._by_name.get((tenant, client_id))
+        session = self._named(tenant, client_id)
         if session is None:
             raise UnknownSession(f"there is no session of the client id {client_id[:80]!r}")
         self._end(session, DELETED)
@@ -325,7 +332,7 @@ class Sessions:  # decision 162
     def _read_back(self, names: set[Named]) -> None:
         """A frame was refused: these sessions are as the state says, and their connections are over."""
         for name in names:
-            session = self._by_name.get(name)
+            session = self._named(*name)
             if session is not None:
                 self._remove(session)
                 self._detach(session, REFUSED)
@@ -555,13 +562,13 @@ class Sessions:  # decision 162
     # ---- what people see
 
     def describe(self, tenant: str, client_id: str) -> SessionDescription | None:
-        session = self._by_name.get((tenant, client_id))
+        session = self._named(tenant, client_id)
         return None if session is None else self._described(session)
 
     def page(self, tenant: str, after: str, limit: int) -> list[SessionDescription]:
         """See `api.SessionsPort`."""
-        names = nsmallest(limit, (name for name in self._by_name if name[0] == tenant and name[1] > after))
-        return [self._described(self._by_name[name]) for name in names]
+        named = self._by_name.get(tenant, {})
+        return [self._described(named[name]) for name in nsmallest(limit, [name for name in named if name > after])]
 
     def _described(self, session: Session) -> SessionDescription:
         waits = session.until_ms not in (CONNECTED, NEVER)
@@ -573,4 +580,4 @@ class Sessions:  # decision 162
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        return {"sessions": len(self._by_name), "sessions_connected": self._connected, "wills": len(self.wills)}
+        return {"sessions": len(self._by_partition), "sessions_connected": self._connected, "wills": len(self.wills)}

@@ -168,6 +168,9 @@ class Topics:
         first_id, first_partition, topic_id = self._ranges[i]
         topic = self._by_id[topic_id]
         partition = first_partition + partition_id - first_id
+        first_range = topic.ranges[0]
+        if first_range[0] == first_id and partition < first_range[1]:      # of the first range, as nearly all are
+            return topic, partition
         there = partition < topic.partitions and topic.partition_id(partition) == partition_id
         return (topic, partition) if there else None
 

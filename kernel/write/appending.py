@@ -63,6 +63,12 @@ class Appending:
         self._speaker = speaker
         self._recorder = recorder
         self.unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
+        if recorder is not None:
+            recorder.on_calm(self._shorten)
+
+    def _shorten(self, gap: int) -> None:
+        """At most so many messages pass before one that may be followed."""
+        self.unfollowed = min(self.unfollowed, gap)
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
                placements: dict[int, Placement] | None = None, judge: Judge | None = None) -> None:
@@ -140,7 +146,7 @@ class Appending:
         all_places: MessagePlaces = [] if places is None else places
         pending_frame.builder.add(messages, all_places if followed else places, None, placements, *self._authors())
         if followed:
-            recorder.on_entered(pending_frame, messages, placements, all_places, followed)
+            recorder.on_entered(pending_frame, messages, placements, all_places)
 
     def _authors(self) -> tuple[Origin | None, list[int] | None, list[Origin] | None]:
         """Who publishes what enters now, as `BatchBuilder.add` takes it."""

@@ -77,6 +77,12 @@ class Batches:
         self._speaker = speaker
         self._recorder = recorder
         self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
+        if recorder is not None:
+            recorder.on_calm(self._shorten)
+
+    def _shorten(self, gap: int) -> None:
+        """At most so many messages pass before one that may be followed."""
+        self._unfollowed = min(self._unfollowed, gap)
 
     def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
                divert: Divert | None, judge: Judge | None = None) -> None:

@@ -31,7 +31,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.records.asked import ASKED
 from gatehouse.kernel.records.authors import Stretches, encode_authors
-from gatehouse.kernel.records.batch import BatchHeader, placed
+from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
 
@@ -404,7 +404,7 @@ class BatchBuilder:
         counts: list[int] = []
         lengths: list[int] = []
         crcs: list[int] = []
-        bodies: list[bytes] = []
+        bodies: list[bytes | memoryview] = []
         moved: dict[int, int] = {}
         several = len(self._open) != len(runs) or len(self.references) > 0     # of a partition, perhaps
         next_id = first_id
@@ -425,16 +425,21 @@ class BatchBuilder:
             run.first_id = message_id
             record_count += count
             data = run.first
-            if run.flags:
-                data = placed(data, offset, epoch)
-            elif run.more is not None:
-                data = data + b"".join(run.more)
+            if run.flags:                    # a producer's batch is copied once, by the join below
+                place = place_of(data, offset, epoch)
+                rest = memoryview(data)[PLACE_BYTES:]
+                crcs.append(crc32c(rest, crc32c(place)))
+                bodies.append(place)
+                bodies.append(rest)
+            else:
+                if run.more is not None:
+                    data = data + b"".join(run.more)
+                crcs.append(crc32c(data))
+                bodies.append(data)
             first_offsets.append(offset)
             first_ids.append(message_id)
             counts.append(count)
             lengths.append(len(data))
-            crcs.append(crc32c(data))
-            bodies.append(data)
         assert 0 not in counts, "no run is empty"
         assert -1 not in first_offsets and -1 not in first_ids, "every run has its place"
         start = 0
@@ -455,7 +460,7 @@ class BatchBuilder:
         entries.flags.fromlist([run.flags for run in runs])
         if self.references:
             self._add_references(entries, next_offsets, moved)
-        body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        body = b"".join(bodies)              # one that is bytes is given as it is
         assert len(body) == start + sum(lengths), "entries lie in the body"
         return Sealed(entries, body, record_count, next_id - first_id, naming)
 

@@ -113,8 +113,9 @@ class Validating:  # decision 114
 
         What is found at once, by this or by `enter`, is raised; what is found later is told to the owner.
         """
-        validated = None if any(arrival.partition_id in self._partitions
-                                for arrival in arrived) else self._validated_here(arrived)
+        waits = self._partitions and any(
+            arrival.partition_id in self._partitions for arrival in arrived)
+        validated = None if waits else self._validated_here(arrived)
         if validated is not None:
             for _ in enter(validated):
                 pass                                 # what is checked here is little
@@ -142,14 +143,17 @@ class Validating:  # decision 114
 
     def _validated_here(self, arrived: list[Arrived]) -> list[Validated] | None:
         """None: it is too much for this turn. Raises what `validate` does; who is refused has had the turn's share."""
-        self._reset_later()
-        if self._is_too_much(arrived):
+        if not self._resetting:
+            self._resetting = True
+            self._loop.call_soon(self._reset)
+        opened = [arrival for arrival in arrived if arrival.is_opened]
+        if self._is_too_much(arrived, opened):
             return None
         batches = []
         try:
             for arrival in arrived:
-                validated = arrival.validated(max(0, SMALL_BYTES - self._spent_bytes))
-                if arrival.is_opened:
+                validated = arrival.validated(max(0, SMALL_BYTES - self._spent_bytes) if opened else SMALL_BYTES)
+                if opened and arrival.is_opened:
                     self._spent_bytes += validated.opened_bytes
                 batches.append(validated)
         except OpenedTooLarge:
@@ -160,18 +164,15 @@ class Validating:  # decision 114
             raise
         return batches
 
-    def _is_too_much(self, arrived: list[Arrived]) -> bool:
-        """By what can be seen before anything is opened."""
-        opened = [arrival for arrival in arrived if arrival.is_opened]
-        self._spent_records += sum([arrival.header.record_count for arrival in arrived])
+    def _is_too_much(self, arrived: list[Arrived], opened: list[Arrived]) -> bool:
+        """By what can be seen before anything is opened, which those in `opened` will be."""
+        for arrival in arrived:
+            self._spent_records += arrival.header.record_count
+        if not opened:
+            return self._spent_records > TURN_RECORDS
         self._spent_bytes += sum([arrival.object_bytes for arrival in opened])
-        return self._spent_records > TURN_RECORDS or bool(opened) and (
-            self._spent_bytes > SMALL_BYTES or sum([len(arrival.batch) for arrival in opened]) > OPEN_HERE_BYTES)
-
-    def _reset_later(self) -> None:
-        if not self._resetting:
-            self._resetting = True
-            self._loop.call_soon(self._reset)
+        return (self._spent_records > TURN_RECORDS or self._spent_bytes > SMALL_BYTES
+                or sum([len(arrival.batch) for arrival in opened]) > OPEN_HERE_BYTES)
 
     def _reset(self) -> None:
         self._spent_records = self._spent_bytes = 0

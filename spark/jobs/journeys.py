@@ -28,27 +28,32 @@ from gatehouse.spark.source import GatehouseSource
 from gatehouse.tracing.events import CorruptEvent, Kind, decode
 
 TOPIC: Final = "journeys"
-SCHEMA: Final = "id long, kind int, door string, address string, who string, attempt int"
+SCHEMA: Final = "first long, rows int, step int, kind int, door string, address string, who string, attempt int"
 FAILED: Final = [int(kind) for kind in (Kind.RELEASED, Kind.LEASE_OVER, Kind.GIVEN_UP)]
 ACCURACY: Final = 1_000
 """The rank of a percentile is off by at most one in so many."""
 
 
-def fields_of(value: bytes | None) -> tuple[int, int, str, str, str, int] | None:
+def fields_of(value: bytes | None) -> tuple[int, int, int, int, str, str, str, int] | None:
     """Of a record of the topic, on an executor; None where it is no event, or one of a later hub."""
     try:
         event = decode(bytes(value or b""), 0)
     except CorruptEvent:
         return None
-    return event.message_id, event.kind, event.door, event.address, event.group, event.attempt
+    return (event.message_id, event.rows or 1, event.step or 1, event.kind, event.door, event.address, event.group,
+            event.attempt)
 
 
 def events(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """Every event that the topic keeps. `options`: those of the source, which say where the hub is."""
+    """Every event that the topic keeps, one row for each message that it tells of. `options`: those of the source,
+    which say where the hub is."""
     records = spark.read.format("gatehouse").options(**options).option("subscribe", TOPIC).load()
     read_event = F.udf(fields_of, SCHEMA, useArrow=False)
     read = records.select(read_event("value").alias("event"), F.unix_millis("timestamp").alias("at"))
-    return read.where(F.col("event").isNotNull()).select("event.*", "at")
+    happened = read.where(F.col("event").isNotNull()).select("event.*", "at")
+    last = F.col("first") + (F.col("rows") - 1) * F.col("step")
+    each = F.explode(F.sequence(F.col("first"), last, F.col("step").cast("long"))).alias("id")
+    return happened.select(each, "kind", "door", "address", "who", "attempt", "at")
 
 
 def report(happened: DataFrame) -> DataFrame:

@@ -311,6 +311,41 @@ def test_a_dead_receiver_is_asked_now_and_then_and_gets_everything_once_it_is_ba
         hub.kill()
 
 
+def test_of_several_targets_one_that_fails_is_isolated_and_the_others_get_everything(tmp_path, receiver) -> None:
+    hub, dead = hub_on(tmp_path, ALLOW + "webhook_open_s = 3600.0\n"), Receiver()
+    try:
+        dead.answer = lambda number, body: (500, {})
+        define(hub, receiver, concurrency=1, more_urls=[f"http://127.0.0.1:{dead.port}/hook"])
+        ask(hub, "PUT", "/v1/groups/shop", {"retry": [0], "max_attempts": 0})
+        publish(hub, *(str(number) for number in range(100)))
+        until(lambda: state(hub)["state"]["delivered"] == 100)
+        assert len(dead.posts) == 5
+        told = state(hub)["state"]
+        assert told["circuit"] == "closed" and [target["circuit"] for target in told["targets"]] == ["closed", "open"]
+        assert ask(hub, "GET", "/v1/circuits/webhook:shop:2")["reason"] == "500"
+        dead.answer = lambda number, body: (204, {})
+        ask(hub, "PUT", "/v1/circuits/webhook:shop:2", {"circuit": "closed"})
+        publish(hub, "1", "2")
+        until(lambda: len(dead.posts) == 6)
+    finally:
+        hub.kill()
+        dead.close()
+
+
+def test_what_goes_to_a_webhook_is_limited_as_what_goes_to_anybody(hub, receiver) -> None:
+    times: list[float] = []
+    receiver.answer = lambda number, body: (times.append(time.monotonic()), (204, {}))[1]
+    limit = ask(hub, "POST", "/v1/limits", {"of": "consumers:shop", "direction": "out", "messages_per_s": 10,
+                                            "messages_burst": 5})["id"]
+    define(hub, receiver)
+    publish(hub, *(str(number) for number in range(20)))
+    receiver.wait(20)
+    assert times[-1] - times[0] > 0.7                            # ten beyond burst and concurrency, at ten a second
+    used = ask(hub, "GET", f"/v1/limits/{limit}")["used"]
+    ask(hub, "DELETE", f"/v1/limits/{limit}")
+    assert [one["messages"] for one in used] == [20]
+
+
 def test_a_circuit_is_opened_and_closed_by_hand(hub, receiver) -> None:
     define(hub, receiver)
     until(lambda: state(hub)["state"]["connected"])

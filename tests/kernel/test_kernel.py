@@ -15,12 +15,13 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
 )
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.batch import as_batch, check_batch, placed
+from gatehouse.kernel.records.batch import as_batch, check_batch
 from gatehouse.kernel.records.record import encode_headers, encode_key, varint
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
+from tests.kernel.records.placing import placed
 from tests.kernel.rig import Rig, Witness
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.postponing import TURN_MS, PostponingWorker
+from gatehouse.kernel.background import SHED_REST_MS, Background
 from gatehouse.kernel.shedding import Rung, Shedding
 from gatehouse.kernel.world import InlineWorker, World
 from tests.kernel.journeys.test_recorder import ALL, kinds
@@ -26,12 +26,13 @@ def test_trace_events_are_not_recorded_and_counted_as_left_out() -> None:
 
 
 class Jobs:
-    """What a postponing worker has handed on, in order."""
+    """What a worker of bulk reads has handed on, in order."""
 
     def __init__(self) -> None:
         self.world = World(1_000)
         self.shedding = Shedding()
-        self.worker = PostponingWorker(InlineWorker(), self.shedding, self.world.loop)
+        self.background = Background(self.world.loop, self.shedding)
+        self.worker = self.background.worker(InlineWorker(), "bulk", may_be_shed=True)
         self.done: list[Any] = []
 
     def submit(self, *numbers: int) -> None:
@@ -45,14 +46,14 @@ def test_bulk_reads_have_their_turn_one_by_one_and_in_order() -> None:
     assert jobs.done == [0]
     jobs.shedding.level = Rung.BULK_READS
     jobs.submit(1, 2, 3, 4)
-    assert jobs.done == [0] and jobs.shedding.counts[Rung.BULK_READS] == 4
-    jobs.world.advance(TURN_MS)
-    assert jobs.done == [0, 1]
-    jobs.world.advance(TURN_MS)
+    assert jobs.done == [0, 1] and jobs.shedding.counts[Rung.BULK_READS] == 4
+    jobs.world.advance(SHED_REST_MS)
     assert jobs.done == [0, 1, 2]
+    jobs.world.advance(SHED_REST_MS)
+    assert jobs.done == [0, 1, 2, 3]
     jobs.shedding.level = Rung.NOTHING
     jobs.submit(5)
-    jobs.world.advance(TURN_MS)
+    jobs.world.advance(SHED_REST_MS)
     assert jobs.done == [0, 1, 2, 3, 4, 5]
 
 
@@ -60,7 +61,7 @@ def test_nothing_waits_once_the_kernel_ends() -> None:
     jobs = Jobs()
     jobs.shedding.level = Rung.PUBLISHERS
     jobs.submit(1, 2)
-    jobs.worker.stop()
+    jobs.background.stop()
     jobs.submit(3)
     assert jobs.done == [1, 2, 3]
 

@@ -98,9 +98,10 @@ class TestHub:
 
     __test__ = False
 
-    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, owed: int = 1 << 30, **rest) -> None:
+    def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, owed: int = 1 << 30,
+                 limit: dict[str, int] | None = None, **rest) -> None:
         self.name = name
-        self.section = RelaySection(URL, owed_messages=owed)
+        self.section = RelaySection(URL, owed_messages=owed, **(limit or {}))
         self.settings = links
         self.rng = rng
         self.rig = HubRig(name, **rest)
@@ -218,6 +219,7 @@ class Network:
     def tick(self, by_ms: int = TICK_MS) -> None:
         self.wall_ms += by_ms
         self.meeting.spools.handle_tick()
+        self.meeting.handle_pace()
         for hub in self.hubs:
             self.tick_of(hub, by_ms)
 

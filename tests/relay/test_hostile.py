@@ -264,8 +264,25 @@ def test_an_invitation_works_once_and_ends() -> None:
     assert thief.state("link") == "joining" and left.links.links["link"].pin.name == "right"
     assert [event for event in left.events if event[1] == "join refused"]
     network.tick(2_000)
+    thief.links.join(late)
+    network.settle(30)
+    assert "over" in thief.links.describe_link("link")["fault"] and thief.state("link") == "joining"
+    assert left.links.links["link"].pin.name == "right"
+    network.tick(24 * 3_600_000)
     with pytest.raises(BadInvitation, match="over"):
         thief.links.join(late)
+
+
+@pytest.mark.parametrize("apart_ms", [-3_600_000, 3_600_000])
+def test_an_invitation_is_good_whatever_the_other_clock_says(apart_ms: int) -> None:
+    rng = random.Random(3)
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    right.clock_apart_ms = apart_ms
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    network.settle(30)
+    assert left.state("link") == right.state("link") == "open"
 
 
 @pytest.mark.parametrize("change", [

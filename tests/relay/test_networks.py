@@ -1,6 +1,7 @@
 """Two networks that reach only the meeting point: TLS, a proxy that must be asked, cuts under load, kills of everybody.
 
-Run as root on Linux this is in network namespaces; elsewhere on loopback, with the faulty proxy alone, and it says so.
+Run as root on Linux this is in network namespaces, one behind a wire that delays, loses and doubles frames; elsewhere
+on loopback, with the faulty proxy alone, and it says so. B's clock is an hour ahead.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tests.running_hub import DEADLINE_S, ROOT, free_port
 
 KEYS = 5
 BURST = 40
+HOUR_S = 3600
+LIVES_S = 1800
 CUT_S = float(os.environ.get("GATEHOUSE_CUT_S", "0"))
 """So long is a network cut, under load; without it for one burst. `make soak` says ten minutes."""
 
@@ -29,8 +33,9 @@ CUT_S = float(os.environ.get("GATEHOUSE_CUT_S", "0"))
 class Inside:
     """A hub in one of the networks, and somebody beside it who asks it."""
 
-    def __init__(self, folder: Path, prefix: tuple[str, ...], config: str) -> None:
+    def __init__(self, folder: Path, prefix: tuple[str, ...], config: str, clock_s: float = 0) -> None:
         folder.mkdir()
+        self.command = f"from tests.faults.sabotage import clock; clock([[0, {clock_s}]]); {COMMAND}"
         self.folder, self.prefix = folder, prefix
         self.file = folder / "gateways.toml"
         self.port, self.mqtt, self.amqp = free_port(), free_port(), free_port()
@@ -43,7 +48,7 @@ class Inside:
     def start(self) -> None:
         with (self.folder / "hub.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-c", COMMAND, "serve", "--config", str(self.file)],
+                [*self.prefix, sys.executable, "-c", self.command, "serve", "--config", str(self.file)],
                 stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -96,6 +101,9 @@ class Inside:
     def link(self) -> Any:
         return self.document("GET", "/v1/relay/links/link")
 
+    def says(self, fault: str) -> bool:
+        return fault in self.document("GET", "/v1/relay")["fault"]
+
     def values(self, topic: str) -> list[tuple[str, str]]:
         """(address, value) of every message, partition by partition."""
         values: list[tuple[str, str]] = []
@@ -127,7 +135,7 @@ class Two:
                         table.format(**common, more="") + 'send = ["plant/#"]\nreceive = ["orders/#"]\n')
         by_proxy = f'proxy = "http://{proxy}:{self.proxy_port}"\n'
         self.b = Inside(folder / "b", () if spaces is None else spaces.inside("b"),
-                        table.format(**common, more=by_proxy) + 'send = ["orders/#"]\nreceive = ["plant/#"]\n')
+                        table.format(**common, more=by_proxy) + 'send = ["orders/#"]\nreceive = ["plant/#"]\n', HOUR_S)
         keys = {side: hub.document("GET", "/v1/relay")["key"] for side, hub in (("a", self.a), ("b", self.b))}
         self.relay = RunningRelay(
             folder, self.port, keys, ["plant", "orders"], between, f'cert = "{pair.cert}"\nkey = "{pair.key}"\n',
@@ -194,7 +202,8 @@ def test_every_acknowledged_message_arrives_once_in_order(tmp_path: Path) -> Non
             nonlocal number
             for _ in range(BURST):
                 value = f"{number:06d}{'x' * 2_000}"
-                status, _ = two.a.ask("POST", f"/v1/publish/plant/{number % KEYS}", value)
+                status, _ = two.a.ask("POST", f"/v1/publish/plant/{number % KEYS}", value, **{
+                    "X-Retain": "true", "X-Expires-In": str(LIVES_S)})
                 acknowledged[value] += status == 201
                 number += 1
 
@@ -229,6 +238,9 @@ def test_every_acknowledged_message_arrives_once_in_order(tmp_path: Path) -> Non
             mine = [value for address, value in came if address == f"plant/{key}"]
             assert mine == sorted(mine), "in the order of each key"
         assert two.a.values("orders") == [("orders/1", "back")]
+        retained = [sorted((value["address"], value["value"]) for value in hub.document(
+            "GET", "/v1/retained/plant/+")["messages"]) for hub in (two.a, two.b)]
+        assert len(retained[0]) == KEYS and retained[0] == retained[1], "half an hour is left by either clock"
         sessions = two.a.link()["sessions"] + two.b.link()["sessions"]
         assert sessions > 2, "the way between the hubs broke"
 
@@ -259,3 +271,25 @@ def test_who_is_withdrawn_in_flight_is_let_go(tmp_path: Path) -> None:
                  lambda: two.b.document("GET", "/v1/relay"))
         assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
         assert two.a.link()["lag"]["messages"] == 1
+
+
+def test_a_man_in_the_middle_with_another_certificate_hears_nothing(tmp_path: Path) -> None:
+    """He answers in place of the meeting point, with a certificate for its name that somebody else signed."""
+    with two_networks(tmp_path) as two:
+        two.join()
+        two.relay.kill()
+        (tmp_path / "other").mkdir()
+        pair = Authority(tmp_path / "other", "Another Authority").server(addresses=(two.host,))
+        two.relay.head = "".join(f"{line}\n" for line in two.relay.head.splitlines()
+                                 if not line.startswith(("cert", "key"))) \
+            + f'cert = "{pair.cert}"\nkey = "{pair.key}"\n'
+        two.relay.write({side: hub.document("GET", "/v1/relay")["key"] for side, hub in (("a", two.a), ("b", two.b))},
+                        ["plant", "orders"])
+        before = len(two.relay.log.read_text())
+        two.relay.start()
+        two.a.document("POST", "/v1/publish/plant/1", "not for him")
+        for hub in (two.a, two.b):
+            wait_for(partial(hub.says, "certificate verify failed"), partial(hub.document, "GET", "/v1/relay"))
+            assert "\n" not in hub.document("GET", "/v1/relay")["fault"]
+        assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
+        assert "is here" not in two.relay.log.read_text()[before:]

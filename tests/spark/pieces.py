@@ -13,11 +13,11 @@ import lz4.frame
 import zstandard
 
 from gatehouse.kernel.message import Headers, Piece
-from gatehouse.kernel.records.batch import placed
 from gatehouse.kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from gatehouse.kernel.records.pieces import encode_pieces
 from gatehouse.spark.answers import Heads, read_answer
 from tests.kernel.batches import encode_record, wrap
+from tests.kernel.records.placing import placed
 
 Row = tuple[bytes | None, bytes | None, Headers, int, int]
 """(key, value, headers, attributes, timestamp delta)"""

@@ -138,7 +138,7 @@ async def find_messages(door: Door, call: Call) -> Answered:
     if TOPIC.name in query:
         return json_answer({"messages": [_found_at(door, principal, query)]})
     messages: dict[int, dict[str, Any]] = {}
-    for event in reversed(await _events(door, principal, given[0], query[given[0]])):
+    for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms)):
         if event.message_id in messages or not first_ms <= event.at_ms <= last_ms \
                 or (event.tenant or "/") != principal.tenant \
                 or not may_see_address(door, principal, event.address, ""):
@@ -151,17 +151,19 @@ async def find_messages(door: Door, call: Call) -> Answered:
     return json_answer({"messages": list(messages.values())})
 
 
-async def _events(door: Door, principal: Principal, way: str, value: str) -> list[Event]:
+async def _events(door: Door, principal: Principal, way: str, value: str, first_ms: int, last_ms: int
+                  ) -> list[Event]:
     raw = value.encode()
     if way == TRACE.name:
         if not TRACE_ID.fullmatch(value.lower()):
             raise Refusal("invalid_parameter", "a trace id is 32 hex digits", parameter=way)
         raw = bytes.fromhex(value)
-    return [event for event in await _found(door, principal, way.removesuffix("_id"), raw) if _is_it(event, way, raw)]
+    return await _found(door, principal, way.removesuffix("_id"), raw, first_ms, last_ms)
 
 
-async def _found(door: Door, principal: Principal, what: str, value: bytes) -> list[Event]:
-    """The newest events whose hash is that of this value."""
+async def _found(door: Door, principal: Principal, what: str, value: bytes, first_ms: int, last_ms: int
+                 ) -> list[Event]:
+    """The newest events of this time that have this value."""
     reply: Reply[list[Event]] = Reply()
 
     def on_done(events: list[Event], error: StorageFailed | None) -> None:
@@ -170,15 +172,8 @@ async def _found(door: Door, principal: Principal, what: str, value: bytes) -> l
         else:
             reply.set_result(events)
 
-    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done)
+    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done, first_ms, last_ms)
     return await reply
-
-
-def _is_it(event: Event, way: str, raw: bytes) -> bool:
-    """Whether it is what was looked for: a hash may be that of something else."""
-    if way == ADDRESS.name:
-        return event.address.encode() == raw
-    return raw == {KEY.name: event.key, TRACE.name: event.trace_id, CORRELATION.name: event.correlation_id}[way]
 
 
 def _found_at(door: Door, principal: Principal, query: dict[str, str]) -> dict[str, Any]:
@@ -217,7 +212,8 @@ async def find_events(door: Door, call: Call) -> Answered:
     sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
     way, value = given[0], query[given[0]]
     shown: list[dict[str, Any]] = []
-    for event in reversed(await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode())):
+    for event in reversed(await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode(), first_ms,
+                                       last_ms)):
         if getattr(event, TOLD_WAYS[way]) == value and first_ms <= event.at_ms <= last_ms \
                 and (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name):
             shown.append({"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {name: said for name, said in (
@@ -351,11 +347,14 @@ def may_see_address(door: Door, principal: Principal, address: str, topic: str) 
 def address_of(door: Door, journey: Journey) -> str:
     """Where a message was published; "" where nobody knows."""
     said = next((event.address for event in journey.events if event.kind == Kind.STORED and event.address), "")
-    if said or journey.place is None:
+    place, record = journey.place, journey.record
+    if place is None or said and said != place.topic:
         return said
-    if journey.record is not None and journey.place.topic:
-        return door.port.address_of(journey.place.topic, journey.record[2], journey.record[4])
-    return QUEUE_PREFIX + journey.place.queue if journey.place.queue else ""
+    if record is not None and place.topic:           # of a batch that was not opened only the topic is told
+        return door.port.address_of(place.topic, record[2], record[4])
+    if said:
+        return said
+    return QUEUE_PREFIX + place.queue if place.queue else ""
 
 
 def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, Any]:

@@ -25,7 +25,14 @@ from gatehouse.gateways.http.schemas import (
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.webhooks.definition import MAX_BATCH, MAX_CONCURRENCY, MAX_TIMEOUT_S, MODES, read_webhook
+from gatehouse.gateways.http.webhooks.definition import (
+    MAX_BATCH,
+    MAX_CONCURRENCY,
+    MAX_MORE_URLS,
+    MAX_TIMEOUT_S,
+    MODES,
+    read_webhook,
+)
 from gatehouse.kernel.circuit_breaker import CircuitState
 
 if TYPE_CHECKING:
@@ -37,6 +44,7 @@ NAME: Final = Parameter("webhook", "The webhook's name.", example="orders-to-sho
 MAX: Final = Whole("max", "Webhooks in the page.", default=100, lowest=1, highest=1000)
 SETTINGS: Final = {
     "url": {**TEXT, "format": "webhook-url", "minLength": 1, "maxLength": 2048},
+    "more_urls": list_of({**TEXT, "format": "webhook-url", "minLength": 1, "maxLength": 2048}, maxItems=MAX_MORE_URLS),
     "topic": {**TEXT, "pattern": "^[A-Za-z0-9._-]{0,249}$"}, "group": {**TEXT, "maxLength": 255},
     "checks": {**TEXT, "maxLength": 255}, "mode": one_of(*MODES),
     "concurrency": {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENCY},
@@ -44,7 +52,8 @@ SETTINGS: Final = {
     "timeout": {"type": "number", "minimum": 0.1, "maximum": MAX_TIMEOUT_S}, "enabled": FLAG}
 STATE: Final = object_of({"delivered": WHOLE, "failed": WHOLE, "posting": WHOLE, "last": TEXT, "connected": FLAG,
                           "circuit": one_of(*CircuitState), "circuit_by_hand": FLAG, "circuit_opened": WHOLE,
-                          "circuit_until": nullable(TIME_MS)})
+                          "circuit_until": nullable(TIME_MS),
+                          "targets": list_of(object_of({"url": TEXT, "circuit": one_of(*CircuitState)}))})
 WEBHOOK: Final = Named("Webhook", object_of(
     {"name": TEXT, **SETTINGS, "disabled_because": TEXT, "created": TIME_MS, "state": nullable(STATE)},
     {"secret": {**TEXT, "description": "Where it was just made; it is not shown again."}}))

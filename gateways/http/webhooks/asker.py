@@ -22,12 +22,13 @@ from gatehouse.gateways.checks import InvalidDecision, describe_check, read_verd
 from gatehouse.gateways.http.webhooks.runner import GONE, note_outcome
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
+from gatehouse.gateways.target_circuits import NOBODY
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
-    from gatehouse.kernel.circuit_breaker import CircuitBreaker
+    from gatehouse.gateways.target_circuits import TargetCircuits
     from gatehouse.transactions.coordinator import Check, Decision
 
 
@@ -35,7 +36,7 @@ class WebhookAsker:
     """A `transactions.Member`. `disable` is called, with the reason, when the receiver answers 410."""
 
     def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: TargetGuard,
-                 circuit: CircuitBreaker, disable: Callable[[str], None]) -> None:
+                 circuits: TargetCircuits, disable: Callable[[str], None]) -> None:
         self.counts: Counter[str] = Counter()                # delivered: decided; failed: not
         self.last = Outcome(0, "nothing was asked yet")
         self._door = door
@@ -43,8 +44,8 @@ class WebhookAsker:
         self._by = f"webhook {name}"
         self._webhook = webhook
         self._disable = disable
-        self._circuit = circuit
-        self._sender = WebhookSender(webhook, guard)
+        self._circuits = circuits
+        self._senders = [WebhookSender(webhook, guard, url) for url in webhook.urls]
         self._posts: set[asyncio.Task[None]] = set()
         self._membership = door.switchboard.transactions.join(webhook.checks, tenant, self, name=self._by,
                                                            credit=webhook.concurrency)
@@ -55,8 +56,9 @@ class WebhookAsker:
         for post in self._posts:
             post.cancel()
         await asyncio.gather(*self._posts, return_exceptions=True)
-        self._circuit.give_up_probe(self._door.services.now_ms())
-        await self._sender.close()
+        self._circuits.give_up_probes(self._door.services.now_ms())
+        for sender in self._senders:
+            await sender.close()
 
     def describe(self) -> dict[str, Any]:
         """How it does, since the hub's start."""
@@ -82,15 +84,16 @@ class WebhookAsker:
         """The circuit was opened or closed by hand: what is asked next finds it so."""
 
     async def _ask(self, check: Check) -> None:
-        if not self._circuit.may_pass(self._door.services.now_ms()):
+        target = self._circuits.choose(self._door.services.now_ms())
+        if target == NOBODY:
             self.counts["failed"] += 1
             return
         body = orjson.dumps(describe_check(check, self._door.door_names))
         now_ms = self._door.services.wall_ms()
         headers = {"Content-Type": "application/json"} | sign(
             self._webhook.keys(now_ms), f"check_{check.id}_{check.attempt}", now_ms // 1000, body)
-        self.last = outcome = await self._sender.post(body, headers)
-        note_outcome(self._door, self._circuit, self._webhook, outcome)
+        self.last = outcome = await self._senders[target].post(body, headers)
+        note_outcome(self._door, self._circuits, target, self._webhook, outcome)
         if outcome.status == GONE:
             self._disable("the receiver answered 410: it wants nothing more")
             return

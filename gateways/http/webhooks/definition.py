@@ -17,6 +17,7 @@ BATCH: Final = "batch"
 MODES: Final = (BINARY, STRUCTURED, BATCH)
 MAX_CONCURRENCY: Final = 64
 MAX_BATCH: Final = 1_000
+MAX_MORE_URLS: Final = 15
 MAX_TIMEOUT_S: Final = 60.0
 OLD_SECRET_MS: Final = 24 * 3_600_000
 """How long a secret that was replaced still signs."""
@@ -30,6 +31,9 @@ class Webhook:
     """One webhook as it is kept."""
 
     url: str
+    more_urls: tuple[str, ...] = ()
+    """Further targets of the same receiver: each POST goes to one of them."""
+
     topic: str = ""
     group: str = ""
     checks: str = ""
@@ -52,6 +56,11 @@ class Webhook:
     old_secret_until_ms: int = 0
     created: int = 0
 
+    @property
+    def urls(self) -> list[str]:
+        """Of every target, by its number."""
+        return [self.url, *self.more_urls]
+
     def keys(self, now_ms: int) -> list[bytes]:
         """What a POST is signed with now."""
         keys = [key_of(self.secret)]
@@ -71,7 +80,8 @@ class Webhook:
 def decode_webhook(value: bytes) -> Webhook:
     """The webhook that is kept in these bytes; fields that a later version added are passed over."""
     names = {field.name for field in fields(Webhook)}
-    return Webhook(**{name: given for name, given in orjson.loads(value).items() if name in names})
+    given = {name: value for name, value in orjson.loads(value).items() if name in names}
+    return Webhook(**{**given, "more_urls": tuple(given.get("more_urls", ()))})
 
 
 def read_webhook(name: str, document: dict[str, Any], existing: Webhook | None, now_ms: int) -> tuple[Webhook, str]:
@@ -86,6 +96,7 @@ def read_webhook(name: str, document: dict[str, Any], existing: Webhook | None, 
     given = document.pop("secret", None)
     if "checks" not in document:
         document.setdefault("group", f"webhook.{name}")
+    document["more_urls"] = tuple(document.get("more_urls", ()))
     webhook = Webhook(**document, created=now_ms if existing is None else existing.created)
     _check_names(webhook)
     if existing is None:
@@ -103,12 +114,17 @@ def _with_secret(webhook: Webhook, existing: Webhook, given: str | None, rotate:
 
 
 def _check(document: dict[str, Any]) -> None:
-    names = ("url", "topic", "group", "checks", "mode", "concurrency", "max_batch", "timeout", "enabled", "secret")
+    names = ("url", "more_urls", "topic", "group", "checks", "mode", "concurrency", "max_batch", "timeout", "enabled",
+             "secret")
     for name, value in document.items():
         if name not in names:
             raise _refusal(f"a webhook has no {name[:64]!r}; there are: {', '.join(names)}, rotate_secret")
         if name in TEXTS and not isinstance(value, str):
             raise _refusal(f"{name!r} is a text")
+    more_urls = document.get("more_urls", [])
+    if not isinstance(more_urls, list) or len(more_urls) > MAX_MORE_URLS \
+            or not all(isinstance(url, str) for url in more_urls):
+        raise _refusal(f"'more_urls' is a list of up to {MAX_MORE_URLS} texts")
     if "url" not in document:
         raise _refusal("a webhook needs a 'url'")
     if ("topic" in document) == ("checks" in document) or "checks" in document and "group" in document:

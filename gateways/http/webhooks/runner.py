@@ -6,7 +6,10 @@
     else         the group's retry decides when it comes again, and after how many attempts it is a dead letter
 
 Where too many POSTs fail, the circuit opens: what was taken waits, untried, and one POST at a time asks whether the
-receiver is back. A Retry-After is an answer of a receiver that is there.
+receiver is back. A Retry-After is an answer of a receiver that is there. With several URLs each POST goes to one of
+them, see `gateways.target_circuits`.
+
+What goes out is charged to the limits of it, with the webhook as the user; while one is overdrawn nothing is posted.
 
 What is under way when the hub stops or dies is handed out again after the start: receivers tell a repetition by
 `webhook-id`.
@@ -27,16 +30,18 @@ from gatehouse.gateways.http.cloud_events import to_binary, to_structured
 from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
+from gatehouse.gateways.target_circuits import NOBODY
 from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
-    from gatehouse.kernel.circuit_breaker import CircuitBreaker
+    from gatehouse.gateways.target_circuits import TargetCircuits
     from gatehouse.kernel.message import Handle, Record
 
 log = logging.getLogger("gatehouse.gateways.http")
@@ -48,18 +53,20 @@ GONE: Final = 410
 
 
 class Runner:  # decision 72
-    """`disable` is called, with the reason, when the receiver answers 410. `circuit` outlives the runner."""
+    """`disable` is called, with the reason, when the receiver answers 410. `circuits` outlive the
+    runner. What `handing_out` has is charged for each POST: that is, for each try."""
 
-    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: TargetGuard, circuit: CircuitBreaker,
-                 disable: Callable[[str], None]) -> None:
+    def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: TargetGuard, circuits: TargetCircuits,
+                 handing_out: HandingOut, disable: Callable[[str], None]) -> None:
         self.webhook = webhook
         self.counts: Counter[str] = Counter()                # delivered, failed
         self.last = Outcome(0, "nothing was posted yet")
         self._door = door
         self._tenant = tenant
         self._disable = disable
-        self._circuit = circuit
-        self._sender = WebhookSender(webhook, guard)
+        self._circuits = circuits
+        self._senders = [WebhookSender(webhook, guard, url) for url in webhook.urls]
+        self._handing_out = handing_out
         self._groups = door.port.groups
         self._waiting: list[Taken] = []
         self._posts: set[asyncio.Task[None]] = set()
@@ -80,8 +87,9 @@ class Runner:  # decision 72
         if self._member:
             self._groups.leave(self._member)
         await asyncio.gather(*self._posts, return_exceptions=True)
-        self._circuit.give_up_probe(self._door.services.now_ms())
-        await self._sender.close()
+        self._circuits.give_up_probes(self._door.services.now_ms())
+        for sender in self._senders:
+            await sender.close()
 
     def describe(self) -> dict[str, Any]:
         """How it does, since the hub's start."""
@@ -129,15 +137,29 @@ class Runner:  # decision 72
             if pause_s > 0:
                 self._resume_in(pause_s)
                 return
+            wait_ms = self._handing_out.wait_ms()
+            if wait_ms:
+                self._resume_in(wait_ms / 1000)
+                return
             now_ms = self._door.services.now_ms()
-            if not self._circuit.may_pass(now_ms):
-                if self._circuit.until_ms > now_ms:
-                    self._resume_in((self._circuit.until_ms - now_ms) / 1000)
+            target = self._circuits.choose(now_ms)
+            if target == NOBODY:
+                if self._circuits.until_ms > now_ms:
+                    self._resume_in((self._circuits.until_ms - now_ms) / 1000)
                 return
             messages, self._waiting = self._waiting[:self._per_post], self._waiting[self._per_post:]
-            post = loop.create_task(self._post(messages))
+            self._charge(messages)
+            post = loop.create_task(self._post(messages, target))
             self._posts.add(post)
             post.add_done_callback(self._on_posted)
+
+    def _charge(self, messages: list[Taken]) -> None:
+        """What goes out, to all limits that speak of it."""
+        if not self._door.admission.limits.limits_out:
+            return
+        for taken in messages:
+            self._handing_out.take(1, len(taken.leased[6] or b""), self.webhook.topic, taken.address,
+                                   self.webhook.group)
 
     def _resume_in(self, wait_s: float) -> None:
         if self._resuming is not None:
@@ -156,12 +178,12 @@ class Runner:  # decision 72
                 self._door.loop.call_exception_handler({"message": "a webhook failed", "exception": fault})
             self._post_some()
 
-    async def _post(self, messages: list[Taken]) -> None:
+    async def _post(self, messages: list[Taken], target: int) -> None:
         member = self._member
         if not member:
             return
         try:
-            await self._post_to(member, messages)
+            await self._post_to(member, messages, target)
         except Exception:                    # told by `_on_posted`; to the group it is an attempt that failed
             self.counts["failed"] += len(messages)
             self.last = Outcome(0, "a mistake of the hub; its log says more")
@@ -170,12 +192,12 @@ class Runner:  # decision 72
         finally:
             self._groups.add_credit(member, len(messages))
 
-    async def _post_to(self, member: int, messages: list[Taken]) -> None:
+    async def _post_to(self, member: int, messages: list[Taken], target: int) -> None:
         body, headers, webhook_id = self._encode(messages)
         now_ms = self._door.services.wall_ms()
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
-        self.last = outcome = await self._sender.post(body, headers)
-        note_outcome(self._door, self._circuit, self.webhook, outcome)
+        self.last = outcome = await self._senders[target].post(body, headers)
+        note_outcome(self._door, self._circuits, target, self.webhook, outcome)
         if outcome.delivered:
             self.counts["delivered"] += len(messages)
             self._door.flow.messages_out += len(messages)
@@ -220,11 +242,12 @@ def _handles(messages: list[Taken]) -> list[Handle]:
     return [message.leased[:3] for message in messages]
 
 
-def note_outcome(door: Door, circuit: CircuitBreaker, webhook: Webhook, outcome: Outcome) -> None:
+def note_outcome(door: Door, circuits: TargetCircuits, target: int, webhook: Webhook, outcome: Outcome) -> None:
     """What a POST says of the receiver. One that names a time to come again, or wants nothing more, is there."""
     now_ms = door.services.now_ms()
     if not outcome.delivered and outcome.retry_after_s is not None:
-        circuit.give_up_probe(now_ms + round(outcome.retry_after_s * 1000))
-    elif outcome.status != GONE and circuit.note(outcome.delivered, now_ms, outcome.took_ms, outcome.detail):
-        log.warning("the circuit to %s is %s: %s", webhook.url, circuit.state, outcome.detail)
-        door.admission.trace.on_event("http", f"webhook_circuit_{circuit.state}")
+        circuits.give_up_probe(target, now_ms + round(outcome.retry_after_s * 1000))
+    elif outcome.status != GONE and circuits.note(target, outcome.delivered, now_ms, outcome.took_ms, outcome.detail):
+        state = circuits.each[target].state
+        log.warning("the circuit to %s is %s: %s", webhook.urls[target], state, outcome.detail)
+        door.admission.trace.on_event("http", f"webhook_circuit_{state}")

@@ -47,12 +47,12 @@ class Forbidden(OSError):
 
 
 class WebhookSender:
-    """Posts for one webhook; `close` it."""
+    """Posts for one webhook to one of its URLs; `close` it."""
 
-    def __init__(self, webhook: Webhook, guard: TargetGuard) -> None:
-        self._url = URL(webhook.url, encoded=True)
+    def __init__(self, webhook: Webhook, guard: TargetGuard, url: str) -> None:
+        self._url = URL(url, encoded=True)
         self._guard = guard
-        self._target = guard.check(webhook.url)
+        self._target = guard.check(url)
         connector = aiohttp.TCPConnector(limit=webhook.concurrency, ttl_dns_cache=DNS_S, socket_factory=self._socket)
         self._session = aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,

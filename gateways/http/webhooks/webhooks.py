@@ -17,7 +17,8 @@ from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
-from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings
+from gatehouse.gateways.target_circuits import TargetCircuits
+from gatehouse.kernel.circuit_breaker import CircuitSettings
 from gatehouse.kernel.errors import Stopping
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gatehouse.gateways.http")
 
+DOOR: Final = "http"
 SPACE: Final = "webhook"
 MAX_WEBHOOKS: Final = 1_000
 
@@ -32,9 +34,9 @@ Key = tuple[str, str]
 """(tenant, name)"""
 
 
-def circuit_id(name: str) -> str:
-    """Of a webhook, see `gateways.circuits`."""
-    return f"webhook:{name}"
+def circuit_id(name: str, target: int | None = None) -> str:
+    """Of a webhook, or of one of several targets that it has; see `gateways.circuits`."""
+    return f"webhook:{name}" if target is None else f"webhook:{name}:{target + 1}"
 
 
 class Webhooks:
@@ -45,7 +47,7 @@ class Webhooks:
         self._door = door
         self._known: dict[Key, Webhook] = {}
         self._runners: dict[Key, Runner | WebhookAsker] = {}
-        self._circuits: dict[Key, CircuitBreaker] = {}
+        self._circuits: dict[Key, TargetCircuits] = {}
         self._circuit_settings = CircuitSettings(
             door.config.webhook_failures, round(door.config.webhook_open_s * 1000),
             slow_ms=round(door.config.webhook_slow_s * 1000))
@@ -79,12 +81,15 @@ class Webhooks:
 
     def state(self, tenant: str, name: str) -> dict[str, Any]:
         """The state of a webhook at work, for people."""
-        runner, circuit = self._runners.get((tenant, name)), self._circuits.get((tenant, name))
-        if runner is None or circuit is None:
+        runner, circuits = self._runners.get((tenant, name)), self._circuits.get((tenant, name))
+        if runner is None or circuits is None:
             return {"state": None}
+        circuit = circuits.whole
         until_ms = self._door.services.wall_of(circuit.until_ms) if circuit.until_ms else None
         return {"state": {**runner.describe(), "circuit": circuit.state, "circuit_by_hand": circuit.by_hand,
-                          "circuit_opened": circuit.opened, "circuit_until": until_ms}}
+                          "circuit_opened": circuit.opened, "circuit_until": until_ms,
+                          "targets": [{"url": url, "circuit": each.state} for url, each in zip(
+                              self._known[tenant, name].urls, circuits.each, strict=True)]}}
 
     def describe(self, tenant: str, name: str) -> dict[str, Any]:
         """The definition and the state of a webhook, for people."""
@@ -96,17 +101,32 @@ class Webhooks:
             runner.on_circuit()
 
     def _forget_circuit(self, key: Key) -> None:
+        self._hide_circuits(key)
         self._circuits.pop(key, None)
-        self._door.services.circuits.forget(circuit_id(key[1]), key[0])
+
+    def _hide_circuits(self, key: Key) -> None:
+        circuits = self._circuits.get(key)
+        if circuits is not None:
+            for target in (None, *range(len(circuits.each))):
+                self._door.services.circuits.forget(circuit_id(key[1], target), key[0])
+
+    def _show_circuits(self, key: Key, circuits: TargetCircuits) -> None:
+        tenant, name = key
+        shown, turned = self._door.services.circuits, partial(self._on_turned, key)
+        shown.keep(circuit_id(name), circuits.whole, turned, tenant)
+        if len(circuits.each) > 1:
+            for target, circuit in enumerate(circuits.each):
+                shown.keep(circuit_id(name, target), circuit, turned, tenant)
 
     async def put(self, tenant: str, name: str, webhook: Webhook) -> None:
         """Keep it, and put it to work once it is durable. Refuses `forbidden_url`, `too_many_webhooks`."""
-        self.guard.check(webhook.url)
+        for url in webhook.urls:
+            self.guard.check(url)
         if (tenant, name) not in self._known and len(self._known) >= MAX_WEBHOOKS:
             raise Refusal("too_many_webhooks", f"there are {MAX_WEBHOOKS} webhooks already")
         await self._keep(tenant, name, webhook.encode())
         before = self._known.get((tenant, name))
-        if before is not None and before.url != webhook.url:
+        if before is not None and before.urls != webhook.urls:
             self._forget_circuit((tenant, name))
         self._known[tenant, name] = webhook
         self._run((tenant, name))
@@ -141,14 +161,16 @@ class Webhooks:
         """Raises Refusal where its URL is not allowed."""
         tenant, name = key
         disable = partial(self._disable, key)
-        circuit = self._circuits.setdefault(key, CircuitBreaker(self._circuit_settings))
-        self._door.services.circuits.keep(circuit_id(name), circuit, partial(self._on_turned, key), tenant)
+        circuits = self._circuits.setdefault(key, TargetCircuits(self._circuit_settings, len(webhook.urls)))
+        self._show_circuits(key, circuits)
         if webhook.checks:
-            return WebhookAsker(self._door, tenant, name, webhook, self.guard, circuit, disable)
-        return Runner(self._door, tenant, webhook, self.guard, circuit, disable)
+            return WebhookAsker(self._door, tenant, name, webhook, self.guard, circuits, disable)
+        handing_out = self._door.admission.handing_out(DOOR)
+        handing_out.renew(f"webhook {name}", (), tenant, "")
+        return Runner(self._door, tenant, webhook, self.guard, circuits, handing_out, disable)
 
     def _halt(self, key: Key) -> None:
-        self._door.services.circuits.forget(circuit_id(key[1]), key[0])
+        self._hide_circuits(key)
         runner = self._runners.pop(key, None)
         if runner is not None:
             closing = self._door.loop.create_task(runner.close())

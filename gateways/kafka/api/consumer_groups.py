@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka.api.group_administration import find_group
 from gatehouse.gateways.kafka.api.membership import Deferred, client_host, code_of_refusal, require_group
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.consumer_messages import (
@@ -154,7 +155,8 @@ def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Row:
         tenant = session.principal.tenant
         group = session.kernel.assigned.describe_consumers(name, tenant)
         if group is None or not group.members and session.kernel.groups.settings(name, tenant) is None:
-            raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r} of the new protocol")
+            raise Refused(GROUP_ID_NOT_FOUND, f"Group {name} not found." if find_group(session, name) is None
+                          else f"Group {name} is not a consumer group.")
     except (KernelError, Refused) as refusal:
         row.error_code, row.error_message = code_of_refusal(refusal), str(refusal)
         return row

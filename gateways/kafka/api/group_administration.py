@@ -80,7 +80,7 @@ def describe_group(request: Request, name: str, with_rights: bool) -> Row:
     if group is None:
         row.group_state = GroupState.DEAD.value
         if request.version >= FIRST_NOT_FOUND:
-            row.error_code, row.error_message = GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r}"
+            row.error_code, row.error_message = GROUP_ID_NOT_FOUND, f"Group {name} not found."
         return row
     stable = group.state is GroupState.STABLE
     row.group_state, row.protocol_type = group.state.value, group.protocol_type
@@ -229,7 +229,7 @@ def readers_of(session: KafkaSession, name: str) -> Callable[[str], bool]:
         return wanted.__contains__
     group = find_group(session, name)
     if group is None:
-        raise Refused(GROUP_ID_NOT_FOUND, f"there is no consumer group {name!r}")
+        raise Refused(GROUP_ID_NOT_FOUND, f"Group {name} not found.")
     if group.members and group.protocol_type != CONSUMER:
         raise Refused(NON_EMPTY_GROUP, "the group has members, and nobody knows what they read")
     said = [member.metadata for member in group.members]

@@ -11,8 +11,9 @@ from gatehouse.gateways.http.webhooks.definition import Webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.gateways.http.webhooks.webhooks import SPACE
+from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.api import RELEASE, Settling, Taken
-from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings
+from gatehouse.kernel.circuit_breaker import CircuitSettings
 from tests.gateways.http.kit import Client, run_door, until
 
 KEY = ("/", "shop")
@@ -75,10 +76,10 @@ def test_a_mistake_in_one_post_is_an_attempt_that_failed_and_holds_up_nothing() 
         loop = client.door.loop
         loop.set_exception_handler(lambda _, context: told.append(context))
         door = SimpleNamespace(loop=loop, services=client.door.services,
-                               port=SimpleNamespace(groups=group))
+                               admission=client.door.admission, port=SimpleNamespace(groups=group))
         webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
-        runner = Runner(cast(Any, door), "/", webhook, TargetGuard(()), CircuitBreaker(CircuitSettings()),
-                        lambda reason: None)
+        runner = Runner(cast(Any, door), "/", webhook, TargetGuard(()), TargetCircuits(CircuitSettings()),
+                        client.door.admission.handing_out("http"), lambda reason: None)
         await until(lambda: group.credit == 2)
         group.credit -= 2
         runner.on_leased([Taken((1, offset, 1, 7, 0, None, b"v", b"\x02", 0), "orders", "")         # headers cut short

@@ -30,7 +30,7 @@ from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
 from gatehouse.kernel.port import Port
-from gatehouse.kernel.records.batch import check_batch, placed, records_of
+from gatehouse.kernel.records.batch import check_batch, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.shedding import Shedding
@@ -39,6 +39,7 @@ from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
 from gatehouse.kernel.world import FakeLoop
+from tests.kernel.records.placing import placed
 
 EPOCH = 3
 NOW_MS = 1_700_000_000_000

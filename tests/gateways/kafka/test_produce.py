@@ -9,11 +9,11 @@ from kafka.protocol.producer import ProduceResponse
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel import errors
-from gatehouse.kernel.records.batch import placed
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.batches import batch, changed
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, framed, id_of, produce
+from tests.kernel.records.placing import placed
 
 VERSIONS = range(APIS[0].first_version, APIS[0].last_version + 1)
 

@@ -324,7 +324,7 @@ def test_clean_start_0_resumes_a_session_that_ends_with_this_connection() -> Non
 def test_another_user_has_no_part_in_a_session() -> None:
     hub = FakeHub()
     leave(sleeper(hub, ("plant/#", 1)))
-    hub.kernel.sessions._by_name["/", "c"].user = "ada"
+    hub.kernel.sessions._by_name["/"]["c"].user = "ada"
     client = Client(hub, "c", connects=False)
     client.send(connect_packet("c", clean=True, will=("w", b"bye", 0, False, [])))
     hub.kernel.flush()

@@ -10,7 +10,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import event_of, id_hash
+from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
@@ -34,7 +34,8 @@ def events(hub: Rig) -> list[Event]:
     hub.world.advance(1_000)
     if hub.kernel.topic(TOPIC) is None:
         return []
-    return [event for record in hub.read(TOPIC) if (event := event_of(record)) is not None]
+    return [event.nth(at) for record in hub.read(TOPIC) if (event := event_of(record)) is not None
+            for at in range(max(1, event.rows))]
 
 
 def kinds(hub: Rig, message_id: int | None = None) -> list[str]:
@@ -43,7 +44,7 @@ def kinds(hub: Rig, message_id: int | None = None) -> list[str]:
 
 def found(hub: Rig, message_id: int) -> list[str]:
     answers: list[list[tuple[int, Event]]] = []
-    hub.kernel.trail.find(id_hash(message_id), 100, lambda events, error: answers.append(events))
+    hub.kernel.trail.find(of_id(message_id), of_message(message_id), 100, lambda events, error: answers.append(events))
     hub.run()
     return [Kind(event.kind).name for _, event in answers[0]]
 

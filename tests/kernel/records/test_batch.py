@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.errors import CorruptBatch, UnsupportedBatch
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.batch import HEADER_BYTES, as_batch, check_batch, placed, read_header, records_of
+from gatehouse.kernel.records.batch import HEADER_BYTES, as_batch, check_batch, read_header, records_of
 from tests.kernel.batches import batch_of, encode_record, wrap
+from tests.kernel.records.placing import placed
 
 GOOD = batch_of([(b"k", b"first", ()), (None, b"second", ((b"h", None),))], 7, 3)
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

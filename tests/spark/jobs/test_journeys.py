@@ -26,7 +26,8 @@ def followed(tmp_path: Path) -> Iterator[RunningHub]:
 
 def test_what_is_no_event_is_left_out() -> None:
     event = Event(Kind.ACKED, 7, group="billing", attempt=2)
-    assert fields_of(encode(event)) == (7, Kind.ACKED, "", "", "billing", 2)
+    assert fields_of(encode(event)) == (7, 1, 1, Kind.ACKED, "", "", "billing", 2)
+    assert fields_of(encode(event._replace(rows=5, step=3))) == (7, 5, 3, Kind.ACKED, "", "", "billing", 2)
     assert [fields_of(value) for value in (None, b"", b"\x01\xff", encode(event)[:-1])] == [None] * 4
 
 

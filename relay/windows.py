@@ -1,0 +1,48 @@
+"""How much of a link is on its way at once: as much as keeps the way full, or what is urgent waits behind it. Pure.
+
+The time from a letter to its STORED is that of the way and of the reader's disk, and of what was on its way before it.
+So where it grows beyond the shortest that was seen, less is sent, and where it does not, more. Now and then nothing is
+said until all is stored: what the next letter takes is the shortest time, by the way as it is then.
+"""
+# decision 321: a bulk topic fills the way, and not what lies before it
+from __future__ import annotations
+
+from typing import Final
+
+LEAST_BYTES: Final = 256 << 10         # two letters: one is stored while the other travels
+FIRST_BYTES: Final = 512 << 10
+LATE_MS: Final = 4                     # so much later than the shortest time is aimed at, or half as much again
+DRAIN_MS: Final = 10_000               # between two looks at the shortest time
+
+
+class Window:
+    """Of one session; `most` is what the reader said."""
+
+    def __init__(self, most: int) -> None:
+        self.bytes = min(FIRST_BYTES, most)
+        self._most = most
+        self._least = min(LEAST_BYTES, most)
+        self._shortest_ms: int | None = None
+        self._drain_at_ms = 0
+        self._draining = False
+
+    def allows(self, on_their_way: int) -> bool:
+        """Whether more may be said, beside so many bytes that are not stored yet."""
+        if self._draining:
+            if on_their_way:
+                return False
+            self._draining, self._shortest_ms = False, None
+        return on_their_way < self.bytes
+
+    def on_stored(self, size_bytes: int, took_ms: int, now_ms: int) -> None:
+        """A letter is stored, so long after it was said."""
+        if self._shortest_ms is None or took_ms < self._shortest_ms:
+            if self._shortest_ms is None:
+                self._drain_at_ms = now_ms + DRAIN_MS
+            self._shortest_ms = took_ms
+        if took_ms > self._shortest_ms + max(LATE_MS, self._shortest_ms // 2):
+            self.bytes = max(self.bytes - size_bytes // 4, self._least)
+        else:
+            self.bytes = min(self.bytes + size_bytes // 2, self._most)
+        if now_ms >= self._drain_at_ms:
+            self._draining = True

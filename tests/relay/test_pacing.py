@@ -1,0 +1,98 @@
+"""Limits of a link, of all links of a hub, and of a meeting point: kept, in order, and nobody starves."""
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+
+from gatehouse.relay.pacing import Pacing, Waiting, Way
+from gatehouse.relay.settings import LEAST_PACE, LinkSettings, MeetingSection, MetLink
+from tests.relay.network import Network, TestHub
+from tests.relay.test_messages import RECEIVE, SEND, pair
+
+AB, AC = frozenset("ab"), frozenset("ac")
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
+
+
+def test_what_is_not_limited_passes_at_once() -> None:
+    pacing, came = Pacing(0), []
+    pacing.configure({AB: 0})
+    pacing.take(Way(A, B), Waiting(AB, 1 << 30, partial(came.append, 1)), 0)
+    pacing.take(Way(A, B), Waiting(AB, 1 << 30, partial(came.append, 2)), 0)
+    assert came == [1, 2] and not len(pacing)
+
+
+def test_a_limited_link_waits_in_its_order_and_another_does_not() -> None:
+    pacing, came = Pacing(0), []
+    pacing.configure({AB: 1_000})
+    for number in range(5):
+        pacing.take(Way(A, B), Waiting(AB, 1_000, partial(came.append, f"b{number}")), 1)
+    pacing.take(Way(A, C), Waiting(AC, 1_000, partial(came.append, "c")), 1)
+    assert came == ["b0", "c"] and pacing.waiting_bytes(B) == 4_000 and len(pacing) == 4
+    for second in range(1, 5):
+        pacing.release(1 + second * 1_000)
+    assert came == ["b0", "c", "b1", "b2", "b3", "b4"] and not len(pacing)
+
+
+def test_links_take_turns_under_the_limit_of_all() -> None:
+    pacing, came = Pacing(1_000), []
+    for number in range(3):
+        for pair_of, way in ((AB, Way(A, B)), (AC, Way(A, C)), (AB, Way(B, A))):
+            pacing.take(way, Waiting(pair_of, 1_000, partial(came.append, (way, number))), 1)
+    for second in range(1, 10):
+        pacing.release(1 + second * 1_000)
+    assert len(came) == 9
+    for way in (Way(A, B), Way(A, C), Way(B, A)):
+        assert [number for of, number in came if of == way] == [0, 1, 2]
+        assert any(of == way for of, _ in came[:4]), "none has to wait for all of another"
+    pacing.take(Way(A, B), Waiting(AB, 1_000, partial(came.append, "late")), 10_001)
+    pacing.take(Way(A, B), Waiting(AB, 1_000, partial(came.append, "late")), 10_001)
+    pacing.forget(B)
+    assert not len(pacing)
+
+
+@pytest.mark.parametrize("where", ["link", "all"])
+def test_a_meeting_point_paces_what_it_carries(where: str) -> None:
+    limit = 100_000
+    network, left, right = pair(SEND, RECEIVE, **({"bytes_per_second": limit} if where == "all" else {}))
+    if where == "link":
+        network.allowed = tuple(MetLink(link.hubs, link.topics, bytes_per_second=limit) for link in network.allowed)
+        network.meeting.configure(network.met, network.allowed)
+    sessions = left.links.describe_link("link")["sessions"]
+    for number in range(40):
+        left.rig.publish("plant/a", b"%02d" % number + bytes(10_000))
+    began_ms = network.wall_ms
+    while len(right.rig.read("plant") if right.rig.kernel.topic("plant") else []) < 40:
+        assert network.wall_ms < began_ms + 20_000
+        network.settle(1)
+    assert 2_500 <= network.wall_ms - began_ms <= 8_000
+    assert [value[:2] for value in right.values("plant")] == [b"%02d" % number for number in range(40)]
+    assert left.links.describe_link("link")["sessions"] == sessions, "nothing began anew"
+
+
+@pytest.mark.parametrize("limit", [{"bytes_per_second": 50_000}, {"messages_per_second": 10}])
+def test_all_links_of_a_hub_share_its_limit(limit: dict[str, int]) -> None:
+    rng = random.Random(3)
+    hub = TestHub("hub", [LinkSettings(name, send=("plant/#",)) for name in ("one", "two")], rng, limit=limit)
+    others = [TestHub(name, [LinkSettings(name, receive=("plant/#",))], rng) for name in ("one", "two")]
+    network = Network(hub, *others, rng=rng)
+    for other in others:
+        network.join(hub, other, other.name)
+    network.settle()
+    for number in range(50):
+        hub.rig.publish("plant/a", b"%02d" % number + bytes(5_000))
+    network.settle(12)
+    came = [len(other.values("plant")) if other.rig.kernel.topic("plant") else 0 for other in others]
+    assert 0 < min(came) and sum(came) < 100, came
+    network.settle(60)
+    assert [len(other.values("plant")) for other in others] == [50, 50]
+
+
+def test_a_limit_that_no_letter_passes_in_time_is_refused() -> None:
+    for low in (1, LEAST_PACE - 1):
+        with pytest.raises(ValueError, match="wait"):
+            MeetingSection("name", bytes_per_second=low)
+        with pytest.raises(ValueError, match="wait"):
+            MetLink(("a", "b"), bytes_per_second=low)
+    MetLink(("a", "b"), bytes_per_second=LEAST_PACE)

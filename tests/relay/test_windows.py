@@ -1,0 +1,64 @@
+"""How much of a link is on its way: a way that is full, and little that waits before it."""
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from gatehouse.relay.windows import DRAIN_MS, FIRST_BYTES, LEAST_BYTES, Window
+
+LETTER = 128 << 10
+MOST = 4 << 20
+
+
+def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int) -> tuple[int, list[int]]:
+    """A reader that takes so much in a millisecond, so far away: bytes that were stored, and how long letters took."""
+    on_their_way: deque[tuple[int, int]] = deque()       # (said at, stored at)
+    free_at = stored = 0
+    took: list[int] = []
+    for now_ms in range(lasts_ms):
+        while on_their_way and on_their_way[0][1] <= now_ms:
+            said_ms, _ = on_their_way.popleft()
+            stored += LETTER
+            took.append(now_ms - said_ms)
+            window.on_stored(LETTER, now_ms - said_ms, now_ms)
+        while window.allows(len(on_their_way) * LETTER):
+            free_at = max(free_at, now_ms + way_ms // 2) + max(LETTER // bytes_per_ms, 1)
+            on_their_way.append((now_ms, free_at + way_ms // 2))
+    return stored, took
+
+
+@pytest.mark.parametrize(("bytes_per_ms", "way_ms"), [
+    (LETTER, 2), (LETTER // 8, 2), (LETTER // 4, 60), (LETTER // 100, 0)])
+def test_the_way_is_full_and_little_waits(bytes_per_ms: int, way_ms: int) -> None:
+    lasts_ms = 30_000
+    stored, took = run(Window(MOST), bytes_per_ms, way_ms, lasts_ms)
+    possible = min(bytes_per_ms * lasts_ms, MOST * lasts_ms // max(way_ms, 1))
+    assert stored > possible * 0.75
+    alone_ms = way_ms + LETTER // bytes_per_ms
+    usual = sorted(took)[len(took) * 9 // 10]
+    assert usual <= 2 * alone_ms + 12 + LETTER // bytes_per_ms, "and not 4 MiB of it"
+
+
+def test_the_window_stays_within_its_bounds() -> None:
+    window = Window(MOST)
+    assert window.bytes == FIRST_BYTES
+    for _ in range(100):
+        window.on_stored(LETTER, 1, 1)
+    assert window.bytes == MOST
+    for _ in range(1_000):
+        window.on_stored(LETTER, 1_000, 1)
+    assert window.bytes == LEAST_BYTES
+    assert Window(1_000).bytes == 1_000 and not Window(0).allows(0)
+
+
+def test_now_and_then_all_is_stored_and_the_shortest_time_is_looked_at_again() -> None:
+    window = Window(MOST)
+    window.on_stored(LETTER, 2, 0)
+    window.on_stored(LETTER, 50, DRAIN_MS - 1)
+    assert window.allows(LETTER)
+    window.on_stored(LETTER, 50, DRAIN_MS)
+    assert not window.allows(1) and window.allows(0)
+    before = window.bytes
+    window.on_stored(LETTER, 50, DRAIN_MS + 50)
+    assert window.bytes > before, "the way is longer now"
