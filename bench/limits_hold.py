@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any, Final
 
+from bench.cold_replay import long_turns
 from bench.guard import DOORS, Options
 from bench.measure import LOAD, MeasureFailed, run_load
 from bench.servers import ROOT, Server, start_hub, work_folder
@@ -48,12 +49,6 @@ def taken(server: Server) -> tuple[float, int]:
     """When, and how many messages were charged to the limit until then."""
     document: dict[str, Any] = json.loads(ask(server, "/v1/limits/file-1"))
     return time.monotonic(), sum(used["messages"] for used in document["used"])
-
-
-def long_turns(server: Server) -> int:
-    """Turns of the loop of more than 10 ms, since the start."""
-    return next((int(float(line.split()[-1])) for line in ask(server, "/metrics").splitlines()
-                 if line.startswith("gatehouse_loop_long_turns_total")), 0)
 
 
 def publish_calmly(server: Server, seconds: float) -> float:

@@ -216,7 +216,8 @@ METRICS: Final[dict[str, Declared]] = {
         GAUGE, "Offsets that the other hub does not have on its disk yet, those that do not match included.",
         ("link",)),
     "gatehouse_relay_link_lag_bytes": Declared(GAUGE, "Bytes on their way to it.", ("link",)),
-    "gatehouse_relay_link_lag_seconds": Declared(GAUGE, "For how long the oldest of them are on their way.", ("link",)),
+    "gatehouse_relay_link_lag_seconds": Declared(
+        GAUGE, "For how long the oldest of them are on their way, or the link is down while messages wait.", ("link",)),
     "gatehouse_relay_link_sent_messages": Declared(COUNTER, "Messages that went out, again ones included.", ("link",)),
     "gatehouse_relay_link_sent_bytes": Declared(COUNTER, "Their letters, in bytes.", ("link",)),
     "gatehouse_relay_link_received_messages": Declared(COUNTER, "Messages that came in and were stored.", ("link",)),

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from secrets import token_bytes
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.circuits import RELAY_CIRCUIT
+from gatehouse.gateways.circuits import RELAY, RELAY_CIRCUIT, Circuits, link_circuit
 from gatehouse.gateways.contract import LinkFault
 from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.kernel import Kernel
@@ -27,6 +27,19 @@ log = logging.getLogger("gatehouse.relay")
 
 BY: Final = "relay"
 """Who the audit topic says did it, where nobody asked for it."""
+
+
+class ShownCircuits:
+    """`hub_links.LinkCircuits` among all of a hub."""
+
+    def __init__(self, circuits: Circuits) -> None:
+        self._circuits = circuits
+
+    def keep(self, link: str, circuit: CircuitBreaker, on_turned: Callable[[], None]) -> None:
+        self._circuits.keep(link_circuit(link), circuit, on_turned)
+
+    def forget(self, link: str) -> None:
+        self._circuits.forget(link_circuit(link))
 
 
 class Relaying:
@@ -44,11 +57,20 @@ class Relaying:
         self._dialler = Dialler(self.links, config.section, kernel.note_fault, self.circuit, loop.now_ms)
         self.on_circuit = self._dialler.on_circuit
 
+    def keep_circuits(self, circuits: Circuits) -> None:
+        """Have people see the circuits of the meeting point and of every link."""
+        circuits.keep(RELAY, self.circuit, self.on_circuit)
+        self.links.keep_circuits(ShownCircuits(circuits))
+
     def start(self) -> None:
         self._dialler.start()
 
     async def stop(self) -> None:
         await self._dialler.stop()
+
+    def cut(self, lasts_s: float) -> None:
+        """For a drill: the meeting point is out of reach for so long."""
+        self._dialler.cut(round(lasts_s * 1000))
 
     def _allowed(self, settings: LinkSettings) -> Allowed:
         """What comes over a link is asked for the rights of its user, where it has one."""

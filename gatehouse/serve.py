@@ -37,7 +37,7 @@ from gatehouse.drills import HubDrills
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.rule_set import RuleSet
-from gatehouse.gateways.circuits import CATALOGUE, ISSUER, RELAY
+from gatehouse.gateways.circuits import CATALOGUE, ISSUER
 from gatehouse.gateways.connections.capacity import descriptor_capacity
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
@@ -327,8 +327,6 @@ class Hub:
             asyncio.get_running_loop(), kernel.shedding, admission,
             MemoryBudget(hub.memory_bytes, giving_back.soon, holders), kernel.unflushed_ms, hub.overload_late_s,
             2 * hub.ready_flush_s)
-        if hub.allow_drills:
-            services.drills = HubDrills(asyncio.get_running_loop(), storage.log_worker, self._overload.budget)
         self._status.overload = self._overload.describe
         self.metrics.add(self._overload.samples)
         if self._accounts is not None:
@@ -338,7 +336,10 @@ class Hub:
                                                        self.config.hub.name)
             self.metrics.add(self._relaying.samples)
             if self.config.relay.section.url:
-                services.circuits.keep(RELAY, self._relaying.circuit, self._relaying.on_circuit)
+                self._relaying.keep_circuits(services.circuits)
+        if hub.allow_drills:
+            cut = self._relaying.cut if self._relaying is not None and self.config.relay.section.url else None
+            services.drills = HubDrills(asyncio.get_running_loop(), storage.log_worker, self._overload.budget, cut=cut)
         for source in (self._hub_samples, storage.samples, partial(consumer_samples, kernel.lags, hub_loop.wall_ms,
                                                                     self.config.hub.metrics_names),
                        partial(trace_samples, admission.trace), self._door_samples,

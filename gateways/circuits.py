@@ -5,6 +5,7 @@
     issuer:jwt            whoever gives out the key set of `[auth.jwt]`
     catalogue:database    the catalogue's database
     relay:meeting-point   what this hub's links meet at
+    link:NAME             the other hub of a link
     group:NAME            a group that is paused while its members only fail, of the tenant that has it
 
 Whoever depends on something has its circuit here, asks it, and tells it how each try ended; people see all of them in
@@ -50,6 +51,11 @@ class Guarded(NamedTuple):
 
     breaker: CircuitBreaker
     on_turned: Callable[[], None]
+
+
+def link_circuit(name: str) -> str:
+    """The id of a link's circuit."""
+    return f"link:{name}"
 
 
 def group_circuit(name: str) -> str:

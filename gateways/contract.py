@@ -188,12 +188,15 @@ class Links(Protocol):
         LinkFault, and what the kernel refuses."""
 
 
-DRILLS: Final = ("held_disk", "full_memory", "killed_hub")
+DRILLS: Final = ("held_disk", "full_memory", "killed_hub", "lost_link")
 """What a hub that is told to allow it does to itself."""
 
 
 class Drills(Protocol):
     """A hub that may be told to be in trouble."""
+
+    def can(self, drill: str) -> bool:
+        """Whether there is what a drill is about: a link that can be lost."""
 
     def begin(self, drill: str, lasts_s: float) -> bool:
         """Begin one of `DRILLS`; False: another one is under way."""

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
         Joining,
     )
     from gatehouse.kernel.errors import KernelError, StorageFailed
-    from gatehouse.kernel.groups.group import Budget, Counts, HoldLimit, Member
+    from gatehouse.kernel.groups.counts import Counts
+    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
     from gatehouse.kernel.journeys.why import OnReason
@@ -862,6 +863,9 @@ class HubPort(HubFacts, Ports, Protocol):
 
     def topics(self, tenant: str = "/") -> list[Topic]:
         """Every topic of a tenant, sorted by name."""
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """See `KernelPort.bounds_of`."""
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """See `KernelPort.sizes`."""

@@ -22,6 +22,9 @@ FIRST_WAIT_S: Final = 0.5
 LET_IN_WAIT_S: Final = 2.0
 """The longest, where the meeting point had let the hub in: what is on its way goes on soon."""
 
+REFUSED_WAIT_S: Final = 5.0
+"""The longest, where the meeting point answers and refuses this hub: somebody is about to write it into its file."""
+
 LONGEST_WAIT_S: Final = 30.0
 STABLE_S: Final = 10.0                 # a connection that lasted so long counts as one that worked
 CONNECT_S: Final = 20.0
@@ -63,6 +66,8 @@ class Dialler:
         self._circuit = circuit
         self._now_ms = now_ms
         self._turned = asyncio.Event()
+        self._wire: WebSocketWire | None = None
+        self._cut_until_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -73,6 +78,12 @@ class Dialler:
     def on_circuit(self) -> None:
         """People have opened the circuit, or closed it. A connection that is there stays."""
         self._turned.set()
+
+    def cut(self, lasts_ms: int) -> None:
+        """For a drill: the connection ends, and nobody dials for so long."""
+        self._cut_until_ms = self._now_ms() + lasts_ms
+        if self._wire is not None:
+            self._wire.close("a drill cuts the link")
 
     async def stop(self) -> None:
         """End the connection; what is on its way comes again when the hub is back."""
@@ -109,15 +120,19 @@ class Dialler:
                 wait_s = FIRST_WAIT_S
             elif self._links.connections > connections:
                 wait_s = min(wait_s, LET_IN_WAIT_S)
+            elif self._links.refused:
+                wait_s = min(wait_s, REFUSED_WAIT_S)
             self._links.lost(reason)
             why = self._links.fault
-            self._circuit.note(self._links.connections > connections, self._now_ms(), reason=why)
+            reached = self._links.connections > connections or self._links.refused
+            self._circuit.note(reached, self._now_ms(), reason=why)
             again_s = max(wait_s, (self._circuit.until_ms - self._now_ms()) / 1000)
             log.warning("relay: %s; dialling again in %.1f s", why, again_s)
             await asyncio.sleep(wait_s * random.uniform(0.7, 1.0))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _until_it_may_pass(self) -> None:
+        await asyncio.sleep(max(0, self._cut_until_ms - self._now_ms()) / 1000)
         while not self._circuit.may_pass(now_ms := self._now_ms()):
             self._turned.clear()
             wait_s = (self._circuit.until_ms - now_ms) / 1000 if self._circuit.until_ms else None
@@ -136,7 +151,7 @@ class Dialler:
         async with aiohttp.ClientSession(timeout=timeout) as client, client.ws_connect(
                 self._section.url, ssl=tls, proxy=self._section.proxy, heartbeat=HEARTBEAT_S, compress=0,
                 max_msg_size=MAX_FRAME_BYTES) as socket:
-            wire = WebSocketWire(socket)
+            wire = self._wire = WebSocketWire(socket)
             writing = asyncio.ensure_future(wire.write())
             self._links.connected(wire, host)
             try:
@@ -145,6 +160,7 @@ class Dialler:
                         return "the meeting point sent a frame that is not binary"
                     self._links.handle_frame(message.data)
             finally:
+                self._wire = None
                 writing.cancel()
                 await asyncio.gather(writing, return_exceptions=True)
             return wire.reason

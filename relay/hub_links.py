@@ -67,6 +67,7 @@ from gatehouse.relay.spooling import Then
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
     from gatehouse.kernel.state.topics import Topic
 
 OFFLINE: Final = "offline"
@@ -92,6 +93,14 @@ class Wire(Protocol):
     def close(self, reason: str) -> None: ...
 
 
+class LinkCircuits(Protocol):
+    """Where people see circuits."""
+
+    def keep(self, link: str, circuit: CircuitBreaker, on_turned: Callable[[], None]) -> None: ...
+
+    def forget(self, link: str) -> None: ...
+
+
 class HubLinks:
     """See the module's text. A `Holder`: what a link has not sent is kept beyond retention, up to a bound."""
 
@@ -112,11 +121,13 @@ class HubLinks:
         self.identity = Identity(secret, seeds.get(IN_USE))
         self._next = None if NEXT not in seeds else Identity(secret, seeds[NEXT])
         self.settings = {link.name: link for link in settings}
+        self._circuits: LinkCircuits | None = None
         self.links: dict[str, Link] = {}
         self.state = OFFLINE
         self.fault = ""
         self.connections = 0
         self._fault_was_said = False         # in this connection: why it ended is known
+        self.refused = False                 # by the meeting point, in this connection
         self._wire: Wire | None = None
         self._nonce = b""
         self._there: set[bytes] = set()
@@ -144,17 +155,25 @@ class HubLinks:
         pin, settings = self._pins.get(name), self.settings.get(name)
         if pin is not None and settings is not None:
             self.links[name] = link = Link(settings, pin, self._around)
+            if self._circuits is not None:
+                self._circuits.keep(name, link.circuit, link.on_circuit)
             spools = self._spools.get(link.peer.address)
             if spools is not None:
                 link.on_spool_frame(spools)
             self.arrivals.direct[pin.peer.hub] = name
+
+    def keep_circuits(self, circuits: LinkCircuits) -> None:
+        """Show the circuits of all links there, from now on."""
+        self._circuits = circuits
+        for name, link in self.links.items():
+            circuits.keep(name, link.circuit, link.on_circuit)
 
     # ---- the connection
 
     def connected(self, wire: Wire, relay_name: str) -> None:
         """A connection to the meeting point is there."""
         self._wire = wire
-        self._fault_was_said = False
+        self._fault_was_said = self.refused = False
         self._relay_name = relay_name
         self._nonce = self._chance(frames.NONCE_BYTES)
         self.state = PROVING
@@ -214,6 +233,7 @@ class HubLinks:
                 self.connections += 1
             case Refused(code, reason):
                 self.fault, self._fault_was_said = f"the meeting point refuses this hub: {code}: {reason}", True
+                self.refused = True
                 self._told("", "refused", self.fault)
             case _:
                 raise BadFrame(f"a frame {type(frame).__name__} came out of turn")
@@ -464,6 +484,8 @@ class HubLinks:
         link = self.links.pop(name, None)
         if link is not None:
             link.on_disconnected()
+        if self._circuits is not None:
+            self._circuits.forget(name)
         self._told(name, "unlinked", f"hub {pin.hub}")
 
     def pause(self, name: str) -> None:
@@ -590,15 +612,16 @@ class HubLinks:
             "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
 
     def lag(self, link: Link) -> tuple[int, int]:
-        """Messages that the other hub does not have yet, and for how long the oldest letter is on its way."""
-        said_ms = 0 if link.outgoing is None else link.outgoing.oldest_said_ms
+        """Messages that the other hub does not have yet; and for how long the oldest letter is on its way, or the link
+        is down while there are such."""
+        said_ms = link.down_since_ms if link.outgoing is None else link.outgoing.oldest_said_ms
         messages, outgoing = 0, link.outgoing
         for topic in self._kernel.topics(link.settings.tenant):
             if outgoing.sends(topic) if outgoing is not None and outgoing.ready else link.sends.may_match(topic.name):
                 for partition in range(topic.partitions):
                     start, high = self._kernel.bounds(topic.partition_id(partition))
                     messages += max(high - max(self._sent_of(link, topic, partition), start), 0)
-        return messages, self._now_ms() - said_ms if said_ms else 0
+        return messages, self._now_ms() - said_ms if said_ms and messages else 0
 
     def _sent_of(self, link: Link, topic: Topic, partition: int) -> int:
         """Up to where the other hub has a partition."""

@@ -4,6 +4,9 @@
     open   → waiting  → greeting     something went wrong that may be over by itself; the wait grows up to a minute
     any    → stopped                 a gap, a lie, a refusal: until somebody says `resume`
     any    → paused                  somebody said so; is kept
+
+A link whose greetings or sessions only fail has an open circuit: it greets when that lets it, and who greets it is
+heard. One that people have opened is silent.
 """
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings
 from gatehouse.kernel.errors import KernelError
 from gatehouse.relay import letters
 from gatehouse.relay.errors import (
@@ -65,6 +69,9 @@ LONGEST_WAIT_MS: Final = 60_000
 GREETING_MS: Final = 10_000            # a greeting that is not answered by then begins anew
 SILENCE_MS: Final = 30_000             # nothing stored of what was said, for so long
 KEEP_MS: Final = 1_000                 # between two notes of how far the other hub is
+
+CIRCUIT: Final = CircuitSettings(failures=8, open_ms=60_000, longest_open_ms=600_000)
+"""Eight in a row take more than a minute."""
 
 STOPS: Final = (PositionGap, PositionAhead, HistoryParted, HistoryLost, LinkRefused)
 """What people have to look at."""
@@ -137,6 +144,7 @@ class Link:
         self.pin = pin
         self.peer = pin.peer
         self.counts = LinkCounts()
+        self.circuit = CircuitBreaker(CIRCUIT)
         self.state = PAUSED if pin.paused else ABSENT
         self.fault = ""
         self._around = around
@@ -151,6 +159,7 @@ class Link:
         self._rates = Rates(settings.bytes_per_second, settings.messages_per_second, around.rates)
         self._there = False
         self._goes_on = False                # people have said so, whatever `on_lost` says
+        self.down_since_ms = around.now_ms() # without a session; 0: there is one
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
         self._their_takes = 0
@@ -164,6 +173,7 @@ class Link:
         """The meeting point says whether the other hub is connected."""
         self._there = there
         self._end_session()
+        self.circuit.give_up_probe(self._around.now_ms())
         if self.state in (STOPPED, PAUSED):
             return
         self.state = ABSENT
@@ -185,9 +195,17 @@ class Link:
         """Go on after a pause or a stop; `go_on`: behind what is lost, too, until the link stops again."""
         self.state, self.fault = ABSENT, ""
         self._goes_on = go_on
+        if not self.circuit.by_hand:
+            self.circuit.close()
         self._wait_ms = FIRST_WAIT_MS
         if self._there:
             self._greet()
+
+    def on_circuit(self) -> None:
+        """People have opened the circuit, or closed it."""
+        if self.circuit.by_hand:
+            self.spooling.pause()
+        self.on_presence(self._there)
 
     def stop(self, reason: str) -> None:
         """Until somebody resumes it."""
@@ -212,15 +230,15 @@ class Link:
             self.keep()
             self.spooling.keep()
         self.spooling.handle_tick(now_ms, self.state == ABSENT and not self._there,
-                                  self.state not in (STOPPED, PAUSED))
+                                  self.state not in (STOPPED, PAUSED) and not self.circuit.by_hand)
         outgoing, session = self._outgoing, self._session
         if outgoing is not None and outgoing.waits_since_ms and now_ms - outgoing.waits_since_ms > SILENCE_MS:
             self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
         elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
             self._greet()
         elif self.state == GREETING and now_ms - self._greeting_since_ms > GREETING_MS:
-            self._wait(now_ms)
-        elif self.state == WAITING and now_ms >= self._greet_at_ms and self._there:
+            self._wait(now_ms, "the other hub does not answer")
+        elif self.state == WAITING and now_ms >= self._greet_at_ms and self._there and self.circuit.would_pass(now_ms):
             self._greet()
 
     def keep(self) -> None:
@@ -237,9 +255,13 @@ class Link:
     # ---- greeting
 
     def _greet(self) -> None:
-        """Speak first, or ask the other hub to."""
+        """Speak first, or ask the other hub to; as the circuit lets it."""
+        now_ms = self._around.now_ms()
+        if not self.circuit.may_pass(now_ms):
+            self.state = WAITING
+            return
         self.state = GREETING
-        self._greeting_since_ms = self._around.now_ms()
+        self._greeting_since_ms = now_ms
         if self._speaks_first:
             self._greeting = self._new_greeting(True)
             self._carry(self._greeting.greet())
@@ -250,8 +272,13 @@ class Link:
         around = self._around
         return Greeting(around.identity, around.kernel.hub, self.peer, around.chance(32), first)
 
-    def _wait(self, now_ms: int) -> None:
+    def _wait(self, now_ms: int, failed: str = "") -> None:
+        """Greet again after a while; `failed`: why it came to that, where something did."""
         self.state = WAITING
+        if failed:
+            self.circuit.note(False, now_ms, reason=failed)
+        else:
+            self.circuit.give_up_probe(now_ms)
         self._greet_at_ms = now_ms + self._wait_ms
         self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
 
@@ -262,7 +289,7 @@ class Link:
 
     def on_carried(self, topic: str, payload: bytes) -> None:
         """A letter of the other hub, or what pretends to be one."""
-        if self.state in (STOPPED, PAUSED) or not payload:
+        if self.state in (STOPPED, PAUSED) or self.circuit.by_hand or not payload:
             return
         try:
             self._hear(topic, payload)
@@ -300,7 +327,7 @@ class Link:
         self._end_session()
         around, counts = self._around, self.counts
         self._session = session
-        self.state, self.fault = OPEN, ""
+        self.state, self.fault, self.down_since_ms = OPEN, "", 0
         counts.sessions += 1
         settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
         self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
@@ -342,6 +369,7 @@ class Link:
             case Positions():
                 outgoing.on_positions(letter)
             case Ready():
+                self.circuit.note(True, self._around.now_ms())
                 outgoing.on_ready(letter)
                 self.spooling.on_ready(letter)
                 self._their_takes = letter.takes
@@ -384,7 +412,7 @@ class Link:
         self.fault = text
         if isinstance(error, (WrongKey, BadFrame, OutOfTurn)):
             self._around.told(name, "faulted", text)
-        self._wait(self._around.now_ms())
+        self._wait(self._around.now_ms(), text)
         if not self._speaks_first:
             self._carry(bytes((BREAK,)))
 
@@ -401,7 +429,7 @@ class Link:
             self._stop_told(self.fault)
             return
         self._end_session()
-        self._wait(self._around.now_ms())
+        self._wait(self._around.now_ms(), self.fault)
 
     def _end_session(self) -> None:
         self.keep()
@@ -409,6 +437,7 @@ class Link:
             if side is not None:
                 side.close()
         self._session = self._outgoing = self._incoming = None
+        self.down_since_ms = self.down_since_ms or self._around.now_ms()
         self._their_takes = 0
         self.spooling.on_session_ended()
 

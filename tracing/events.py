@@ -127,6 +127,7 @@ MAX_TEXT_BYTES: Final = 512
 """What of one text or key an event keeps; addresses and names are shorter nearly always."""
 
 _AT: Final = [Event._fields.index(name) for name in FIELDS]
+_ROWS_BIT: Final = FIELDS.index("rows")
 _IS_NUMBER: Final = [name in NUMBERS or name in RUNS for name in FIELDS]
 _IS_TEXT: Final = [name in TEXTS for name in FIELDS]
 
@@ -145,6 +146,15 @@ def encode(event: Event) -> bytes:
         else:
             parts.append(text(value.encode() if _IS_TEXT[bit] else value))
     return bytes((event.kind,)) + unsigned(fields) + b"".join(parts)
+
+
+def may_tell(value: bytes, message_id: int) -> bool:
+    """Whether an encoded event may tell of this message: most that do not are passed over without being decoded."""
+    try:
+        fields, at = _read(value, 1)
+        return not fields & 1 or fields >> _ROWS_BIT != 0 or _read(value, at)[0] == message_id
+    except CorruptEvent:
+        return False
 
 
 def text(raw: bytes) -> bytes:

@@ -129,7 +129,7 @@ def share_of(sorted_ms: list[float], share: float) -> float | None:
 
 
 @click.command()
-@click.argument("drill", type=click.Choice(["held-disk", "full-memory", "killed-hub"]))
+@click.argument("drill", type=click.Choice(["held-disk", "full-memory", "killed-hub", "lost-link"]))
 @click.option("--seconds", type=click.FloatRange(0.1, 60), default=5.0, show_default=True,
               help="How long; of a killed hub it says nothing.")
 @click.option("--topic", default="gatehouse-drill", show_default=True, help="Where the probe publishes.")
@@ -141,6 +141,7 @@ def drill(drill: str, seconds: float, topic: str, every_ms: float, url: str, jso
 
     The hub must be told to allow it (hub.allow_drills). held-disk: nothing reaches the disk. full-memory: all of
     hub.memory_bytes is in use. killed-hub: kill -9; whatever starts it again is waited for, a minute at most.
+    lost-link: the meeting point of links is out of reach; the hub itself goes on.
 
     A probe publishes and reads all the time. Exit code 1 where something was lost that had been acknowledged.
     """

@@ -1,7 +1,7 @@
 // Links to hubs in other networks: this hub, the meeting point and the other hubs as a drawing, and what each link does.
 
 import { ask, get, path } from "./api.js";
-import { bytes, count, duration, fill, h, name, number, visible } from "./dom.js";
+import { bytes, count, duration, fill, h, moment, name, number, visible } from "./dom.js";
 import { confirmed, field, heading } from "./page.js";
 import { svg } from "./svg.js";
 import { Table } from "./table.js";
@@ -14,6 +14,9 @@ const MIDDLE = 298;
 const RIGHT = 592;
 const WIDTH = RIGHT + BOX.width + 4;
 const INVITED = ["not joined", "joining"];
+const WHY = { deleted: "retention had deleted it", too_large: "larger than the meeting point carries",
+  parted: "a hub was restored from an older copy", sent_again: "sent once more: the other hub had lost it",
+  topic_gone: "the topic was deleted" };
 const CUT = 26;                    // characters of a name that a box has room for
 
 export function links(page, hub) {
@@ -31,9 +34,21 @@ export function links(page, hub) {
     { title: "Sent", number: true, cell: (row) => row.sent ? `${number(row.sent.messages)}, ${bytes(row.sent.bytes)}` : "–" },
     { title: "Received", number: true, cell: (row) => row.received ? `${number(row.received.messages)}, ${bytes(row.received.bytes)}` : "–" },
     { title: "Parked", number: true, cell: (row) => row.received ? number(row.received.parked) : "–" },
+    { title: "Kept for it", number: true, cell: (row) => row.spool?.wanted ? `${number(row.spool.kept_messages)}, ${bytes(row.spool.kept_bytes)}` : "–" },
     { title: "Lost", number: true, cell: (row) => row.received ? number(row.sent.lost + row.received.lost) : "–" },
     { title: "Actions", hidden: true, signature: (row) => row.state, cell: actions },
   ], (row) => row.name, "The configuration of this hub has no link.");
+  const history = new Table("Lost, or came twice", [
+    { title: "Link", cell: (row) => name(row.link) },
+    { title: "Way", cell: (row) => row.way },
+    { title: "Why", cell: (row) => WHY[row.why] ?? visible(row.why) },
+    { title: "Topic", cell: (row) => name(row.topic) },
+    { title: "Partition", number: true, cell: (row) => number(row.partition) },
+    { title: "From offset", number: true, cell: (row) => number(row.first) },
+    { title: "Messages", number: true, cell: (row) => row.count ? number(row.count) : "not known" },
+    { title: "When", cell: (row) => moment(row.at_ms) },
+  ], (row) => `${row.link} ${row.way} ${row.why} ${row.topic} ${row.partition} ${row.first} ${row.at_ms}`, "Nothing.");
+  const lost = h("section", { hidden: true }, h("h2", {}, "Lost, or came twice"), history.element);
   const nowhere = h("p.empty", { hidden: true }, "The configuration of this hub has no [relay].");
   const again = page.every(INTERVAL_MS, async () => {
     if (!nowhere.hidden) return;
@@ -48,6 +63,10 @@ export function links(page, hub) {
     ].flatMap(([title, value]) => [h("dt", {}, title), h("dd", {}, value)]));
     fill(drawing, draw(hub.status.hub, relay));
     table.update(relay.links);
+    const losses = relay.links.flatMap((link) => [["sent", link.sent], ["received", link.received]].flatMap(([way, side]) =>
+      (side?.lost_ranges ?? []).map((loss) => ({ ...loss, link: link.name, way }))));
+    lost.hidden = !losses.length;
+    history.update(losses.sort((one, other) => other.at_ms - one.at_ms));
     told.hidden ||= !relay.links.some((link) => link.name === invited && INVITED.includes(link.state));
   });
   function actions(row) {
@@ -73,7 +92,7 @@ export function links(page, hub) {
     again();
   }
   const forms = [joining(page, again), explaining(page)];
-  return h("div", {}, heading("Links"), nowhere, facts, drawing, table.element, told, ...forms);
+  return h("div", {}, heading("Links"), nowhere, facts, drawing, table.element, lost, told, ...forms);
 }
 
 function kindOf(state) {

@@ -209,8 +209,7 @@ class Admission:
         self.limits.settle()
         for meter, tenant, topic in self.limits.meters_of_stored() if self.limits.stored else ():
             topics = [self._kernel.topic(topic, tenant)] if topic else self._kernel.topics(tenant)
-            partition_ids = [id for each in topics if each is not None for id in each.partition_ids()]
-            look_at(meter, partition_ids, self._kernel)
+            look_at(meter, [each for each in topics if each is not None], self._kernel)
 
     # --- may they ----------------------------------------------------------------------------------------------------
 

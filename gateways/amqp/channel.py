@@ -187,7 +187,7 @@ class Channel:
             settling, self._settling = self._settling, {}
             for (how, source), handles in settling.items():
                 source.settle(how, handles)
-            self.wake()
+            self._wake_settled({source for _, source in settling})
         self.publishing.submit()
 
     def give_back(self) -> None:
@@ -204,12 +204,25 @@ class Channel:
 
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
-        held = 0 if self.tx is None else self.tx.held
-        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held)
+        self._note_budget()
         for consumer in self.consumers.values():
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():
             listener.pump()
+
+    def _wake_settled(self, settled: set[Origin]) -> None:
+        """As `wake`, after deliveries of these were settled: where the channel had room, nobody else has more."""
+        if self.budget.left <= 0 or self.listeners:
+            self.wake()
+            return
+        self._note_budget()
+        for source in settled:
+            if isinstance(source, Consumer):
+                self.connection.broker.queues.top_up(source)
+
+    def _note_budget(self) -> None:
+        held = 0 if self.tx is None else self.tx.held
+        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held)
 
     # ---- consuming
 
@@ -354,7 +367,7 @@ class Channel:
                     tag = self.unacked.add(source, [leased[:3]])
                     source.out += 1
                     totals.got_manual += 1
-                    self.wake()
+                    self._note_budget()
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
                 self.connection.handed_out(1, len(waiting[0]), queue.name)
             self.release_replies(waiting)

@@ -20,7 +20,7 @@ from gatehouse.gateways.http.schemas import (
 )
 from gatehouse.gateways.http.shapes import Document, document_like, shown
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.group import Counts
+from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.settings import (
     ASSIGNED,
     LEASED,

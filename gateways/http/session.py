@@ -95,7 +95,7 @@ class HttpSession:  # decision 131
     __slots__ = ("login", "page", "stream", "user", "_before", "_begun", "_closing", "_dispatcher", "_end_timer",
                  "_going_on", "_gone", "_head", "_head_raw", "_held", "_idle_since_ms", "_idle_timer", "_incoming",
                  "_last", "_length", "_lingers", "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_raw",
-                 "_silent_bytes", "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting")
+                 "_silent_bytes", "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting", "_wrong_port")
 
     def __init__(self, link: Link, services: Services, config: HttpConfig) -> None:
         dispatcher: Dispatcher = services.shared[HTTP.name]
@@ -118,6 +118,7 @@ class HttpSession:  # decision 131
         self._on_drained: Callable[[], object] | None = None
         self._gone = False
         self._closing = ""                   # why the connection ends once what is begun is answered
+        self._wrong_port = ""                # why it ends once that is said; "" where it is this one
         self._last = False                   # nothing more is parsed
         self._upgrading = False              # what comes is held until a request is answered that asks for WebSocket
         self._held = b""                     # not parsed yet
@@ -313,10 +314,8 @@ class HttpSession:  # decision 131
             if self._last:                   # it has asked to end the connection, and what it sends is nobody's
                 return
             what = "" if data.startswith(HTTP_WORDS) else what_came(data)
-            if what:                         # it would not understand an answer
-                self._close(f"malformed_request: {what} came to the HTTP port")
-            else:
-                self._refuse(_fault_of(error))
+            self._wrong_port = what and f"malformed_request: {what} came to the HTTP port"
+            self._refuse(_fault_of(error))
             return
         if self._silent_bytes > MAX_SILENT_BYTES:
             self._refuse(Refusal("headers_too_large", f"a head has at most {MAX_SILENT_BYTES} bytes")
@@ -539,7 +538,7 @@ class HttpSession:  # decision 131
         """The last answer is written. A body that is still coming is thrown away for a while: closed at once, the
         client's system would throw away the answer."""
         self._waiting.clear()
-        self._closing = self._closing or "finished"
+        self._closing = self._closing or self._wrong_port or "finished"
         if call is self._incoming:
             self._linger()
         else:

@@ -80,6 +80,8 @@ NOT_TAKEN: Final = (*DENIED, InvalidRecallPublish, InvalidGroup, InvalidHalfName
 again, would be refused again."""
 
 UNKNOWN: Final = -1                    # no packet id that is in use
+NO_ACKS: Final[deque[bytes]] = deque() # of who has published nothing: a deque of its own takes 760 bytes
+NO_COUNTS: Final[deque[int]] = deque()
 NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish, OverQuota)
 """The same, and refusals that only MQTT 5 has."""
 
@@ -105,8 +107,8 @@ class Inbox:
         self.slow_down: Callable[[int], None] = _nobody        # the session's, once a limit was overdrawn
         self.durable: DurableSession | None = None             # keeps packet ids of QoS 2 over connections
         self._taking: list[bytes] = []                         # of these, those that are being submitted
-        self._under_way: deque[bytes] = deque()                # acknowledgements of each submission
-        self._counts: deque[int] = deque()                     # acknowledgements of each submission, MQTT 5 alone
+        self._under_way: deque[bytes] = NO_ACKS                # acknowledgements of each submission
+        self._counts: deque[int] = NO_COUNTS                   # how many those are, MQTT 5 alone
         self._unacknowledged = 0                               # their sum
 
         self.reader: PublishReader | None = None               # takes what is plain before the session sees it
@@ -243,9 +245,13 @@ class Inbox:
             if self.durable is not None:
                 self.durable.take_in(self._taking)
             self._taking = []
+        if self._under_way is NO_ACKS:
+            self._under_way = deque()
         self._under_way.append(acks)
         self.settled = False
         if self.incoming is not None:
+            if self._counts is NO_COUNTS:
+                self._counts = deque()
             self._counts.append(count)
             self._unacknowledged += count
 

@@ -18,6 +18,7 @@ from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
+from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Key, Lease
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
 
 SHARE: Final = 1_000                 # taken from one cursor before the next has its turn
+ROUND_BYTES: Final = 1 << 20         # handed to members, about, before they are told and say anew what room they have
 MAX_POP: Final = 10_000              # messages of one pop
 LINGER_MS: Final = 1_000             # what was read for who took one message is kept in memory so long
 LINGERING_MAX: Final = 128           # groups of which it is, at once
@@ -41,20 +43,6 @@ PRUNE_LEASES: Final = 64             # leases of a member, before those that are
 
 ByCursor = list[tuple[Prefetcher, list[int]]]
 """Offsets of a group's messages, cursor by cursor."""
-
-
-class Counts(NamedTuple):
-    """A group at this second."""
-
-    ready: int
-    leased: int
-    waiting: int
-    settled: int           # since the hub's start
-    dead: int              # likewise
-    expired: int           # likewise
-    lost: int              # likewise: overtaken by retention, or damaged
-    dropped: int           # likewise: gave way at the queue's limit
-    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
 
 
 class Member(Protocol):
@@ -738,17 +726,23 @@ class LeasedGroup:
     def _serve(self) -> None:
         now_ms, wall_ms = self._core.now_ms(), self._core.wall_ms()
         takers = self._takers()
+        left_bytes = ROUND_BYTES
         while self._turn:
             wanted = self._wanted(takers)
             if not wanted:
                 break
+            if left_bytes <= 0 and not self._pops:       # decision 291: `serve` goes on when they have been told
+                self._tell([member for member in self._members if member.has_news])
+                return
             prefetcher = self._next_cursor()
             if self._by_priority and any(other.cursor.partition_id > prefetcher.cursor.partition_id
                                          for other in self._reading):
                 self._turn.append(prefetcher)            # what is being read goes first
                 break
             verdict = Verdict(self._judges, wall_ms, self._judges_plain)
-            messages = prefetcher.take(min(wanted, SHARE), verdict)
+            most = SHARE if self._pops else max(1, min(SHARE, left_bytes // prefetcher.mean_bytes))
+            messages = prefetcher.take(min(wanted, most), verdict)
+            left_bytes -= len(messages) * prefetcher.mean_bytes
             self.carry_out(prefetcher, verdict)
             if messages:
                 self._hand_out(prefetcher, messages, now_ms, takers)
@@ -901,11 +895,13 @@ class LeasedGroup:
     def _send(self) -> None:
         while self._pops and self._pops[0].leased and not self._reading:      # else there is more to come at once
             self._finish(self._pops.popleft())
-        for member in [*self._members]:
-            if member.is_once and (member.has_news or not self._reading):
+        self._tell([member for member in self._members
+                    if member.has_news or member.is_once and not self._reading])
+
+    def _tell(self, members: list[Membership]) -> None:
+        for member in members:
+            if member.is_once:
                 self.retire(member)
-            elif not member.has_news:
-                continue
             try:
                 member.send()
             except Exception as fault:       # one member's bug must not cost the others their messages

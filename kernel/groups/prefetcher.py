@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 FETCH_BYTES: Final = 256 << 10
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
 NEAR: Final = 32                       # offsets that lie so near each other are read together
-AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most
+AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most,
+AGAIN_BYTES: Final = 4 << 20           # and bytes, about
 ENTERED_KEPT: Final = 1_000            # before those of settled messages are forgotten
 MAX_ASIDE: Final = 10_000              # messages of a cursor that a policy holds back
 
@@ -95,6 +96,7 @@ class Prefetcher:  # decision 142
         self.fetching = False
         self.failed = False                             # the last read failed: it rests
         self.lost = 0
+        self.mean_bytes = 1                             # of a message, by the last read of what nobody has had
         self._unreadable = unreadable
         self._front: list[Leased] = []
         self._ahead: list[Leased] = []
@@ -251,7 +253,7 @@ class Prefetcher:  # decision 142
         if self._first:
             self._read_offsets(self._first, self._first_read, on_done)
         elif cursor.first_again >= 0:
-            offsets = cursor.take_again(AGAIN_AT_ONCE)
+            offsets = cursor.take_again(max(1, min(AGAIN_AT_ONCE, AGAIN_BYTES // self.mean_bytes)))
             self._being_read = offsets
             self._coming = offsets[0]
             self._read_offsets(offsets, self._again_read, on_done)
@@ -282,6 +284,8 @@ class Prefetcher:  # decision 142
             for piece in answer.pieces:
                 self._ahead += self.open(piece)
                 self._read_to = piece.first_offset + piece.count
+            if self._ahead:
+                self.mean_bytes = 1 + sum([len(piece.data) for piece in answer.pieces]) // len(self._ahead)
             if self._ahead and self._ahead[0][1] < wanted:
                 self._ahead = [message for message in self._ahead if message[1] >= wanted]
             if not self._ahead:

@@ -80,7 +80,8 @@ class FollowedRows:
     def goes_on_with(self, other: FollowedRows) -> bool:
         """Whether these are more of the same, and lie evenly behind: they are counted in then."""
         if other.run is not self.run or other.sender is not self.sender or self.number == 0 \
-                or other.number != self.number + self.rows or other.placement is not self.placement:
+                or other.number != self.number + self.rows or other.placement is not self.placement \
+                or self.correlation or other.correlation:
             return False
         step = other.first - self.first - (self.rows - 1) * self.step
         if step < 1 or self.rows > 1 and step != self.step or other.rows > 1 and step != other.step:

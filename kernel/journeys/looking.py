@@ -124,7 +124,7 @@ class Looking:
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
         self._trail.find(of_id(message_id), of_message(message_id), MAX_EVENTS,
-                         partial(self._on_events, message_id, tenant, on_done))
+                         partial(self._on_events, message_id, tenant, on_done), message_id=message_id)
 
     def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
                    error: StorageFailed | None) -> None:

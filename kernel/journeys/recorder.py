@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
@@ -729,11 +728,9 @@ class Journeys:  # decision 198
         for rows in entered:
             by_run.setdefault(rows.run, []).append(rows)
         for run, parts in by_run.items():
-            parts.sort(key=lambda rows: rows.first)
-            lying: list[Sequence[int]] = [rows.lying() for rows in parts]
-            if any(before[-1] > behind[0] for before, behind in pairwise(lying)):
-                indexes = sorted([at for part in lying for at in part])
-                lying = [even(indexes) or indexes]
+            lying: Sequence[Sequence[int]] = [parts[0].lying()]
+            if len(parts) > 1:                            # told apart, and followed together all the same
+                lying = evenly(sorted([at for rows in parts for at in rows.lying()]))
             for part in lying:
                 stretch = self.following.add_stretch(run.first_id + part[0], parts[0].topic_id, shifted(part))
                 self.following.view(stretch, run.partition_id, run.first_offset + part[0], 0, part[-1] - part[0])

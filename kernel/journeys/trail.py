@@ -28,7 +28,7 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import OF_CLIENTS, CorruptEvent, Event, Kind, decode
+from gatehouse.tracing.events import OF_CLIENTS, CorruptEvent, Event, Kind, decode, may_tell
 from gatehouse.tracing.numbering import HALF, MASK, number_of
 
 PREFIX: Final = b"j"
@@ -342,17 +342,17 @@ class Trail:  # decision 201
 
     def find(self, wanted: Sequence[bytes], matches: Matches, most: int,
              on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None], *, newest: bool = False,
-             first: int = 0, end: int = EXTENT) -> None:
+             message_id: int = -1) -> None:
         """What `matches` says of the events that are found by one of these hashes, with their offsets: of the first
-        ones until there are `most` (of the last ones, with `newest`), in order; of those at the offsets from `first` to
-        before `end`."""
+        ones until there are `most` (of the last ones, with `newest`), in order. With `message_id` nothing else is
+        looked for."""
         if self._partition_id < 0:
             on_done([], None)
             return
         fresh = [chunk for part in (self._writing, self._newest) if part is not None
                  for each in wanted for chunk in part.get(each, ())]
         log_start, high = self._bounds()
-        looked = Looked(self._partition_id, max(first, log_start), min(end, high), matches, most, newest, on_done)
+        looked = Looked(self._partition_id, log_start, high, matches, most, newest, message_id, on_done)
         self._worker.submit(lambda: self._stored(wanted, looked), partial(self._on_found, fresh, looked))
 
     def _stored(self, wanted: Sequence[bytes], looked: Looked) -> list[int]:
@@ -400,12 +400,13 @@ class Looked:
     """One look-up. Chunks are read some at a time, until there is enough."""
 
     def __init__(self, partition_id: int, first: int, end: int, matches: Matches, most: int, newest: bool,
-                 on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None]) -> None:
+                 message_id: int, on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None]) -> None:
         self.partition_id = partition_id
         self.first = first
         self.end = end
         self.newest = newest
         self._matches = matches
+        self._message_id = message_id
         self._most = most
         self._on_done = on_done
         self._waiting: list[int] = []                        # chunks; the next one is the last
@@ -442,7 +443,11 @@ class Looked:
             stop = min(self.end, (chunk >> COUNT_BITS) + (chunk & _COUNT) + 1)
             for piece in answer.pieces:
                 for record in sound_records(piece):
-                    if first <= record[0] < stop and (event := event_of(record)) is not None:
+                    if not first <= record[0] < stop \
+                            or self._message_id >= 0 and not may_tell(record[3] or b"", self._message_id):
+                        continue
+                    event = event_of(record)
+                    if event is not None:
                         self._events += [(record[0], said) for said in self._matches(event)]
         if len(rest) < len(self._asked):
             self._waiting += rest

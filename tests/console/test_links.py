@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.relay.processes import ask, link_of, wait_for
-from tests.relay.test_processes import two_hubs
+from tests.relay.test_processes import join, restarted, two_hubs
 
 DRAWN = "document.querySelector('svg.links').textContent"
 
@@ -34,6 +34,26 @@ def test_links_are_joined_drawn_and_paused(tmp_path: Path, open_tab) -> None:
         left.click("button", "Resume")
         wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         left.wait(f"{DRAWN}.includes('open') && !{DRAWN}.includes('to send')")
+
+
+def test_what_is_kept_and_what_is_lost_is_shown(tmp_path: Path, open_tab) -> None:
+    with two_hubs(tmp_path, "spool = true\n", 'spool = "spool"\n', "spool_bytes = 1000000\n") as (a, b, _):
+        join(a, b)
+        ask(a, "POST", "/v1/publish/plant/1", body=b"0")
+        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        tab = open_tab(a, "links")
+        tab.wait_text("open", "tbody")
+        assert "Lost, or came twice" not in tab.text("main")
+        b.kill()
+        ask(a, "POST", "/v1/publish/plant/1", body=b"1")
+        tab.wait_text("1, ", "tbody")
+        ask(a, "DELETE", "/v1/topics/plant")
+        again = restarted(b)
+        try:
+            tab.wait_text("the topic was deleted", "main")
+            assert not tab.overflows()
+        finally:
+            again.kill()
 
 
 def test_a_hub_without_a_relay_says_so(hub, open_tab) -> None:

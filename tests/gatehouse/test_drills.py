@@ -45,3 +45,18 @@ def test_the_end_comes_after_the_answer() -> None:
         assert not ended.is_set()
         await ended.wait()
     asyncio.run(test())
+
+
+def test_a_link_is_lost_for_so_long_where_there_is_one() -> None:
+    async def test() -> None:
+        cut: list[float] = []
+        budget = MemoryBudget(1, lambda: None)
+        alone = HubDrills(asyncio.get_running_loop(), FakeWorker(FakeLoop()), budget)
+        assert not alone.can("lost_link") and alone.can("held_disk")
+        drills = HubDrills(asyncio.get_running_loop(), FakeWorker(FakeLoop()), budget, cut=cut.append)
+        assert drills.can("lost_link") and drills.begin("lost_link", 0.01)
+        assert cut == [0.01] and not drills.begin("held_disk", 1)
+        over = asyncio.Event()
+        budget.remove = lambda name: over.set()      # type: ignore[method-assign]
+        await over.wait()
+    asyncio.run(test())

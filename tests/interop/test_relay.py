@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.interop.test_requests import device, post
-from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, wait_for
+from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, read_all, wait_for
 from tests.running_hub import RunningHub, free_port
 
 DEADLINE_S = 60
 LINK = '[[relay.links]]\nname = "link"\n'
+ALLOWED = "[hub]\nallow_drills = true\n"
 DOORS = '[gateways.mqtt]\nlisten = ["127.0.0.1:0"]\n[gateways.amqp]\nlisten = ["127.0.0.1:0"]\n'
 
 
@@ -31,7 +32,7 @@ def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningHub,
             ("b", 'send = ["commands/#"]\nreceive = ["plant/#", "answers/#"]\n', DOORS + "[gateways.kafka]\n"
              f'listen = ["127.0.0.1:{kafka}"]\nadvertise = "127.0.0.1:{kafka}"\n')):
         (folder / name).mkdir()
-        started.append(RunningHub(folder / name, hub_config(url, LINK + links, doors)))
+        started.append(RunningHub(folder / name, hub_config(url, LINK + links, ALLOWED + doors)))
     relay = None
     try:
         for hub in started:
@@ -122,3 +123,18 @@ def test_a_device_in_a_answers_a_request_from_b(hubs: tuple[RunningHub, RunningH
             status, answer = post(b, "/v1/request/commands/line1", b"%d" % number, X_Reply_To="answers/desk")
             assert (status, answer["value"]) == (200, f"device says {number}"), answer
         assert seen == ["answers/desk"] * 3
+
+
+def test_a_link_that_a_drill_has_lost_comes_back_with_all_that_was_sent_meanwhile(
+        hubs: tuple[RunningHub, RunningHub]) -> None:
+    a, b = hubs
+    wait_for(lambda: ask(a, "GET", "/v1/relay")["state"] == "online", lambda: ask(a, "GET", "/v1/relay"))
+    assert ask(a, "POST", "/v1/drills", {"drill": "lost_link", "seconds": 1.5}) == {"drill": "lost_link"}
+    wait_for(lambda: ask(a, "GET", "/v1/relay")["state"] != "online", lambda: ask(a, "GET", "/v1/relay"))
+    publish(a, "plant/line3/temp", *[b"%d" % number for number in range(20)])
+
+    def arrived() -> list[str]:
+        return [message["value"] for message in read_all(b, "plant") if message["key"] == "line3/temp"]
+
+    wait_for(lambda: len(arrived()) >= 20, lambda: (link_of(a), arrived()))
+    assert arrived() == [str(number) for number in range(20)]

@@ -116,6 +116,19 @@ def test_a_worker_answers_over_amqp(hub: RunningHub) -> None:
         assert (status, answer["value"], answer["address"]) == (200, "worker says 9", "answers/of a/b.c")
 
 
+def test_an_amqp_client_that_asks_by_an_address_is_answered_in_its_queue(hub: RunningHub) -> None:
+    """As across a link, where a queue cannot be answered."""
+    with worker(hub, "jobs"), \
+            pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp"))) as connection:
+        channel = connection.channel()
+        channel.queue_declare("desk1")
+        channel.queue_bind("desk1", "amq.topic", "answers.desk1")
+        channel.basic_publish("amq.topic", "jobs.add", b"7", pika.BasicProperties(
+            reply_to="amq.reply-to.answers/desk1", correlation_id="seven"))
+        _, properties, body = next(channel.consume("desk1", auto_ack=True, inactivity_timeout=DEADLINE_S))
+        assert (properties.correlation_id, body) == ("seven", b"worker says 7")
+
+
 def test_many_at_once_each_get_their_own_answer(hub: RunningHub) -> None:
     answers: dict[int, str] = {}
 

@@ -382,6 +382,22 @@ def test_a_narrow_way_carries_less_and_the_same() -> None:
         assert left.links.links["link"].outgoing.unstored_bytes == 0
 
 
+def test_a_link_that_is_down_says_for_how_long_messages_wait() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    network.away.append(right)
+    network.cut(right)
+    network.settle(2)
+    assert left.links.describe_link("link")["lag"] == {"messages": 0, "ms": 0, "bytes_on_their_way": 0}
+    left.rig.publish("plant/a", b"1")
+    for _ in range(6):
+        network.tick(10_000)
+    lag = left.links.describe_link("link")["lag"]
+    assert lag["messages"] == 1 and 60_000 <= lag["ms"] <= 62_000
+    network.away.clear()
+    network.settle(12)
+    assert left.links.describe_link("link")["lag"] == {"messages": 0, "ms": 0, "bytes_on_their_way": 0}
+
+
 def test_a_way_that_takes_long_for_each_letter_is_no_silent_one() -> None:
     network, left, right = pair(SEND, RECEIVE)
     waiting: list[bytes] = []

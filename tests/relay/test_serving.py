@@ -2,11 +2,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import aiohttp
 
+from gatehouse.gateways.circuits import RELAY
 from gatehouse.relay.serving import PATH, UNPROVED_OF_ADDRESS, RelayServer
 from gatehouse.relay.settings import MeetingSection
+from tests.relay.processes import RunningRelay, ask, hub_config, key_of, wait_for
+from tests.running_hub import RunningHub, free_port
 
 
 def test_connections_that_prove_nothing_are_few() -> None:
@@ -40,3 +44,22 @@ def test_connections_that_prove_nothing_are_few() -> None:
         await server.stop()
 
     asyncio.run(run())
+
+
+def test_a_hub_that_the_file_names_later_is_soon_let_in(tmp_path: Path) -> None:
+    """It was refused for a while: it dials again within seconds, and its circuit stays closed."""
+    port = free_port()
+    hub = RunningHub(tmp_path, hub_config(f"ws://127.0.0.1:{port}/v1/relay", '[[relay.links]]\nname = "link"\n'))
+    relay = RunningRelay(tmp_path, port, {"other": "00" * 32}, [])
+    try:
+        hub.wait_ready()
+        wait_for(lambda: "does not know this hub" in ask(hub, "GET", "/v1/relay")["fault"],
+                 lambda: ask(hub, "GET", "/v1/relay"))
+        relay.write({"hub": key_of(hub)}, [])
+        relay.reload()
+        wait_for(lambda: ask(hub, "GET", "/v1/relay")["state"] == "online", lambda: ask(hub, "GET", "/v1/relay"))
+        circuit, = [one for one in ask(hub, "GET", "/v1/circuits")["circuits"] if one["id"] == RELAY]
+        assert circuit["circuit"] == "closed" and not circuit["opened"]
+    finally:
+        hub.kill()
+        relay.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.tracing.events import Event, Kind, decode, encode
+from gatehouse.tracing.events import Event, Kind, decode, encode, may_tell
 from gatehouse.tracing.numbering import number_of, trace_at, trace_of
 
 OWN = b"hub's 8 "
@@ -30,6 +30,12 @@ def test_a_run_says_of_each_message_what_an_event_of_it_alone_would(first: int, 
 def test_an_event_of_one_message_is_its_own_row() -> None:
     alone = Event(Kind.ACKED, 7, offset=3)
     assert alone.nth(0) is alone and alone.of(7) is alone and alone.of(8) is None and alone.last_id == 7
+
+
+def test_what_tells_of_others_is_passed_over_and_nothing_else() -> None:
+    alone, run = encode(Event(Kind.ACKED, 300, offset=3)), encode(Event(Kind.ACKED, 300, rows=5))
+    assert may_tell(alone, 300) and not may_tell(alone, 301) and may_tell(run, 304)
+    assert not may_tell(b"", 1) and not may_tell(b"\x03\xff", 1) and not may_tell(alone[:3], 300)
 
 
 def test_what_enters_a_queue_by_reference_has_no_offset_of_its_own() -> None:

@@ -63,7 +63,11 @@ class LimitBook:
         self._limits: dict[str, Limit] = {}
         self._named: dict[tuple[str, str, str, str], list[Limit]] = {}       # by direction, tenant, kind and name
         self._filters: dict[tuple[str, str], FilterTrie[str]] = {}           # ids, by direction and tenant
+        self._of_addresses: dict[tuple[str, str], dict[str, Limit]] = {}     # the same limits, by id
+        self._storing: dict[str, Limit] = {}                                 # of what is stored, by id
+        self._bounding: dict[tuple[str, str], dict[str, Limit]] = {}         # of connections: by kind and name, by id
         self._meters: dict[tuple[str, str, str], Meter] = {}                 # by id, tenant and name
+        self._meters_by_id: dict[str, dict[tuple[str, str, str], Meter]] = {}
         self._purses: dict[tuple[tuple[Meter, ...], tuple[Meter, ...]], Purse] = {}
         self._open_purses: dict[Purse, None] = {}        # of which something may have been taken
 
@@ -86,6 +90,7 @@ class LimitBook:
         if before is not None and _reach(before) == _reach(limit) and before.has_meters and limit.has_meters \
                 and before.bounds_stored == limit.bounds_stored:
             self._limits[limit.id] = limit
+            self._index(limit)
             named = self._named.get(_place(limit))
             if named is not None:
                 named[named.index(before)] = limit
@@ -96,6 +101,7 @@ class LimitBook:
         if before is not None:
             self.remove(limit.id)
         self._limits[limit.id] = limit
+        self._index(limit)
         self._count(limit, 1)
         if not limit.has_meters:
             return
@@ -111,6 +117,7 @@ class LimitBook:
         limit = self._limits.pop(id, None)
         if limit is None:
             return
+        self._unindex(limit)
         self._count(limit, -1)
         if not limit.has_meters:
             return
@@ -120,8 +127,31 @@ class LimitBook:
             self._named[_place(limit)].remove(limit)
             if not self._named[_place(limit)]:
                 del self._named[_place(limit)]
-        for key in [key for key in self._meters if key[0] == id]:
+        for key in self._meters_by_id.pop(id, ()):
             del self._meters[key]
+
+    def _index(self, limit: Limit) -> None:
+        """Of ten thousand limits those that are wanted are found at once."""
+        if limit.bounds_stored:
+            self._storing[limit.id] = limit
+        of, key = self._indexed(limit)
+        if limit.connections is None and of is self._bounding:
+            of.get(key, {}).pop(limit.id, None)
+        else:
+            of.setdefault(key, {})[limit.id] = limit
+
+    def _unindex(self, limit: Limit) -> None:
+        self._storing.pop(limit.id, None)
+        of, key = self._indexed(limit)
+        limits = of.get(key, {})
+        limits.pop(limit.id, None)
+        if not limits:
+            of.pop(key, None)
+
+    def _indexed(self, limit: Limit) -> tuple[dict[tuple[str, str], dict[str, Limit]], tuple[str, str]]:
+        if limit.kind == ADDRESS:
+            return self._of_addresses, (limit.direction, limit.tenant)
+        return self._bounding, (limit.kind, limit.name)
 
     def put_quotas(self, quotas: Mapping[str, Quota], now_ms: int) -> None:
         """The quotas of users, by name: each is a limit of what its user sends, by all doors together."""
@@ -210,10 +240,10 @@ class LimitBook:
         could match are among them."""
         meters = self._meters_named(direction, TOPIC, topic, tenant, now_ms)
         whole = (topic, MANY)
-        for limit in self._limits.values():
-            if limit.kind == ADDRESS and limit.direction == direction and limit.tenant in (tenant, EACH) \
-                    and len(meters) < MATCHES_MAX and overlaps(parse_filter(limit.name), whole):
-                meters.append(self._meter(limit, "", tenant, now_ms))
+        for of in (tenant, EACH):
+            for limit in self._of_addresses.get((direction, of), {}).values():
+                if len(meters) < MATCHES_MAX and overlaps(parse_filter(limit.name), whole):
+                    meters.append(self._meter(limit, "", tenant, now_ms))
         return tuple(meters)
 
     def of_consumers(self, tenant: str, group: str, now_ms: int) -> tuple[Meter, ...]:
@@ -231,22 +261,27 @@ class LimitBook:
         meter = self._meters.pop(key, None)
         if meter is None:
             if len(self._meters) >= METERS_MAX:
-                del self._meters[next(iter(self._meters))]
+                oldest = next(iter(self._meters))
+                del self._meters[oldest], self._meters_by_id[oldest[0]][oldest]
             meter = Meter(limit, name or limit.name, now_ms)
+            self._meters_by_id.setdefault(limit.id, {})[key] = meter
         self._meters[key] = meter
         return meter
 
     def meters_of_stored(self) -> list[tuple[Meter, str, str]]:
         """What bounds what is stored, of whom anything was taken lately: (meter, tenant, topic); topic "": all of the
         tenant's."""
-        return [(meter, tenant if meter.limit.kind == TOPIC else name, name if meter.limit.kind == TOPIC else "")
-                for (_, tenant, name), meter in self._meters.items() if meter.stored is not None]
+        return [(meter, tenant if limit.kind == TOPIC else name, name if limit.kind == TOPIC else "")
+                for limit in self._storing.values()
+                for (_, tenant, name), meter in self._meters_by_id.get(limit.id, {}).items()]
 
     def of_connections(self, door: str, user: str, tenant: str) -> list[tuple[Limit, str, str]]:
         """What bounds the connections of a user: (limit, kind, name of those that are counted)."""
+        if not self._bounding:
+            return []
         names = {HUB: "", DOOR: door, TENANT: tenant, USER: user}
-        return [(limit, limit.kind, names[limit.kind]) for limit in self._limits.values()
-                if limit.connections is not None and (limit.kind == HUB or limit.name in (EACH, names[limit.kind]))]
+        return [(limit, kind, name) for kind, name in names.items() for of in dict.fromkeys((name, EACH))
+                for limit in self._bounding.get((kind, of), {}).values()]
 
     # ---- what is charged a little later
 
@@ -275,7 +310,7 @@ class LimitBook:
     # ---- for people
 
     def _meters_of(self, id: str) -> list[Meter]:
-        return [meter for key, meter in self._meters.items() if key[0] == id]
+        return list(self._meters_by_id.get(id, {}).values())
 
     def most_used(self, id: str, count: int) -> list[Meter]:
         """Those who have taken most under a limit."""

@@ -13,8 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gatehouse.gateways.admission.limits.meter import Meter
     from gatehouse.kernel.api import HubPort
+    from gatehouse.kernel.state.topics import Topic
 
 NO_BOUND: Final = 1 << 62
 
@@ -77,14 +80,20 @@ class StoredBound:
         return max(0, self._most[0] - held[0]), max(0, self._most[1] - held[1])
 
 
-def look_at(meter: Meter, partition_ids: list[int], kernel: HubPort) -> None:
-    """Find what these partitions hold. Bytes are those that the index knows, found on another thread."""
+def look_at(meter: Meter, topics: Iterable[Topic], kernel: HubPort) -> None:
+    """Find what these topics hold: of each, one copy of what the kernel knows of all its partitions. Bytes are those
+    that the index knows, found on another thread."""
     stored = meter.stored
     if stored is None or stored.is_looking:
         return
     stored.begin_look()
-    bounds = [kernel.bounds(partition_id) for partition_id in partition_ids]
-    messages = sum(high - start for start, high in bounds)
+    messages = 0
+    partition_ids: list[int] = []
+    for topic in topics:
+        bounds = kernel.bounds_of(topic)
+        messages += sum(bounds[1::2]) - sum(bounds[::2])
+        if stored.counts_bytes:
+            partition_ids += topic.partition_ids()
     if not stored.counts_bytes:
         stored.end_look(messages, 0)
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.groups.core import LAZY_MS
-from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, Budget
+from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, ROUND_BYTES, Budget
 from gatehouse.kernel.groups.settings import QueueSettings
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
@@ -61,6 +61,38 @@ def test_a_member_that_retires_keeps_what_it_holds() -> None:
     membership.leave()
     rig.run()
     assert second.values == [b"3", b"2"]
+
+
+def test_a_member_with_much_credit_is_told_before_more_is_read_than_a_round_has() -> None:
+    """It was given room for thousands of small messages, and large ones come: it says anew what it has room for."""
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a")
+    large = bytes(ROUND_BYTES // 2)
+
+    class Full(Taker):
+        def on_leased(self, messages):
+            super().on_leased(messages)
+            if sum(len(message[6] or b"") for message in self.got) >= len(large):
+                membership.add_credit(-membership.credit)
+
+    taker = Full()
+    membership = rig.kernel.groups.queue_group(queue).join(taker, 8_000)
+    send(rig, queue, *[large] * 12)
+    rig.run()
+    assert 1 <= len(taker.got) <= 3
+    membership.add_credit(8_000)
+    rig.run()
+    assert 2 <= len(taker.got) <= 6
+
+
+def test_one_large_message_at_once_beside_others() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a")
+    send(rig, queue, *[bytes(2 * ROUND_BYTES)] * 3)
+    taker = Taker()
+    rig.kernel.groups.queue_group(queue).take_now(taker)
+    rig.run()
+    assert len(taker.got) == 1
 
 
 def test_one_message_at_once_or_none() -> None:

@@ -7,6 +7,7 @@ from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of
 from gatehouse.kernel.message import Leased, Origin
 from gatehouse.kernel.records.compression import GZIP
+from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import Event, Kind
 from tests.kernel.batches import batch_of
@@ -193,6 +194,24 @@ def test_beyond_what_may_be_made_anew_a_batch_stays_and_its_records_are_one_even
     seen = journey(hub, record[6])
     assert [(event.user, event.offset, event.trace_id) for event in seen.events] == [("edge", 250, b"")]
     assert seen.record is not None and dict(seen.record[4])[HEADER] == theirs
+
+
+def test_what_came_with_a_correlation_id_or_a_trace_is_told_of_alone() -> None:
+    hub = rig(MANY)
+    place = hub.kernel.place("orders/1")
+    theirs = [b"00-%032x-%016x-01" % (number + 1, number + 1) for number in range(4)]
+    headers = [[(b"correlation-id", b"%d" % number)] for number in range(4)]
+    headers += [[(HEADER, context)] for context in theirs]
+    hub.kernel.append([(place, b"x", encode_headers(each), 2, 0) for each in headers], hub.witness, positions=True)
+    hub.run()
+    ids = [position[2] for position in hub.witness.stored[-1].positions]
+    hub.world.advance(1_000)
+    for number in range(4):
+        assert found(hub, "correlation", b"%d" % number) == [ids[number]]
+        assert found(hub, "trace", bytes.fromhex("%032x" % (number + 1))) == [ids[4 + number]]
+    assert [event.rows for event in told(hub)] == [0] * 8
+    kept = [dict(record[4])[HEADER] for record in hub.read("orders")[4:]]
+    assert kept == theirs
 
 
 def test_many_that_are_followed_apart_are_found_among_each_other() -> None:

@@ -87,6 +87,25 @@ def test_ten_thousand_users_with_limits_and_more_names_than_are_remembered() -> 
     assert len(book._meters) == METERS_MAX
 
 
+def test_of_ten_thousand_limits_those_of_connections_and_addresses_are_found_and_gone_again() -> None:
+    book = book_of(*[{"of": f"user:u{number}", "connections": number} for number in range(10_000)],
+                   {"of": "hub", "connections": 5}, {"of": "user:*", "connections": 7}, {"of": "tenant:/"})
+    assert [(limit.connections, kind, name) for limit, kind, name in book.of_connections("mqtt", "u9999", "/")] == [
+        (5, "hub", ""), (9999, "user", "u9999"), (7, "user", "u9999")]
+    book.put(read_limit({"of": "user:u9999", "messages_per_s": 1}, "9999"), 0)
+    book.remove("10001")
+    assert [kind for _, kind, _ in book.of_connections("mqtt", "u9999", "/")] == ["hub"]
+    for number in range(10_003):
+        book.remove(str(number))
+    assert book.of_connections("mqtt", "u1", "/") == [] and len(book) == 0
+
+    book = book_of(*[{"of": f"address:plant/{number}/#"} for number in range(100)], {"of": "address:#", "tenant": "*"})
+    assert len(book.of_topic(IN, "/", "plant", 0)) == 64 and names(book.of_topic(IN, "/", "other", 0)) == ["address:#"]
+    for number in range(101):
+        book.remove(str(number))
+    assert book.of_topic(IN, "/", "plant", 0) == () and not book._meters and not book._meters_by_id
+
+
 def test_what_yields_holds_only_where_nothing_more_special_does() -> None:
     kinds = ["user-client:ann/s1", "user-client:ann/*", "user:ann", "user-client:*/s1", "user-client:*/*", "user:*",
              "client:s1", "client:*"]
