@@ -12,11 +12,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-# decision 58: plain Python, compiled as it is
+# decision 58: plain Python, compiled as it is; decision 330: one library of many C files
 HOT_MODULES: Final = (
     "gatehouse.clocks",
     "gatehouse.log_thread",
+    "gatehouse.gateways.amqp.channel",
+    "gatehouse.gateways.amqp.channels",
     "gatehouse.gateways.amqp.codec",
+    "gatehouse.gateways.amqp.publishing",
+    "gatehouse.gateways.amqp.session",
     "gatehouse.gateways.amqp.unacked",
     "gatehouse.gateways.connections.connection",
     "gatehouse.gateways.connections.receiving",
@@ -49,6 +53,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
     "gatehouse.kernel.write.committer",
+    "gatehouse.kernel.write.patience",
     "gatehouse.kernel.write.pending_frame",
     "gatehouse.kernel.halves.halves",
     "gatehouse.kernel.halves.letters",

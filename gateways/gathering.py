@@ -150,7 +150,7 @@ class Gathering:
         if not parts:
             if not self._is_announced:
                 try:
-                    self._switchboard.port.gather(self._enter)
+                    self._switchboard.port.gather(self._enter, self._waiting)
                 except Stopping:
                     return False
                 self._is_announced = True
@@ -171,6 +171,10 @@ class Gathering:
         if gathered.size_bytes >= GATHERED_BYTES or len(into) >= GATHERED_MESSAGES:
             self.settle()
         return True
+
+    def _waiting(self) -> int:
+        """How many parts are gathered."""
+        return len(self._gathered.parts)
 
     def _enter(self) -> None:
         """The next frame is about to be sealed."""

@@ -289,9 +289,9 @@ class KernelPort(HubFacts, Protocol):
         """As `append`, of messages that were gathered of several guards: those before each of these indices have
         places that were given to one. Raises as `append`, with nothing taken of any."""
 
-    def gather(self, enter: Callable[[], None]) -> None:
-        """Call it once, before the next frame is sealed: what it appends is in that frame. It must not raise. Raises
-        Stopping."""
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
+        """Call `enter` once, before the next frame is sealed: what it appends is in that frame. `waiting`: how many
+        want an answer so far. Neither must raise. Raises Stopping."""
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

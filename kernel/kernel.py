@@ -187,7 +187,7 @@ class Kernel:  # decision 138
             loop=loop, worker=log_worker, log=log, writer=frame_writer or WorkerWriter(log_worker, log), clock=clock,
             disk_guard=disk_guard, backpressure=backpressure, watermarks=watermarks, memtables=memtables, state=state,
             answering=answering, deliver=deliveries.deliver, policy=settings.fsync,
-            pending_bytes=settings.pending_bytes, fatal=fatal)
+            pending_bytes=settings.pending_bytes, gather_turns=settings.gather_turns, fatal=fatal)
 
         # What happened to messages, written beside them.
         self.speaker = Speaker()
@@ -759,9 +759,9 @@ class Kernel:  # decision 138
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
 
-    def gather(self, enter: Callable[[], None]) -> None:
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
         """See `Committer.gather`."""
-        self._committer.gather(enter)
+        self._committer.gather(enter, waiting)
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""

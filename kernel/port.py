@@ -265,8 +265,8 @@ class Port:
         judge = self._judges[guards[0]] if len(set(guards)) == 1 else ask_again
         self._append(messages, self if number else None, number, positions, placements, judge)
 
-    def gather(self, enter: Callable[[], None]) -> None:
-        self._kernel.gather(enter)
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
+        self._kernel.gather(enter, waiting)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -63,6 +63,9 @@ class KernelSettings:
     speed: 4 MiB carries twice what 32 MiB does, since a burst stays in the processor's cache and in one socket buffer.
     """
 
+    gather_turns: int = 0
+    """Of the loop, for which a frame waits for publishers who were answered a moment ago: see `write.patience`."""
+
     idempotency_ms: int = 3_600_000
     max_idempotency_keys: int = 100_000
     max_idempotency_bytes: int = 128 << 20

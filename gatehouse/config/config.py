@@ -173,6 +173,10 @@ class KernelSection:
     pending_bytes: int = field(default=4 << 20, metadata={
         "min": 1 << 20,
         "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})
+    gather_turns: int = field(default=0, metadata={
+        "min": 0, "max": 1_000,
+        "help": "Turns of the event loop, of some microseconds each, for which what is written next waits for "
+                "publishers with one message in flight who were answered a moment ago. 0: it never waits."})
     idempotency_ms: int = field(default=3_600_000, metadata={
         "min": 0, "help": "How long the answer to an `Idempotency-Key` is remembered, in milliseconds."})
     max_idempotency_keys: int = field(default=100_000, metadata={

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
 DOOR_NAME: Final = "amqp"
 DEFAULT_VHOST: Final = "/"
+BEGUN_BYTES_MAX: Final = 256 << 20     # of the parts of contents that have come, on all connections
 
 
 class Broker:
@@ -48,6 +49,8 @@ class Broker:
         self.totals = Totals()
         self.begun_bytes = 0
         """Of contents that are not whole yet, on all connections."""
+
+        self.begun_bytes_max = BEGUN_BYTES_MAX
 
         self._kernel = services.kernel
         self._wall_ms = services.wall_ms

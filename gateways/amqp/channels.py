@@ -19,7 +19,6 @@ CHANNEL_ERROR: Final = 504
 FRAME_ERROR: Final = 501
 RESOURCE_ERROR: Final = 506
 CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
-BEGUN_BYTES_MAX: Final = 256 << 20     # of their parts that have come, on all connections of the door
 OPEN: Final = start_of("channel.open")
 CLOSE: Final = start_of("channel.close")
 CLOSE_OK: Final = start_of("channel.close-ok")
@@ -115,9 +114,9 @@ class Channels:
         this door have too much of that together."""
         broker = self._connection.broker
         broker.begun_bytes += size
-        if broker.begun_bytes > BEGUN_BYTES_MAX:
-            raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {BEGUN_BYTES_MAX} bytes begun at once by all "
-                                                  "connections")
+        if broker.begun_bytes > broker.begun_bytes_max:
+            raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {broker.begun_bytes_max} bytes begun at once "
+                                                  "by all connections")
 
     def release(self, size: int, parts: int) -> None:
         """A content of this size, for which `reserve` was called, is whole or was dropped; `parts`: what had come."""

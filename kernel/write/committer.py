@@ -34,6 +34,7 @@ from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.patience import Patience
 from gatehouse.kernel.write.pending_frame import Follower, Forgetter, Heard, Participant, PendingFrame, Sealed, answers
 
 SYNC_INTERVAL_MS: Final = 1_000
@@ -47,6 +48,9 @@ Keeper = Callable[[StateRecord], None]
 
 MAX_WAITING: Final = 2
 """Flushes behind the one whose owners are being told: more, and publishers wait."""
+
+WAITED_BYTES: Final = 32 << 10
+"""What has more does not wait for others: to write it is what takes time, and that goes on beside the loop."""
 
 STEP_OWNERS: Final = 16
 """Told before the clock is read: 0.2 to 0.4 ms."""
@@ -112,7 +116,7 @@ class Committer:
     def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
                  disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
                  state: StateTable, answering: Answering, deliver: Callable[[Heard], None], policy: str,
-                 pending_bytes: int, fatal: Callable[[str], None]) -> None:
+                 pending_bytes: int, gather_turns: int, fatal: Callable[[str], None]) -> None:
         self._loop = loop
         self._worker = worker
         self._log = log
@@ -139,7 +143,9 @@ class Committer:
         self._recorder: Recorder | None = None
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
-        self._gathering: list[Callable[[], None]] = []   # who enters something before the next frame is sealed
+        self._gathering: list[tuple[Callable[[], None], Callable[[], int]]] = []     # see `gather`
+        self._patience: Patience = Patience(gather_turns)
+        self._to_answer: int = 0                         # who wants an answer of the frame on its way
         self._scheduled = False
         self._is_large = False                           # what is pending: more than `pending_bytes`
         self._unsynced = False
@@ -197,12 +203,13 @@ class Committer:
                 self._loop.call_soon(self._flush)
         return pending_frame
 
-    def gather(self, enter: Callable[[], None]) -> None:  # decision 220
-        """Call it once, before the next frame is sealed: what it appends is in that frame. A flush is on its way. It
-        must not raise. Raises Stopping after `stop`."""
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:  # decision 220
+        """Call `enter` once, before the next frame is sealed: what it appends is in that frame. A flush is on its way;
+        it may wait for a moment for others, who were answered just now. `waiting`: how many want an answer so far.
+        Neither must raise. Raises Stopping after `stop`."""
         if self._on_idle is not None:
             raise Stopping("the hub is shutting down")
-        self._gathering.append(enter)
+        self._gathering.append((enter, waiting))
         if self.flight is None and not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
@@ -211,9 +218,23 @@ class Committer:
         """What was gathered enters the pending frame."""
         scheduled, self._scheduled = self._scheduled, True           # whoever enters need not ask for a flush
         entering, self._gathering = self._gathering, []
-        for enter in entering:
+        for enter, _ in entering:
             enter()
         self._scheduled = scheduled
+
+    def _waiting(self) -> int:
+        """How many want an answer of the frame that gathers."""
+        frame = self._pending_frame
+        count = 0 if frame is None else len(frame.submissions)
+        for _, waiting in self._gathering:
+            count += waiting()
+        return count
+
+    def _waits(self, waiting: int) -> bool:
+        """Whether the next frame, of which so many want an answer, is sealed in a later turn."""
+        frame = self._pending_frame
+        return (frame is None or frame.builder.size_bytes < WAITED_BYTES) and self._patience.waits(
+            waiting, self._loop.now_ms())
 
     def take_id(self) -> int:
         """A message id that no message gets: the next frame gives out those behind it."""
@@ -265,6 +286,11 @@ class Committer:
     def _flush(self) -> None:  # decision 1
         self._scheduled = False
         if self._failed or self.flight is not None:
+            return
+        waiting = self._to_answer = self._waiting()
+        if waiting and self._waits(waiting):
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
             return
         if self._gathering:
             self._enter()
@@ -337,6 +363,7 @@ class Committer:
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
         self._apply(pending_frame, sealed, place[0], place[1])
+        self._patience.on_answered(self._to_answer, self._waiting(), self._loop.now_ms())
         if self._policy == "interval":
             self._sync_later()
         self._next()

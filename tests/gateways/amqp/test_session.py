@@ -306,7 +306,7 @@ def test_contents_that_have_begun_are_bounded(hub: Hub) -> None:
 
 
 def test_parts_of_contents_are_bounded_for_all_connections_together(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatehouse.gateways.amqp.channels.BEGUN_BYTES_MAX", 10_000)
+    monkeypatch.setattr(hub.broker, "begun_bytes_max", 10_000)
     body = codec.frame(codec.BODY, 1, bytes(4_000))
     begun = codec.frame(codec.METHOD, 1, encode_method("basic.publish", routing_key="q")) + codec.content_head(
         b"\0\1", b"\0\0", 9_000) + body

@@ -142,7 +142,7 @@ class FakeKernel:
         if not self._pending and not self._gathering and not self.hold:
             asyncio.get_running_loop().call_soon(self.flush)
 
-    def gather(self, enter: Callable[[], None]) -> None:
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
         """It is called before anything is stored."""
         if self.stopping:
             raise Stopping("the hub is stopping")

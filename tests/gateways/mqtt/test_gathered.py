@@ -317,7 +317,7 @@ def test_a_hub_that_stops_takes_nothing_more() -> None:
     assert done and fleet.clients[0][1].take() == acks(1)
     assert fleet.clients[1][1].closed and fleet.clients[1][1].take() == b""
     with pytest.raises(Stopping):
-        fleet.hub.kernel.gather(lambda: None)
+        fleet.hub.kernel.gather(lambda: None, lambda: 0)
 
 
 def test_journeys_name_who_published_each() -> None:

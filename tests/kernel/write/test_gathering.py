@@ -19,7 +19,7 @@ class Gatherer:
 
     def gather(self, value: bytes) -> None:
         if not self.waiting:
-            self.rig.kernel.gather(self.enter)
+            self.rig.kernel.gather(self.enter, lambda: len(self.waiting))
         self.waiting.append(value)
 
     def enter(self) -> None:
@@ -70,7 +70,7 @@ def test_whoever_enters_nothing_holds_nobody_up() -> None:
     gatherer = Gatherer(rig)
     rig.run()
     asked: list[int] = []
-    rig.kernel.gather(lambda: asked.append(1))
+    rig.kernel.gather(lambda: asked.append(1), lambda: 0)
     rig.run()
     gatherer.append(b"x")
     rig.run()
@@ -110,7 +110,7 @@ def test_what_was_gathered_when_the_hub_stops_is_stored_and_then_nothing_more() 
     done: list[bool] = []
     rig.kernel.close(lambda: done.append(True))
     with pytest.raises(Stopping):
-        rig.kernel.gather(lambda: None)
+        rig.kernel.gather(lambda: None, lambda: 0)
     rig.run()
     assert done and [stored.error for stored in rig.witness.stored] == [None]
 
