@@ -5,7 +5,7 @@
                                                            headers
 
 Modules that mypyc compiles call each other directly and copy each other's constants, so they are one library, of a C
-file for each module, which the C compiler takes side by side (decision 330); each native module is a library of its
+file for each module, which the C compiler takes side by side (decision 276); each native module is a library of its
 own. What was compiled is kept: the hot modules in `build/hot/DIGEST.PYTHON/`, by the digest of them and of all that
 they import; the native ones in `build/native/DIGEST.PYTHON/`, by their own. A wheel whose other files have changed is
 made of both in seconds, and one with another native module in less than a minute. decision 58
@@ -60,7 +60,7 @@ def hot_extensions() -> list[Extension]:
     from mypyc.build import mypycify
 
     files = [str(source_of(module, ROOT).relative_to(ROOT)) for module in HOT_MODULES]
-    # decision 330
+    # decision 276
     extensions = mypycify(["--follow-imports=silent", f"--cache-dir={MYPY_CACHE}", *files], group_name=GROUP,
                           opt_level="3", debug_level="0", target_dir="build/c", multi_file=True)
     for extension in extensions:

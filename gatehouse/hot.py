@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-# decision 58: plain Python, compiled as it is; decision 330: one library of many C files
+# decision 58: plain Python, compiled as it is; decision 276: one library of many C files
 HOT_MODULES: Final = (
     "gatehouse.clocks",
     "gatehouse.log_thread",

@@ -8,7 +8,7 @@
 So a name that is down costs one request each time, however many targets it has. With one target its circuit is that of
 the name. Targets are asked in turn.
 """
-# decision 311: while some answer few are isolated, and when all fail one at a time is tried
+# decision 272: while some answer few are isolated, and when all fail one at a time is tried
 from __future__ import annotations
 
 from typing import Final

@@ -8,7 +8,7 @@ positions; the sender looks at what it has there. Where that is another message,
 
     LOSSES  hub 16 | way u8   →  JSON: a list of what is lost, the newest last
 """
-# decision 320: the reader says which message came last
+# decision 273: the reader says which message came last
 from __future__ import annotations
 
 import json

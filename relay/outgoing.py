@@ -378,7 +378,7 @@ class Outgoing:
         old = topic.created_ms < self._begun_ms
         return high if old and self._settings.start == "now" else start if old else 0
 
-    # decision 320: two histories of a partition are told apart before anything follows
+    # decision 273: two histories of a partition are told apart before anything follows
     def _part(self, topic: Topic, reading: Reading, error: RelayError) -> None:
         """The other hub has a history that this one does not know: go on from the last place that both know. Raises the
         error where the link is to stop instead, or the other hub would take what follows for a repetition."""
@@ -406,7 +406,7 @@ class Outgoing:
 
     # ---- reading
 
-    # decision 321: a topic's reads wait for no other topic's
+    # decision 274: a topic's reads wait for no other topic's
     def _read_ahead(self) -> None:
         if self._closed:
             return

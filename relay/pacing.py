@@ -3,7 +3,7 @@
 What is too much waits here, in its order; the credit of the link's hubs bounds it to some MiB each way. Links take
 turns. Messages are sealed: how many may pass is said at the hubs.
 """
-# decision 322: what is too much waits, and no link starves
+# decision 275: what is too much waits, and no link starves
 from __future__ import annotations
 
 from collections import deque

@@ -4,7 +4,7 @@ The time from a letter to its STORED is that of the way and of the reader's disk
 So where it grows beyond the shortest that was seen, less is sent, and where it does not, more. Now and then nothing is
 said until all is stored: what the next letter takes is the shortest time, by the way as it is then.
 """
-# decision 321: a bulk topic fills the way, and not what lies before it
+# decision 274: a bulk topic fills the way, and not what lies before it
 from __future__ import annotations
 
 from typing import Final

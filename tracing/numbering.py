@@ -16,7 +16,7 @@ MASK: Final = (1 << 64) - 1
 BACK: Final = pow(FACTOR, -1, 1 << 64)
 
 
-# decision 273
+# decision 265
 def scattered(number: int) -> int:
     """The second half of the trace id with this number."""
     return number * FACTOR & MASK

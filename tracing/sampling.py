@@ -49,7 +49,7 @@ class Sampling:
             return 0
         return int(self._fraction() * 2 * (1 / self._highest - 0.5))
 
-    def picks(self, at: int, count: int, now_ms: int) -> tuple[list[range], int]:  # decision 274
+    def picks(self, at: int, count: int, now_ms: int) -> tuple[list[range], int]:  # decision 266
         """Which of so many messages are looked at, from that at `at` on; and how many pass before the next one."""
         if self._highest >= 1:
             return [range(at, count)], max(0, at - count)

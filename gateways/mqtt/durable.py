@@ -243,7 +243,7 @@ class DurableSession:
             for number in unknown:
                 self._link.write(encode_ack(PUBREL, PACKET_ID_BYTES[number], reasons.ID_NOT_FOUND))
 
-    # ---- what the connection entrusts to its session  # decision 300
+    # ---- what the connection entrusts to its session  # decision 270
 
     def entrust(self, messages: Sequence[Entrusted], topic: bytes, tail: bytes, first: int, group: str = "") -> None:
         """Send these, all with the same topic and properties, once they are in flight over any end of the hub. `first`

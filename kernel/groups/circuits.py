@@ -10,7 +10,7 @@ out when it opened is settled as ever: whatever of it is acked closes the circui
 A circuit that is open is a state record, so that neither a crash nor a start hands everything out again. A group
 without `pausing` has none and asks nothing.
 """
-# decision 310: a group is paused by the one circuit breaker, on what becomes of its leases
+# decision 271: a group is paused by the one circuit breaker, on what becomes of its leases
 from __future__ import annotations
 
 import json

@@ -474,7 +474,7 @@ class LeasedGroup:
         self._core.answer(owner, token)
         return refused
 
-    def entrust(self, handles: Sequence[Handle]) -> list[KernelError | None]:  # decision 300
+    def entrust(self, handles: Sequence[Handle]) -> list[KernelError | None]:  # decision 270
         """Nothing but a word about them ends these leases from now on. What is wrong with each. Raises Stopping."""
         refused, by_cursor = self.good_handles(handles)
         for prefetcher, offsets in by_cursor:
@@ -731,7 +731,7 @@ class LeasedGroup:
             wanted = self._wanted(takers)
             if not wanted:
                 break
-            if left_bytes <= 0 and not self._pops:       # decision 291: `serve` goes on when they have been told
+            if left_bytes <= 0 and not self._pops:       # decision 269: `serve` goes on when they have been told
                 self._tell([member for member in self._members if member.has_news])
                 return
             prefetcher = self._next_cursor()

@@ -22,7 +22,7 @@ BATCH_BYTES: Final = 128 << 10         # after so much the worker belongs to oth
 UNDER_WAY: Final = 2                   # batches: one is read while the answers of another are taken
 
 
-class ColdReads(Generic[Plan, Read]):  # decision 290
+class ColdReads(Generic[Plan, Read]):  # decision 268
     """`read` reads on the worker's thread; `size_of` says how many bytes that was."""
 
     def __init__(self, worker: Worker, read: Callable[[Plan], Read], size_of: Callable[[Read], int]) -> None:

@@ -243,7 +243,7 @@ class Journeys:  # decision 198
         for shorten in self._counters:
             shorten(self._sampling.gap())
 
-    # decision 270
+    # decision 262
     def follow(self, messages: list[Any], placements: dict[int, Placement] | None, at: int, asking: Sequence[int]
                ) -> tuple[bool, int]:
         """See `Recorder`."""
@@ -367,7 +367,7 @@ class Journeys:  # decision 198
 
         return batch_with_contexts(validated, indexes, context_of), followed
 
-    def _opens(self, validated: Validated, rows: int, is_asked: bool) -> bool:  # decision 271
+    def _opens(self, validated: Validated, rows: int, is_asked: bool) -> bool:  # decision 263
         """Whether a batch is made anew for the contexts of its records: as long as that takes some hundredths of the
         processor at most; where a sender asks for it always, unless it is compressed."""
         is_packed = validated.header.attributes & CODEC_MASK != NONE

@@ -95,7 +95,7 @@ def named(tenant: str, value: bytes) -> bytes:
     return value if tenant in ("", TENANT) else tenant.encode() + b"\0" + value
 
 
-# decision 272
+# decision 264
 def blocks(own: int, low: int, high: int) -> list[bytes]:
     """The blocks that these numbers lie in; `own` tells apart of what they are."""
     wide = 2 * (high - low + 1)

@@ -86,7 +86,7 @@ def _key(named: PacketOf) -> bytes:
     return _KEY.pack(*named)
 
 
-class Entrusting:  # decision 300
+class Entrusting:  # decision 270
     """See the module's text. `group_of` finds the group of a lease; `on_left` is told of a session which of its packet
     ids are free, once the dead letter is in the pending frame."""
 

@@ -7,7 +7,7 @@ whoever comes first, each frame would hold a few, and a frame costs the same wit
 waits until as many have come as are awaited, for a few turns of the loop at most: some 100 µs, in which messages are
 read. Who publishes from time to time is not waited for: a wait in vain is paid once in a while, ever more rarely.
 """
-# decision 331: a frame waits for those who were answered a moment ago
+# decision 277: a frame waits for those who were answered a moment ago
 from __future__ import annotations
 
 from typing import Final

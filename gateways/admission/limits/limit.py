@@ -49,7 +49,7 @@ OF_CONNECTIONS: Final = frozenset((HUB, DOOR, TENANT, USER))
 
 YIELDING: Final = frozenset((USER, CLIENT, USER_CLIENT))
 """Kinds whose limits may yield: to one of the same rates that speaks of a user and his client id, of a user, of a
-client id; each by name before `*`. decision 280"""
+client id; each by name before `*`. decision 267"""
 
 OF_STORED: Final = frozenset((TENANT, TOPIC))
 """Kinds that may bound what is stored."""

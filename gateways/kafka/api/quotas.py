@@ -8,7 +8,7 @@ administer the hub.
     both                    a limit of `user-client:USER/ID`, in and out; USER and ID may each be `*`
 
 Kafka lets the most special quota of a client hold and no other. So do these limits: they yield to each other, and to
-the quota of a user. decision 280
+the quota of a user. decision 267
 """
 from __future__ import annotations
 
