@@ -51,7 +51,7 @@ def look_up(folder: Path, count: int, alone: bool) -> None:
     plain, name = folder.with_suffix(".off"), "each with its own" if alone else "in bursts"
     without, _ = filled(plain, count, alone, None)
     begun = time.process_time()
-    case, ids = filled(folder, count, alone, JourneySettings(rate=1.0, followed_per_second=1_000_000))
+    case, ids = filled(folder, count, alone, JourneySettings(topics={"orders": 1.0}))
     took = time.process_time() - begun
     statistics = case.hub.kernel.statistics()
     events = statistics["journey_events_total"]
