@@ -33,6 +33,7 @@ for _name, _of in (("limit-of-connections", ["door:none", "user:limited", "tenan
                    ("limit-of-what-is-stored", ["tenant:none"]), ("limit-of-a-topic", ["topic:limited"]),
                    ("limit-of-the-hub", ["door:none", "user:limited", "group:none"]),
                    ("limit-of-a-tenant", ["client:limited", "address:limited/#", "topic:limited"]),
+                   ("limit-that-may-yield", ["user:limited", "client:limited", "user-client:limited/*"]),
                    ("limit-of-consumers", ["consumers:none"])):
     schemathesis.openapi.format(_name, strategies.sampled_from(_of))
 schemathesis.openapi.format("name-pattern", strategies.sampled_from(["plant", "plant.*", "*", "{user}-work"]))
