@@ -83,7 +83,7 @@ class Storage(Notices):
             ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation")]
         self.log_worker = log_worker
         self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker
-        self._damaged: set[tuple[int, int]] = set()
+        self._damaged: list[tuple[int, int]] = []          # the threads that read add to it
         self._faults = 0
         self.kernel = Kernel(
             loop=hub_loop, log_worker=log_worker, reader_worker=reader_worker, checkpoint_worker=checkpoint_worker,
@@ -203,11 +203,11 @@ class Storage(Notices):
                     self.kernel.statistics()["topics"], self.kernel.settings.max_auto_topics)
 
     def _on_damage(self, damage: Damage) -> None:
-        """Told once, however often somebody reads there."""
-        where = (damage.start, damage.end)
-        if where in self._damaged or len(self._damaged) >= MAX_DAMAGED:
+        """Told once, however often somebody reads there, or in a part of it."""
+        if len(self._damaged) >= MAX_DAMAGED \
+                or any(start <= damage.start and damage.end <= end for start, end in self._damaged):
             return
-        self._damaged.add(where)
+        self._damaged.append((damage.start, damage.end))
         log.error("the log cannot be read from position %d to %d: %s; what was stored there is lost", damage.start,
                   damage.end, damage.reason)
 

@@ -92,10 +92,8 @@ class Reader:
         self._index = index
         self._log = log
         self._worker = worker
-        self._replays: ColdReads[list[ReadPlan], Reads] = ColdReads(
-            replay_worker, lambda plans: self._read_cold(plans), _size_of)
-        self._bulk: ColdReads[list[ReadPlan], Reads] = ColdReads(
-            bulk_worker, lambda plans: self._read_cold(plans), _size_of)
+        self._replays: ColdReads[list[ReadPlan], Reads] = ColdReads(replay_worker, self._read_cold, _size_of)
+        self._bulk: ColdReads[list[ReadPlan], Reads] = ColdReads(bulk_worker, self._read_cold, _size_of)
         self._slice_bytes = slice_bytes
         self._on_damage = on_damage
         self._opening = Opening(worker, limit_of)
