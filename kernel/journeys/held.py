@@ -42,7 +42,7 @@ class HeldRows:
         self.begins = begins
 
 
-class Held:  # decision 278
+class HeldJourneys:  # decision 278
     """See the module's text. `add` takes an event into the next frame, and says whether there was room for it."""
 
     def __init__(self, *, loop: Loop, following: Following, budget: Budget, add: Callable[[Event], bool]) -> None:

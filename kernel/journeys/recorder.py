@@ -34,7 +34,7 @@ from gatehouse.kernel.journeys.entering import (
     with_contexts,
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
-from gatehouse.kernel.journeys.held import Held, HeldRows
+from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
 from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
@@ -176,7 +176,7 @@ class Journeys:  # decision 198
         self._budget = Budget(settings.errors_per_minute)
         self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
-        self._held = Held(loop=loop, following=self.following, budget=self._budget, add=self._add)
+        self._held = HeldJourneys(loop=loop, following=self.following, budget=self._budget, add=self._add)
         self._waiting: list[WrittenEvent] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[int, Placement] = {}
@@ -542,7 +542,7 @@ class Journeys:  # decision 198
                                  self._trail.topic_id)
         mine = self._frame(frame) if held else None
         if mine is not None:
-            mine.held += held
+            mine.held.extend(held)
 
     def on_recalled(self, message_id: int, tenant: str, address: str, who: Origin) -> None:
         """See `Recorder`."""
