@@ -111,9 +111,37 @@ class Recorder(Protocol):  # decision 202
     def on_given_up(self, group: LeasedGroup, cursor: Cursor, messages: Sequence[Leased], reason: str) -> None:
         """They end without an ack."""
 
-    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
-        """Messages with ids of before enter their partitions: those that fell due, or those of a transaction that is
-        committed."""
+    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], transaction_id: int, by: str) -> None:
+        """Messages with ids of before enter their partitions: those that fell due, or those of a transaction (0: none)
+        that `by` commits."""
+
+    def speaking(self) -> Origin:
+        """Who speaks now: for whoever tells later."""
+
+    def on_accepted(self, frame: PendingFrame, messages: Sequence[Message], runs: Sequence[Run], untils: Sequence[int]
+                    ) -> None:
+        """These are in the pending frame and wait for their times, by hub time. Their ids stand in the runs once it is
+        sealed."""
+
+    def on_recalled(self, message_id: int, tenant: str, address: str, who: Origin) -> None:
+        """What waited is taken back."""
+
+    def on_held(self, frame: PendingFrame, messages: Sequence[Message], runs: Sequence[Run], transaction_id: int
+                ) -> None:
+        """These are in the pending frame as half messages of a transaction; 0: it begins with them. Their ids stand in
+        the runs once it is sealed, and follow each other."""
+
+    def on_checked(self, transaction_id: int, group: str, asked: str, attempt: int) -> None:
+        """A member of the group is asked about a transaction; "": nobody was there."""
+
+    def on_kept(self, message_id: int, transaction_id: int, by: str, until_ms: int) -> None:
+        """A half message is committed, and waits for its time, by hub time."""
+
+    def on_undone(self, transaction_id: int, by: str) -> None:
+        """A transaction is rolled back."""
+
+    def on_unanswered(self, transaction_id: int, group: str, reason: str) -> None:
+        """Nobody decided about a transaction: its messages are dead letters, or gone."""
 
     def on_client(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
         """Of a client: a publish that was refused at an address, a connection, a subscription, or the end of one."""

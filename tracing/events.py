@@ -27,7 +27,7 @@ class CorruptEvent(Exception):
 class Kind(IntEnum):
     """What happened."""
 
-    STORED = 1            # it is in its partition, or waits for its time (`until_ms`) or a decision
+    STORED = 1            # it is in its partition
     HANDED_OUT = 2        # to a member of a group, for the `attempt`th time; `until_ms`: the end of its lease
     ACKED = 3
     RELEASED = 4          # its lease ended without an ack; `until_ms`: when it may come again
@@ -36,11 +36,11 @@ class Kind(IntEnum):
     GIVEN_UP = 7          # expired, rejected, handed out too often, or it gave way: `reason`
     REDRIVEN = 8          # a dead letter went back to `address`
     FELL_DUE = 9          # it waited, and was stored in a partition
-    RECALLED = 10
+    RECALLED = 10         # it waited, and was taken back before its time
     HELD = 11             # as a half message of the transaction `transaction`
-    COMMITTED = 12
+    COMMITTED = 12        # it is stored in a partition now, or waits for its time (`until_ms`)
     ROLLED_BACK = 13
-    CHECKED = 14          # its sender was asked what became of it
+    CHECKED = 14          # `client`, one of its sender's `group`, was asked what became of it; "": nobody was there
     DELIVERED = 15        # to live subscribers of a door: `number` of them
     REFUSED = 16          # a publish was refused: `reason`
     ROUTED = 17           # it entered a queue besides, by reference
@@ -48,10 +48,20 @@ class Kind(IntEnum):
     ENDED = 19            # its connection, or its session on the door
     SUBSCRIBED = 20       # it hears what goes to `address`, a filter
     UNSUBSCRIBED = 21
+    ACCEPTED = 22         # it waits for its time, `until_ms`
 
 
 OF_CLIENTS: Final = frozenset((Kind.REFUSED, Kind.CONNECTED, Kind.ENDED, Kind.SUBSCRIBED, Kind.UNSUBSCRIBED))
 """What is told of a client, and of no message that has an id: found by user, client id and address."""
+
+BEGINNINGS: Final = frozenset((Kind.STORED, Kind.HELD, Kind.ACCEPTED))
+"""The first step of a message that is followed from the start: who sent it, and where to."""
+
+WITH_ADDRESS: Final = frozenset((*BEGINNINGS, Kind.FELL_DUE, Kind.COMMITTED, Kind.RECALLED))
+"""Says whose the message is and where it goes, and perhaps its trace; the others leave that to these."""
+
+WAITS: Final = frozenset((Kind.HELD, Kind.ACCEPTED, Kind.CHECKED, Kind.RECALLED, Kind.ROLLED_BACK))
+"""Where one of these is the last step, the message is in no partition."""
 
 
 class Event(NamedTuple):

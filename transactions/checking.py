@@ -267,6 +267,8 @@ class Checking:
         # decision 43: in the log first, heard or not
         pending_frame.state.append(StateRecord(Kind.TRANSACTION, open_key(transaction.id), transaction.value))
         round_.checked.append(transaction)
+        self._halves.on_checked(transaction.id, transaction.name[1], member.name if member is not None else "",
+                                transaction.attempts)
         self.made += 1
         if member is None:
             self.reached_nobody += 1
@@ -280,6 +282,7 @@ class Checking:
             self._halves.dead_letter(pending_frame, pages, transaction.group, transaction.tenant, death)
         else:
             pending_frame.frees = True
+        self._halves.on_unanswered(transaction.id, transaction.group, UNANSWERED)
         pending_frame.state += self._halves.deletions(transaction.id, transaction.pages)
         state = step(transaction.state, Event.SILENCE).state
         assert state is not None, "a transaction that is known stays so"

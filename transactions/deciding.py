@@ -99,8 +99,8 @@ class Decisions:
         if pending_frame is None or state is None:
             return
         if effect is Effect.APPEND and (begun.messages is None or not self._halves.release_unchanged(
-                pending_frame, begun.messages, begun.id)):
-            self._halves.release(pending_frame, begun.held())
+                pending_frame, begun.messages, begun.id, asked.by)):
+            self._halves.release(pending_frame, begun.held(), asked.by)
         plan = self._book.plan_of(pending_frame)
         self._book.decide(plan, begun, state, asked.by)
         self._end(pending_frame, asked, effect, plan)
@@ -132,7 +132,7 @@ class Decisions:
         if pending_frame is None:
             return
         if effect is Effect.APPEND:
-            self._halves.release(pending_frame, held)
+            self._halves.release(pending_frame, held, asked.by)
         pending_frame.state += self._halves.deletions(transaction.id, transaction.pages)
         plan = self._book.plan_of(pending_frame)
         self._book.change(plan, transaction, transaction.ended(state, plan.now_ms, asked.by))
@@ -166,6 +166,7 @@ class Decisions:
             self._halves.settle(asked.acks, asked.offsets)
         elif effect is Effect.DROP:
             pending_frame.frees = True
+            self._halves.on_undone(asked.id, asked.by)
         if asked.owner is not None:
             pending_frame.submissions.append(Submission(asked.owner, asked.token, None,
                                                      (self._halves.wall_of(plan.now_ms), [])))

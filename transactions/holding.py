@@ -100,6 +100,7 @@ class Holding:
             plan.hold(Hold([run for run, _ in places], pages, 0, begun.transaction()._replace(pages=len(pages))),
                       size_bytes)
         self._book.open_count += 1
+        self._halves.on_held(pending_frame, halves, places, 0)
         self._note(pending_frame, size_bytes)
 
     def _note(self, pending_frame: PendingFrame, size_bytes: int) -> None:
@@ -140,11 +141,13 @@ class Holding:
                                      size_bytes=transaction.size_bytes + size_bytes, next_ms=next_ms)
         runs = [Run(0, 0) for _ in halves]
         plan.hold(Hold(runs, pages, transaction.pages, after), size_bytes)
+        places = [(run, 0) for run in runs]
+        self._halves.on_held(pending_frame, halves, places, transaction.id)
         self._note(pending_frame, size_bytes)
         self._book.change(plan, transaction, after)
         self._access.hold(transaction.id)
         plan.told.append(lambda _: self._access.free_again(transaction.id))
-        self._halves.answer(owner, token, 0, [(run, 0) for run in runs])
+        self._halves.answer(owner, token, 0, places)
 
 
 def _size(halves: list[Half]) -> int:

@@ -145,6 +145,7 @@ def _where(step: dict[str, Any]) -> str:
 
 def _more(step: dict[str, Any]) -> str:
     said = [f"attempt {step['attempt']}"] if "attempt" in step else []
+    said += [f"{name} {step[name]}" for name in ("transaction", "asked") if name in step]
     said += [step[name] for name in ("reason",) if name in step]
     said += [f"to {step['number']} live subscribers"] if "number" in step else []
     if "until" in step:

@@ -67,6 +67,7 @@ function words(step) {
   const who = ["door", "user", "client_id", "peer"].filter((key) => step[key]).map((key) => visible(step[key])).join(" ");
   const said = [step.group && (step.group.startsWith("$queue/") ? visible(step.group) : `group ${visible(step.group)}`), who && `by ${who}`, step.origin && `over ${step.link ? `link ${visible(step.link)}` : "a link"}, ${visible(step.origin.split("/").at(-1))} on hub ${visible(step.origin.slice(0, 8))}`,
     step.publisher && `publisher ${visible(step.publisher)}`, step.attempt && `attempt ${step.attempt}`,
+    step.transaction && `transaction ${visible(step.transaction)}`, step.asked && `asked ${visible(step.asked)}`,
     step.reason && visible(step.reason), step.queue && `queue ${visible(step.queue)}`,
     step.what === "redriven" && step.address && `to ${visible(step.address)}`,
     step.left_out && `${number(step.left_out)} errors before it were not recorded`].filter(Boolean).join(", ");

@@ -778,6 +778,7 @@ class Guard:
 
     def recall_named(self, name: str, owner: Submitter, token: object) -> None:
         """Take back what this principal has scheduled under a name; see `KernelPort.recall_named`."""
+        self._speak()
         with self.submission(owner, token) as number:
             self._port.recall_named(self._own_name(name), self.tenant, number)
 
@@ -808,6 +809,7 @@ class Guard:
         `KernelPort.recall` raises."""
         if isinstance(message.what, Pending):
             self.require(Operation.PUBLISH, message.what.address)
+        self._speak()
         with self.submission(owner, token) as number:
             self._port.recall(message.id, self.tenant, number)
 
@@ -818,6 +820,8 @@ class Guard:
         self.require_group(Operation.TRANSACT, group)
         charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
             [half.message for half in halves], size_bytes, refuses)
+        if self.tells:
+            self._port.speaks(self._origin)
         with self.submission(owner, token) as number:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
         if size_bytes is not None:
@@ -831,6 +835,8 @@ class Guard:
         guard = self._guard()
         charges = self._charging.weigh([half.message for half in halves], size_bytes, refuses) \
             if self._admission.limits.limits_in else None
+        if self.tells:
+            self._port.speaks(self._origin)
         with self.submission(owner, token) as number:
             self._port.add(guard, transaction_id, halves, self.tenant, number)
         self._admission.count_in(self._door, len(halves), size_bytes)

@@ -113,6 +113,29 @@ class Halves:
         pending_frame.builder.note_bytes(size_bytes)
         self._committer.note_size()
 
+    # ---- what is told of them
+
+    def on_held(self, pending_frame: PendingFrame, halves: list[Half], places: Places, transaction_id: int) -> None:
+        """These are in the pending frame as half messages of a transaction; 0: it begins with them."""
+        if self._recorder is not None:
+            self._recorder.on_held(pending_frame, [half.message for half in halves], [run for run, _ in places],
+                                   transaction_id)
+
+    def on_checked(self, transaction_id: int, group: str, asked: str, attempt: int) -> None:
+        """A member of the group is asked about a transaction; "": nobody was there."""
+        if self._recorder is not None:
+            self._recorder.on_checked(transaction_id, group, asked, attempt)
+
+    def on_undone(self, transaction_id: int, by: str) -> None:
+        """It is rolled back."""
+        if self._recorder is not None:
+            self._recorder.on_undone(transaction_id, by)
+
+    def on_unanswered(self, transaction_id: int, group: str, reason: str) -> None:
+        """Nobody decided about it."""
+        if self._recorder is not None:
+            self._recorder.on_unanswered(transaction_id, group, reason)
+
     # ---- reading back
 
     @property
@@ -185,17 +208,20 @@ class Halves:
                                        for partition_id, offset in of_group.items()])
 
     # decision 39: written a second time, under the ids they were promised
-    def release(self, pending_frame: PendingFrame, halves: list[HeldMessage]) -> None:
-        """Into their partitions under their ids, or to their time."""
+    def release(self, pending_frame: PendingFrame, halves: list[HeldMessage], by: str) -> None:
+        """All of a transaction, which `by` commits: into their partitions under their ids, or to their time."""
         assert not halves or halves[0].id > 0, "a half message was promised its id"
         messages: list[Message] = []
         ids: list[int] = []
+        transaction_id = halves[0].id if halves else 0
         for message_id, delay_ms, what in halves:
             due = self._due(delay_ms, what)
             if due is not AT_ONCE:
                 self._scheduling.book.plan_of(pending_frame).keep(
                     message_id, what._replace(due_ms=due.due_ms, by_wall=due.by_wall, start_ms=due.start_ms,
                                               accepted_ms=self.loop.wall_ms()))
+                if self._recorder is not None:
+                    self._recorder.on_kept(message_id, transaction_id, by, self._hub_ms(due))
                 continue
             destinations = self._scheduling.destinations
             messages.append(destinations.choose((destinations.of(what), what.value, what.headers, what.attributes,
@@ -203,10 +229,10 @@ class Halves:
             ids.append(message_id)
         self._receipts.add_copies(pending_frame, messages, ids)
         if self._recorder is not None:
-            self._recorder.on_moved(messages, ids, False)
+            self._recorder.on_moved(messages, ids, transaction_id, by)
         self._committer.note_size()
 
-    def release_unchanged(self, pending_frame: PendingFrame, messages: list[Message], first_id: int) -> bool:
+    def release_unchanged(self, pending_frame: PendingFrame, messages: list[Message], first_id: int, by: str) -> bool:
         """Release half messages as they came, all of them for at once. False, and nothing is done: places have changed
         since."""
         for placement, _, _, _, _ in messages:
@@ -215,9 +241,13 @@ class Halves:
         ids = list(range(first_id, first_id + len(messages)))
         self._receipts.add_copies(pending_frame, messages, ids)
         if self._recorder is not None:
-            self._recorder.on_moved(messages, ids, False)
+            self._recorder.on_moved(messages, ids, first_id, by)
         self._committer.note_size()
         return True
+
+    def _hub_ms(self, due: Due) -> int:
+        """When it falls due, by hub time."""
+        return due.due_ms - self.loop.wall_ms() + self.loop.now_ms() if due.by_wall else due.due_ms
 
     def _due(self, delay_ms: int, what: Pending) -> Due:
         if not delay_ms and not what.due_ms and not what.repeat:

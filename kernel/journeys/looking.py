@@ -20,7 +20,7 @@ from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import OF_CLIENTS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
 
 FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
     "key": lambda event: event.key, "address": lambda event: event.address.encode(),
@@ -72,13 +72,19 @@ class Journey:
     @property
     def tenant(self) -> str | None:
         """Whose it is; None where nobody can tell."""
-        stored = next((event.tenant or "/" for event in self.events if event.kind == Kind.STORED), None)
+        stored = next((event.tenant or "/" for event in self.events if event.kind in WITH_ADDRESS), None)
         return stored if self.place is None or self.place.tenant is None else self.place.tenant
 
     @property
     def is_known(self) -> bool:
         """Whether anything is known of it."""
         return bool(self.events) or self.record is not None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is in no partition: it waits for its time or a decision, or was taken back."""
+        last = self.events[-1] if self.events and self.place is None else None
+        return last is not None and (last.kind in WAITS or last.kind == Kind.COMMITTED and last.until_ms > 0)
 
 
 OnJourney = Callable[[Journey, "StorageFailed | None"], None]
@@ -147,6 +153,13 @@ class Looking:
         if first is not None:
             self._at(journey, on_done, (first.partition_id, first.offset))
             return
+        followed = None if self._following is None else self._following.by_id(message_id)
+        if followed is not None and followed.places:     # it was held, and fell due or was committed
+            self._at(journey, on_done, followed.places[0])
+            return
+        if journey.is_held:
+            on_done(journey, None)
+            return
         partition_ids = [partition_id for topic in self._topics.of(tenant) if topic.id != self._trail.topic_id
                          for partition_id in topic.partition_ids() if self._watermarks.next_offset(partition_id)]
         partition_ids += [partition_id for queue in self._leasing.queues.definitions.every() if queue.tenant == tenant
@@ -181,7 +194,7 @@ class Looking:
             _, _, key, _, headers, _, _ = journey.record
             journey.standings.extend(link_standings(
                 self._links, topic, place.partition, place.offset, self._address_of(topic.name, key, headers), headers))
-        if error is not None or place is None or any(event.kind == Kind.STORED for event in journey.events):
+        if error is not None or place is None or any(event.kind in BEGINNINGS for event in journey.events):
             on_done(journey, error)
             return
 

@@ -34,6 +34,7 @@ from gatehouse.kernel.journeys.entering import (
     with_contexts,
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
+from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
 from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
@@ -132,10 +133,11 @@ class Example(NamedTuple):
 class FrameJourneys:
     """What of journeys one frame has, until it is durable."""
 
-    __slots__ = ("rows", "written", "copies", "places")
+    __slots__ = ("rows", "held", "written", "copies", "places")
 
     def __init__(self) -> None:
         self.rows: list[FollowedRows] = []
+        self.held: list[HeldRows] = []
         self.written: list[WrittenEvent] = []
         self.copies: list[Run] = []
         self.places: list[tuple[Run, int]] = []
@@ -174,6 +176,7 @@ class Journeys:  # decision 198
         self._budget = Budget(settings.errors_per_minute)
         self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
+        self._held = HeldJourneys(loop=loop, following=self.following, budget=self._budget, add=self._add)
         self._waiting: list[WrittenEvent] = []
         self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[int, Placement] = {}
@@ -497,8 +500,10 @@ class Journeys:  # decision 198
             self._tell(followed, Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1],
                                        attempt=message[2], group=group.shown_name, reason=reason))
 
-    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], is_due: bool) -> None:
+    def on_moved(self, messages: Sequence[Message], ids: Sequence[int], transaction_id: int, by: str) -> None:
         """See `Recorder`."""
+        if transaction_id:
+            self._held.forget(transaction_id)
         for message, message_id in zip(messages, ids, strict=True):
             placement = message[0]
             followed = self.following.by_id(message_id)
@@ -508,9 +513,56 @@ class Journeys:  # decision 198
                 followed = self.following.add(message_id, placement.topic_id)
             context = self._context_of(message[2])
             self._tell(followed, Event(
-                Kind.FELL_DUE if is_due else Kind.COMMITTED, address=placement.address,
+                Kind.COMMITTED if transaction_id else Kind.FELL_DUE, address=placement.address, user=by,
+                transaction=transaction_id,
                 tenant=placement.tenant if placement.tenant != TENANT else "",
                 trace_id=context.trace_id if context is not None else b""))
+
+    # ---- what waits for its time, or for a decision
+
+    def speaking(self) -> Origin:
+        """See `Recorder`."""
+        return self._speaker.origin
+
+    def on_accepted(self, frame: PendingFrame, messages: Sequence[Message], runs: Sequence[Run], untils: Sequence[int]
+                    ) -> None:
+        """See `Recorder`."""
+        self._hold(frame, Kind.ACCEPTED, messages, runs, untils, 0)
+
+    def on_held(self, frame: PendingFrame, messages: Sequence[Message], runs: Sequence[Run], transaction_id: int
+                ) -> None:
+        """See `Recorder`."""
+        self._hold(frame, Kind.HELD, messages, runs, (), transaction_id)
+
+    def _hold(self, frame: PendingFrame, kind: Kind, messages: Sequence[Message], runs: Sequence[Run],
+              untils: Sequence[int], transaction_id: int) -> None:
+        if self._shedding.leaves(Rung.TRACE_EVENTS):
+            return
+        held = self._held.choose(kind, messages, runs, untils, transaction_id, self._speaker.origin,
+                                 self._trail.topic_id)
+        mine = self._frame(frame) if held else None
+        if mine is not None:
+            mine.held.extend(held)
+
+    def on_recalled(self, message_id: int, tenant: str, address: str, who: Origin) -> None:
+        """See `Recorder`."""
+        self._held.recall(message_id, tenant, address, who)
+
+    def on_checked(self, transaction_id: int, group: str, asked: str, attempt: int) -> None:
+        """See `Recorder`."""
+        self._held.check(transaction_id, group, asked, attempt)
+
+    def on_kept(self, message_id: int, transaction_id: int, by: str, until_ms: int) -> None:
+        """See `Recorder`."""
+        self._held.keep(message_id, Event(Kind.COMMITTED, transaction=transaction_id, user=by, until_ms=until_ms))
+
+    def on_undone(self, transaction_id: int, by: str) -> None:
+        """See `Recorder`."""
+        self._held.decide(transaction_id, Event(Kind.ROLLED_BACK, user=by))
+
+    def on_unanswered(self, transaction_id: int, group: str, reason: str) -> None:
+        """See `Recorder`."""
+        self._held.decide(transaction_id, Event(Kind.GIVEN_UP, group=group, reason=reason))
 
     def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
         """See `Recorder`."""
@@ -710,13 +762,22 @@ class Journeys:  # decision 198
                                    else self._trace_contexts.trace_id(last.number + last.rows - 1),
                                    max(0, self._loop.now_ms() - frame.now_ms))
             self._follow_rows(mine.rows, frame)
+        for held in mine.held:
+            self._held.follow(held)
         for run in mine.copies:
             for message_id in following.ids_within(run.first_id, run.count):
                 copied = following.by_id(message_id)
                 assert copied is not None, "ids are of what is followed"
                 following.place(copied, run.partition_id, run.first_offset + message_id - run.first_id)
-        self._trail.note([(run.first_offset + at, each.by)
-                          for (run, at), each in zip(mine.places, mine.written, strict=True)])
+        start, count = 0, len(mine.places)
+        while start < count:                          # run by run: what is found as one is read as one
+            run = mine.places[start][0]
+            stop = start + 1
+            while stop < count and mine.places[stop][0] is run:
+                stop += 1
+            self._trail.note([(run.first_offset + mine.places[at][1], mine.written[at].by)
+                              for at in range(start, stop)])
+            start = stop
         for each in mine.written:
             self.events += each.rows
             if self.on_event is not None:
@@ -767,11 +828,14 @@ class Journeys:  # decision 198
         for frame in frames:
             mine = self._frames.pop(frame, None)
             if mine is not None:
-                self._lost += sum([each.rows for each in mine.written])
+                self._lost += sum([each.rows for each in mine.written]) + sum([len(rows.runs) for rows in mine.held])
 
     def resume(self, event: Event) -> None:
         """An event of before the start: what it tells of is followed still."""
-        if event.kind in FINAL or not event.partition_id:
+        if event.kind in FINAL:
+            return
+        if not event.partition_id:
+            self._held.resume(event)
             return
         topic_partition = self._topics.of_partition(event.partition_id)
         topic_id = topic_partition[0].id if topic_partition is not None else 0

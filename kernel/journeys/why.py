@@ -90,7 +90,7 @@ class Reasons:
                     error: StorageFailed | None) -> None:
         if error is not None:
             on_done(journey, None, error)
-        elif not journey.is_known:
+        elif not journey.is_known or journey.is_held:
             self._scheduling.show(journey.message_id, tenant, partial(self._of_nothing, journey, on_done))
         elif journey.tenant != tenant:
             on_done(journey, None, None)

@@ -12,12 +12,13 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.records import Pending, name_of
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.write.appending import KEPT_FULL, Appending
 from gatehouse.kernel.write.committer import Committer
-from gatehouse.kernel.write.pending_frame import PendingFrame, check
+from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces
 
 MAX_DELAY_MS: Final = 3_653 * 24 * 3_600_000        # ten years
@@ -38,8 +39,10 @@ AT_ONCE: Final = Due(0, False, 0)
 
 class Accepting:
     def __init__(self, *, loop: Loop, committer: Committer, appending: Appending, places: Places,
-                 disk_guard: DiskGuard, book: Book, max_scheduled: int, receipts: Receipts) -> None:
+                 disk_guard: DiskGuard, book: Book, max_scheduled: int, receipts: Receipts,
+                 recorder: Recorder | None = None) -> None:
         self._receipts = receipts
+        self._recorder = recorder
         self._loop = loop
         self._committer = committer
         self._appending = appending
@@ -75,13 +78,23 @@ class Accepting:
              places: RunPlaces) -> None:
         self._refuse_full(firsts, messages)
         builder = pending_frame.builder
+        waiting: list[Message] = []
+        runs: list[Run] = []
+        untils: list[int] = []
+        apart_ms = self._loop.wall_ms() - self._loop.now_ms()
         for message, when, due in zip(messages, whens, firsts, strict=True):
             if due is AT_ONCE:
                 self._receipts.add(pending_frame, [message], places)
                 continue
             pending = pending_of(message, due, builder.now_ms, when)
-            places.append((self._book.plan_of(pending_frame).accept(pending), 0))
+            run = self._book.plan_of(pending_frame).accept(pending)
+            places.append((run, 0))
             builder.note_bytes(len(pending.headers) + len(pending.value or b"") + STATE_BYTES)
+            waiting.append(message)
+            runs.append(run)
+            untils.append(due.due_ms - apart_ms if due.by_wall else due.due_ms)
+        if self._recorder is not None and waiting:
+            self._recorder.on_accepted(pending_frame, waiting, runs, untils)
 
     def _refuse_full(self, firsts: list[Due], messages: list[Message]) -> None:
         """What is due at once enters at once. Raises KeptFull, QueueFull, with nothing done."""

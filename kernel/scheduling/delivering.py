@@ -162,7 +162,7 @@ class Delivering:
     def _add(self, pending_frame: PendingFrame, messages: list[Message], ids: list[int]) -> None:
         self._receipts.add_copies(pending_frame, messages, ids)
         if self._recorder is not None and ids:
-            self._recorder.on_moved(messages, ids, True)
+            self._recorder.on_moved(messages, ids, 0, "")
 
     def _next_ms(self, pending: Pending) -> int | None:
         """When it falls due again, by its clock."""

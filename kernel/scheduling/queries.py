@@ -8,8 +8,9 @@ from typing import Final, NamedTuple, cast
 
 from gatehouse.kernel.errors import AlreadyDelivered, KernelError, StorageFailed, UnknownScheduled
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.message import Owner, Stored, tell
+from gatehouse.kernel.message import NOBODY, Origin, Owner, Stored, tell
 from gatehouse.kernel.ports import Worker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.records import (
@@ -78,7 +79,8 @@ class Queries:
     """`worker` reads the index."""
 
     def __init__(self, *, worker: Worker, index: Index, state: StateTable, clock: Clock, book: Book,
-                 fatal: Callable[[str], None]) -> None:
+                 fatal: Callable[[str], None], recorder: Recorder | None = None) -> None:
+        self._recorder = recorder
         self._worker = worker
         self._index = index
         self._state = state
@@ -139,9 +141,15 @@ class Queries:
 
     def recall(self, message_id: int, tenant: str, owner: Owner, token: object) -> None:
         """See `Kernel.recall`."""
-        self._find(message_id, partial(self._recall, message_id, tenant, owner, token))
+        self._recall_for(self._speaking(), message_id, tenant, owner, token)
 
-    def _recall(self, message_id: int, tenant: str, owner: Owner, token: object,
+    def _speaking(self) -> Origin:
+        return NOBODY if self._recorder is None else self._recorder.speaking()
+
+    def _recall_for(self, who: Origin, message_id: int, tenant: str, owner: Owner, token: object) -> None:
+        self._find(message_id, partial(self._recall, who, message_id, tenant, owner, token))
+
+    def _recall(self, who: Origin, message_id: int, tenant: str, owner: Owner, token: object,
                 what: Pending | Settled | None) -> None:
         try:
             if what is None or what.tenant != tenant:
@@ -150,13 +158,15 @@ class Queries:
             fate = what.fate if isinstance(what, Settled) else self._book.settling.get(key)
             if isinstance(what, Pending) and fate is Fate.DELIVERED:
                 # Behind its frame: that may be refused, or the message be one repetition of more.
-                self._held.append(partial(self.recall, message_id, tenant, owner, token))
+                self._held.append(partial(self._recall_for, who, message_id, tenant, owner, token))
                 return
             if fate is Fate.DELIVERED:
                 raise AlreadyDelivered(f"message {message_id} has been delivered")
             if isinstance(what, Pending) and fate is None:
                 self._book.plan().recall(timer_of(what, message_id), what)
                 self._book.settling[key] = Fate.RECALLED
+                if self._recorder is not None:
+                    self._recorder.on_recalled(message_id, tenant, what.address, who)
             self._book.answer(owner, token)      # with the frame that recalls it, or behind it
         except KernelError as error:
             tell(owner, [Stored(token, error, 0, [])])
@@ -165,7 +175,7 @@ class Queries:
         """See `Kernel.recall_named`."""
         digest = name_of(tenant, name)
         self._worker.submit(partial(self._ids_of, digest, self._state.changed(Kind.NAMED)),
-                            partial(self._found_ids, name, tenant, owner, token))
+                            partial(self._found_ids, self._speaking(), tenant, owner, token))
 
     def _ids_of(self, name: bytes, changed: Changed) -> list[int]:
         """On the reading thread: what waits under a name, as many as one recall takes."""
@@ -176,14 +186,14 @@ class Queries:
                 (waiting.add if changed.has(key) else waiting.discard)(key)
         return sorted([number_of(key[NAME_BYTES:]) for key in waiting])[:RECALLED_AT_ONCE]
 
-    def _found_ids(self, name: str, tenant: str, owner: Owner, token: object, ids: list[int] | None,
+    def _found_ids(self, who: Origin, tenant: str, owner: Owner, token: object, ids: list[int] | None,
                    error: BaseException | None) -> None:
         if ids is None:
             self._fatal(f"the index cannot be read: {error}")
         elif ids:
             gathering = _Recalls(owner, token, ids)
             for message_id in ids:
-                self.recall(message_id, tenant, gathering, message_id)
+                self._recall_for(who, message_id, tenant, gathering, message_id)
         else:
             tell(owner, [Stored(token, UnknownScheduled("nothing waits under this name"), 0, [])])
 

@@ -36,14 +36,16 @@ class Scheduling:
         self._loop = loop
         book = self.book = Book(state, committer, clock.wall_of)
         # hears of a frame first: recalls go before what is due again
-        self._queries = Queries(worker=worker, index=index, state=state, clock=clock, book=book, fatal=fatal)
+        self._queries = Queries(worker=worker, index=index, state=state, clock=clock, book=book, fatal=fatal,
+                                recorder=recorder)
         self.destinations = Destinations(places, topics)
         self.delivering = Delivering(loop=loop, worker=worker, index=index, state=state, clock=clock,
                                      committer=committer, backpressure=backpressure, destinations=self.destinations,
                                      book=book, fatal=fatal, receipts=receipts, recorder=recorder)
         self.sweeping = Sweeping(loop=loop, worker=worker, index=index, state=state, book=book, fatal=fatal)
         self._accepting = Accepting(loop=loop, committer=committer, appending=appending, places=places,
-                                    disk_guard=disk_guard, book=book, max_scheduled=max_scheduled, receipts=receipts)
+                                    disk_guard=disk_guard, book=book, max_scheduled=max_scheduled, receipts=receipts,
+                                    recorder=recorder)
 
     def start(self) -> None:
         """After replay: what fell due meanwhile goes out first, in due order."""

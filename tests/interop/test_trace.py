@@ -135,6 +135,17 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
         {"address": "orders/8", "value": "maybe"}]})
     assert status in (200, 201), half
     assert ask(hub, "GET", f"/v1/trace/{half['id']}/why?consumer={GROUP}")[1]["reason"] == "not_committed"
+    assert ask(hub, "POST", f"/v1/transactions/{half['id']}/rollback")[0] == 200
+    wait_for(lambda: "rolled back" in command(hub, "trace", str(half["id"])))
+    assert ask(hub, "GET", f"/v1/trace/{half['id']}/why?consumer={GROUP}")[1]["reason"] == "not_committed"
+    status, later = ask(hub, "POST", "/v1/publish", {"messages": [{"address": "orders/9", "value": 1, "delay": 3_600}]})
+    assert status == 201, later
+    waiting = later["messages"][0]["id"]
+    assert ask(hub, "GET", f"/v1/trace/{waiting}/why?consumer={GROUP}")[1]["reason"] == "waits_for_time"
+    assert ask(hub, "DELETE", f"/v1/scheduled/{waiting}")[0] in (200, 204)
+    said = wait_for(lambda: text if "recalled" in (text := command(hub, "trace", waiting)) else "")
+    assert "accepted" in said and "until" in said and "http" in said, said
+    assert ask(hub, "GET", f"/v1/trace/{waiting}/why?consumer={GROUP}")[1]["reason"] == "recalled"
 
     by_place = command(hub, "trace", "--topic", TOPIC, "--offset", "0")
     assert message_id in by_place

@@ -331,7 +331,7 @@ def committing_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
         one = transactions._book.fresh.get(transaction_id)
         if decision is Decision.ROLLBACK and transaction_id % 10 == 0 and one is not None:
             halves = transactions._kernel.halves
-            halves.release(halves.gather(), one.held())
+            halves.release(halves.gather(), one.held(), "")
         real(transactions, transaction_id, decision, **more)
 
     patch.setattr(Transactions, "decide", decide)

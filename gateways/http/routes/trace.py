@@ -50,7 +50,7 @@ from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.kernel.message import RELAY
 from gatehouse.tracing.context import HEADER, read
-from gatehouse.tracing.events import Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, WITH_ADDRESS, Event, Kind
 from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ STEP: Final = object_of({"at": TIME_MS, "what": TEXT, "recorded": FLAG, "after":
     "door": TEXT, "user": TEXT, "client_id": TEXT, "peer": TEXT, "group": TEXT, "queue": TEXT, "topic": TEXT,
     "partition": WHOLE, "offset": WHOLE, "attempt": WHOLE, "until": TIME_MS, "reason": TEXT, "address": TEXT,
     "left_out": WHOLE, "number": WHOLE, "publisher": TEXT, "link": TEXT,
-    "hub": TEXT, "origin": TEXT, "transaction": TEXT})
+    "hub": TEXT, "origin": TEXT, "transaction": TEXT, "asked": TEXT})
 STANDS: Final = object_of({"group": TEXT, "kind": TEXT, "state": TEXT}, {
     "attempts": WHOLE, "until": TIME_MS, "user": TEXT, "peer": TEXT})
 JOURNEY: Final = Named("Journey", object_of({
@@ -255,7 +255,7 @@ async def why(door: Door, call: Call) -> Answered:
     is_seen = journey.is_known and reason is not None and _may_see(door, principal, journey)
     if reason is None or journey.is_known and not is_seen:
         reason = Reason("gone", NOTHING_THERE, {})
-    if not journey.is_known:
+    if not journey.is_known or is_seen and journey.is_held:
         reason = await _of_transaction(door, principal, message_id) or reason
     if USER.name in query and is_seen:
         reason = _of_rights(door, principal, query[USER.name], address_of(door, journey), consumer) or reason
@@ -349,7 +349,7 @@ def may_see_address(door: Door, principal: Principal, address: str, topic: str) 
 
 def address_of(door: Door, journey: Journey) -> str:
     """Where a message was published; "" where nobody knows."""
-    said = next((event.address for event in journey.events if event.kind == Kind.STORED and event.address), "")
+    said = next((event.address for event in journey.events if event.kind in WITH_ADDRESS and event.address), "")
     place, record = journey.place, journey.record
     if place is None or said and said != place.topic:
         return said
@@ -365,7 +365,7 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
     place, record = journey.place, journey.record
     sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
     steps = [_step(door, journey, event, principal, sees_all) for event in journey.events]
-    first = next((event for event in journey.events if event.kind == Kind.STORED), None)
+    first = next((event for event in journey.events if event.kind in BEGINNINGS), None)
     if first is None and record is not None:
         steps.insert(0, _stored(door, record, journey.publisher, principal, sees_all))
     before: int | None = None
@@ -427,7 +427,8 @@ def _step(door: Door, journey: Journey, event: Event, principal: Principal, sees
     step: dict[str, Any] = {"at": event.at_ms, "what": WORDS[Kind(event.kind)], "recorded": True, "after": None}
     if event.door:
         step["door"] = door.door_names.get(int(event.door), event.door) if event.door.isdigit() else event.door
-    step |= _who(event, principal, sees_all)
+    who = _who(event, principal, sees_all)
+    step |= who if event.kind != Kind.CHECKED else {"asked": who["client_id"]} if "client_id" in who else {}
     place = journey.places.get(event.partition_id)
     if place is not None and event.partition_id:
         step |= {"topic": place.topic, "partition": place.partition} if place.topic else {

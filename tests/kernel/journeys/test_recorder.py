@@ -8,7 +8,6 @@ import pytest
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.halves.records import Half
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
@@ -16,7 +15,6 @@ from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
-from gatehouse.transactions.coordinator import Decision, Transactions
 from tests.kernel.batches import batch_of
 from tests.kernel.packers import gzip, stored
 from tests.kernel.rig import Rig
@@ -277,7 +275,7 @@ def test_no_more_are_followed_in_a_second_than_the_settings_say():
     assert len(events(hub)) == 14
 
 
-def test_a_message_that_falls_due_is_told_and_followed_from_there():
+def test_a_message_that_waits_for_its_time_is_followed_from_then_on():
     hub = rig(NONE)
     placement = hub.kernel.place("orders/1")
     hub.kernel.schedule([(placement, b"x", encode_headers([]), 2, 0)], [When(delay_ms=5_000)], hub.witness, "later")
@@ -287,24 +285,8 @@ def test_a_message_that_falls_due_is_told_and_followed_from_there():
     taker = Taker(hub)
     taker.pop()
     taker.group.ack(taker.handles())
-    assert kinds(hub, message_id) == ["FELL_DUE", "HANDED_OUT", "ACKED"]
-    assert found(hub, message_id) == ["FELL_DUE", "HANDED_OUT", "ACKED"]
-
-
-def test_a_half_message_is_followed_from_its_commit_on():
-    hub = rig(NONE)
-    transactions = Transactions(hub.kernel)
-    transactions.open()
-    placement = hub.kernel.place("orders/1")
-    transactions.begin([Half((placement, b"x", encode_headers([]), 2, 0))], owner=hub.witness, token="half")
-    hub.run()
-    message_id = hub.witness.stored[-1].positions[0][2]
-    transactions.decide(message_id, Decision.COMMIT, owner=hub.witness, token="commit")
-    hub.run()
-    taker = Taker(hub)
-    taker.pop()
-    taker.group.ack(taker.handles())
-    assert kinds(hub, message_id) == ["COMMITTED", "HANDED_OUT", "ACKED"]
+    assert kinds(hub, message_id) == ["ACCEPTED", "FELL_DUE", "HANDED_OUT", "ACKED"]
+    assert found(hub, message_id) == ["ACCEPTED", "FELL_DUE", "HANDED_OUT", "ACKED"]
 
 
 @pytest.mark.parametrize(("codec", "pack"), [(0, bytes), (GZIP, gzip)], ids=["plain", "gzip"])
