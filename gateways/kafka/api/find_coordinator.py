@@ -1,8 +1,10 @@
-"""FindCoordinator 0 to 5: this node coordinates every group, since it is the only one.
+"""FindCoordinator 0 to 6: this node coordinates every group, since it is the only one.
 
 A transaction has no coordinator here: Kafka's transactions are not offered. Whoever asks for one is answered
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error at which every client gives up at once and shows the text beside
 it. Told UNSUPPORTED_VERSION, librdkafka goes on asking in silence for as long as its caller lets it.
+
+Version 6 adds the keys of share groups (KIP-932), which are refused, since those are not offered.
 """
 from __future__ import annotations
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 GROUP: Final = 0                 # key types
 TRANSACTION: Final = 1
+SHARE: Final = 2
 FIRST_WITH_MANY: Final = 4       # the version from which on a request names several keys
 NO_NODE: Final = -1
 
@@ -56,6 +59,8 @@ def check(session: KafkaSession, key: str, key_type: int) -> tuple[int, str | No
     if key_type == TRANSACTION:
         return (TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "Kafka's transactions are not offered here, so nobody may use an id for them")
+    if key_type == SHARE:
+        return INVALID_REQUEST, "share groups are not offered here, so their partitions have no coordinator"
     if key_type != GROUP:
         return INVALID_REQUEST, f"coordinator type {key_type} is not known here"
     if not key:
@@ -65,5 +70,5 @@ def check(session: KafkaSession, key: str, key_type: int) -> tuple[int, str | No
     return NONE, None
 
 
-FIND_COORDINATOR = Api(key=10, name="FindCoordinator", first_version=0, last_version=5, first_flexible=3,
+FIND_COORDINATOR = Api(key=10, name="FindCoordinator", first_version=0, last_version=6, first_flexible=3,
                        dispatch=dispatch)

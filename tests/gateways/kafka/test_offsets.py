@@ -63,10 +63,14 @@ def test_this_node_coordinates_every_group(version: int) -> None:
 
 @pytest.mark.parametrize(("key", "key_type", "code"), [("", 0, 24), ("t", 1, 53), ("t", 2, 42), ("t", -1, 42)])
 def test_nobody_coordinates_anything_else(key: str, key_type: int, code: int) -> None:
-    for version in (1, 3, 4, 5):
+    for version in (1, 3, 4, 5, 6):
         answer = find(Peer(), version, key, key_type)
         assert (answer.error_code, answer.node_id, answer.host) == (code, -1, "")
         assert answer.error_message
+
+
+def test_a_share_group_is_refused_in_words() -> None:
+    assert "share groups are not offered here" in find(Peer(), 6, "g:topic:0", 2).error_message
 
 
 def test_a_coordinator_takes_the_right_to_consume_with_the_group() -> None:
