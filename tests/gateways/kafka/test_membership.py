@@ -476,4 +476,4 @@ def test_the_apis_of_groups_are_listed() -> None:
     answer = ask(Peer(), ApiVersionsRequest(version=2), ApiVersionsResponse)
     ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
     assert {key: ranges[key] for key in (10, 11, 12, 13, 14, 15, 16, 42, 47)} == {
-        10: (0, 5), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 42: (0, 2), 47: (0, 0)}
+        10: (0, 6), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 42: (0, 2), 47: (0, 0)}
