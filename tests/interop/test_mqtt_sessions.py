@@ -249,6 +249,16 @@ def test_qos_2_in_with_an_end_at_each_packet(hub: Hub, cut: CutOff, after: str) 
     assert [watcher.take().value for _ in range(2)] == [b"once", b"last"]
 
 
+def answer_until(client: Raw, packet_id: int, after: str) -> None:
+    """Answer a QoS 2 PUBLISH with this id up to and with the packet `after`, or the hub's answer to that."""
+    if after != "publish":
+        client.send(ack_packet(PUBREC, packet_id))
+        client.expect(Packet.PUBREL, packet_id)
+    if after == "pubcomp":
+        client.send(ack_packet(PUBCOMP, packet_id))
+        time.sleep(0.5)                              # nobody is told that it is durable, which takes 20 ms
+
+
 @pytest.mark.parametrize("cut", [kill_hub, cut_client])
 @pytest.mark.parametrize("after", ["publish", "pubrec", "pubrel", "pubcomp"])
 def test_qos_2_out_with_an_end_at_each_packet(hub: Hub, cut: CutOff, after: str) -> None:
@@ -261,12 +271,7 @@ def test_qos_2_out_with_an_end_at_each_packet(hub: Hub, cut: CutOff, after: str)
     sender.expect(Packet.PUBREC, 7)
     message = client.take()
     assert (message.value, message.qos) == (b"once", 2)
-    if after != "publish":
-        client.send(ack_packet(PUBREC, message.packet_id))
-        client.expect(Packet.PUBREL, message.packet_id)
-    if after == "pubcomp":
-        client.send(ack_packet(PUBCOMP, message.packet_id))
-        time.sleep(0.5)                              # nobody is told that it is durable, which takes 20 ms
+    answer_until(client, message.packet_id, after)
     cut(hub, client)
     client = Raw(hub, "c")
     assert client.connack.session_present
@@ -432,12 +437,7 @@ def test_a_qos_2_delivery_of_a_group_with_a_kill_at_each_packet(hub: Hub, after:
     sender.expect(Packet.PUBREC, 7)
     job = client.take()
     assert (job.value, job.qos) == (b"once", 2)
-    if after != "publish":
-        client.send(ack_packet(PUBREC, job.packet_id))
-        client.expect(Packet.PUBREL, job.packet_id)
-    if after == "pubcomp":
-        client.send(ack_packet(PUBCOMP, job.packet_id))
-        time.sleep(0.5)                              # nobody is told that it is durable, which takes 20 ms
+    answer_until(client, job.packet_id, after)
     kill_hub(hub, client)
     other = Raw(hub, "other")
     other.send(subscribe_packet(1, ("$share/crew/jobs/+", 2)))
