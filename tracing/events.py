@@ -136,6 +136,9 @@ FIELDS: Final = (*NUMBERS, *TEXTS, *BYTES, *RUNS)
 MAX_TEXT_BYTES: Final = 512
 """What of one text or key an event keeps; addresses and names are shorter nearly always."""
 
+MAX_ID: Final = (1 << 63) - 1
+"""Nothing has a larger id; so nobody counts as far as an event says without this."""
+
 _AT: Final = [Event._fields.index(name) for name in FIELDS]
 _ROWS_BIT: Final = FIELDS.index("rows")
 _IS_NUMBER: Final = [name in NUMBERS or name in RUNS for name in FIELDS]
@@ -199,7 +202,10 @@ def decode(value: bytes, at_ms: int) -> Event:
         said[name] = raw.decode(errors="replace") if _IS_TEXT[bit] else raw
     if at != len(value):
         raise CorruptEvent("something stands behind the event")
-    return Event(value[0], at_ms=at_ms, **said)
+    event = Event(value[0], at_ms=at_ms, **said)
+    if event.rows and event.last_id > MAX_ID:
+        raise CorruptEvent("it tells of more messages than there are ids")
+    return event
 
 
 def unsigned(value: int) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gatehouse.kernel.journeys.entering import named_in
-from gatehouse.kernel.journeys.following import Following
+from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
 from gatehouse.kernel.journeys.settings import TENANT
 from gatehouse.kernel.message import Message, Origin, Placement
 from gatehouse.kernel.ports import Loop
@@ -96,7 +96,8 @@ class HeldJourneys:  # decision 278
             self._transactions.pop(event.transaction, None)
 
     def _note(self, event: Event, topic_id: int) -> None:
-        for message_id in range(event.message_id, event.last_id + 1):
+        last_id = event.last_id
+        for message_id in range(max(event.message_id, last_id + 1 - MAX_FOLLOWED), last_id + 1):
             self._following.add(message_id, topic_id)
         if event.transaction:
             self._transactions.setdefault(event.transaction, []).append((event.message_id, max(1, event.rows)))

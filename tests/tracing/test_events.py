@@ -1,10 +1,11 @@
 """Events that tell of one message, and of a run of them."""
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.tracing.events import Event, Kind, decode, encode, may_tell
+from gatehouse.tracing.events import MAX_ID, CorruptEvent, Event, Kind, decode, encode, may_tell
 from gatehouse.tracing.numbering import number_of, trace_at, trace_of
 
 OWN = b"hub's 8 "
@@ -25,6 +26,13 @@ def test_a_run_says_of_each_message_what_an_event_of_it_alone_would(first: int, 
     assert run.of_trace(trace_of(OWN, number + rows)) is None and run.of_trace(trace_of(bytes(8), number)) is None
     if step > 1:
         assert run.of(first + 1) is None
+
+
+@pytest.mark.parametrize(("first", "rows", "step"), [(2, MAX_ID, 0), (MAX_ID, 2, 1), (1, 3, MAX_ID)])
+def test_one_that_claims_more_messages_than_there_are_ids_is_no_event(first: int, rows: int, step: int) -> None:
+    assert decode(encode(Event(Kind.HELD, MAX_ID - 1, rows=2)), 0).last_id == MAX_ID
+    with pytest.raises(CorruptEvent, match="more messages than there are ids"):
+        decode(encode(Event(Kind.HELD, first, rows=rows, step=step)), 0)
 
 
 def test_an_event_of_one_message_is_its_own_row() -> None:

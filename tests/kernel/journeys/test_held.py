@@ -6,10 +6,13 @@ from typing import Any
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
+from gatehouse.kernel.journeys.held import HeldJourneys
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.message import Origin, When
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
 from gatehouse.transactions.coordinator import CheckSettings, Decision, Transactions
@@ -135,6 +138,13 @@ def test_after_a_start_the_same_transaction_is_told_of():
     hub.world.advance(1_000)
     hub.decide(message_id, Decision.ROLLBACK)
     assert kinds(hub, message_id) == ["HELD", "ROLLED_BACK"]
+
+
+def test_what_an_event_of_before_claims_to_tell_of_is_followed_as_far_as_anything_is() -> None:
+    following = Following()
+    held = HeldJourneys(loop=Held().world.loop, following=following, budget=Budget(1), add=lambda event: True)
+    held.resume(Event(Kind.HELD, 1, rows=10 ** 15, transaction=1))
+    assert len(following) == MAX_FOLLOWED and following.by_id(10 ** 15) is not None
 
 
 def test_one_that_waits_for_its_time_behind_its_commit():
