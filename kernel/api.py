@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.counts import Counts
-    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
     from gatehouse.kernel.journeys.why import OnReason

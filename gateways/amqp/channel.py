@@ -35,7 +35,7 @@ from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
 from gatehouse.gateways.amqp.vhost import RESERVED
-from gatehouse.kernel.groups.group import Budget
+from gatehouse.kernel.groups.members import Budget
 from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:

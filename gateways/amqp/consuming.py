@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import Field
-from gatehouse.kernel.groups.group import HoldLimit
+from gatehouse.kernel.groups.members import HoldLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

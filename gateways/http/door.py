@@ -252,7 +252,7 @@ class Door:
             slow_ms = guard.append(messages, owner, token, size_bytes, positions=owner is not None,
                                    idempotency_key=idempotency_key, refuses=True)
         else:
-            slow_ms = guard.schedule(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key,
+            slow_ms = guard.schedule.add(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key,
                                      refuses=True)
         if slow_ms:
             self.slow_down(guard, slow_ms)       # as few are

@@ -202,8 +202,8 @@ class Inbox:
             raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
         messages.append(self.message_of(packet, raw, self.guard.place(address)))
         acks = self.acks_of(packet)
-        self.slow_down(self.guard.schedule(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None, acks,
-                                           len(packet)))
+        self.slow_down(self.guard.schedule.add(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None,
+                                               acks, len(packet)))
         if acks:
             self.expect_answer()
 
@@ -542,8 +542,9 @@ class Inbox:
     def _schedule_when(self, publish: Publish, when: When) -> None:
         """PUBACK names the id by which the message can be recalled."""
         place = self.guard.place(publish.address)
-        self.slow_down(self.guard.schedule([publish.message(place)], [when], self, partial(self._scheduled, publish),
-                                           len(publish.value), refuses=publish.packet_id != b""))
+        self.slow_down(self.guard.schedule.add([publish.message(place)], [when], self,
+                                               partial(self._scheduled, publish), len(publish.value),
+                                               refuses=publish.packet_id != b""))
         if publish.qos == 2:
             self.received[publish.packet_id] = self.turn
             self._taking = [publish.packet_id]
