@@ -32,7 +32,7 @@ class GuardedTransactions:
         self._guard = guard
         self._admission = admission
         self._port = switchboard.port
-        self._transactions = switchboard.transactions
+        self._switchboard = switchboard
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
               owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
@@ -71,7 +71,7 @@ class GuardedTransactions:
         guard = self._guard
         for group in (*[name for name, _ in receipts], *(offsets or ())):
             guard.require_group(Operation.CONSUME, group)
-        self._transactions.decide(
+        self._switchboard.transactions.decide(
             transaction_id, decision, tenant=guard.tenant, by=guard.principal.name, receipts=receipts, offsets=offsets,
             guard=self._require_seen if look is None else partial(self._shown_first, look), owner=owner, token=token)
 
@@ -84,7 +84,7 @@ class GuardedTransactions:
 
     def check_now(self, transaction_id: int, owner: Submitter, token: object) -> None:
         """Have a member asked now, if the principal may know of the transaction."""
-        self._transactions.check_now(transaction_id, tenant=self._guard.tenant, guard=self._require_seen,
+        self._switchboard.transactions.check_now(transaction_id, tenant=self._guard.tenant, guard=self._require_seen,
                                      owner=owner, token=token)
 
     def show(self, transaction_id: int, on_done: Callable[[Transaction | None], None]) -> None:
@@ -93,19 +93,19 @@ class GuardedTransactions:
             seen = transaction is not None and self._guard.may_group(Operation.TRANSACT, transaction.group)
             on_done(transaction if seen else None)
 
-        self._transactions.show(transaction_id, self._guard.tenant, on_shown)
+        self._switchboard.transactions.show(transaction_id, self._guard.tenant, on_shown)
 
     def page(self, asked: Query, on_done: Callable[[tuple[list[Transaction], str | None]], None]) -> None:
-        """A page of the tenant's transactions, without those that the principal may not know of; it says what it
-        raises in `Transactions.page`."""
+        """A page of the tenant's transactions, without those that the principal may not know of. Raises as
+        `Transactions.page`."""
         def on_page(page: tuple[list[Transaction], str | None]) -> None:
             transactions, after = page
             on_done(([transaction for transaction in transactions
                       if self._guard.may_group(Operation.TRANSACT, transaction.group)], after))
 
-        self._transactions.page(asked._replace(tenant=self._guard.tenant), on_page)
+        self._switchboard.transactions.page(asked._replace(tenant=self._guard.tenant), on_page)
 
     def join_checks(self, group: str, member: Member, name: str, credit: int) -> Membership:
         """Be asked what became of the group's transactions. Raises Denied, InvalidGroup."""
         self._guard.require_group(Operation.TRANSACT, group)
-        return self._transactions.join(group, self._guard.tenant, member, name=name, credit=credit)
+        return self._switchboard.transactions.join(group, self._guard.tenant, member, name=name, credit=credit)

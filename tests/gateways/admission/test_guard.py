@@ -131,7 +131,7 @@ def test_a_place_is_good_for_whoever_was_given_it_alone(hub: Hub) -> None:
             with pytest.raises(UnknownPlace):
                 other.append([message(wrong)], None, None, 5)
             with pytest.raises(UnknownPlace):
-                other.schedule([message(wrong)], [When(delay_ms=1000)], None, None, 5)
+                other.schedule.add([message(wrong)], [When(delay_ms=1000)], None, None, 5)
             with pytest.raises(UnknownPlace):
                 other.max_bytes(wrong)
     with pytest.raises(UnknownPlace):
