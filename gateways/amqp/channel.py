@@ -359,8 +359,7 @@ class Channel:
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
-                    tag = self.unacked.next_tag
-                    self.unacked.next_tag += 1
+                    tag = self.unacked.give_tags(1)
                     totals.got_auto += 1
                     queues.ack(queue, [leased[:3]])
                 else:

@@ -121,8 +121,7 @@ class Consumer(ConsumerSource):
         channel = self.channel
         connection = channel.connection
         if self.no_ack:
-            first = channel.unacked.next_tag
-            channel.unacked.next_tag += len(messages)
+            first = channel.unacked.give_tags(len(messages))
             connection.broker.totals.consumed_auto += len(messages)
         else:
             first = channel.unacked.add(self, [message[:3] for message in messages])

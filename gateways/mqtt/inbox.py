@@ -93,7 +93,8 @@ class Inbox:
     wall time."""
 
     def __init__(self, link: Link, guard: Guard, trace: Trace, end: Callable[[str], None],
-                 now_ms: Callable[[], int], *, ends_on_denied: bool = False, incoming: Incoming | None = None) -> None:
+                 now_ms: Callable[[], int], slow_down: Callable[[int], None], *, ends_on_denied: bool = False,
+                 incoming: Incoming | None = None) -> None:
         self.settled = True
         """Whether everything submitted has been answered."""
 
@@ -104,7 +105,7 @@ class Inbox:
         """Where the offsets of what this client publishes are noted, once it has a filter with no-local."""
 
         self.incoming = incoming         # MQTT 5 alone
-        self.slow_down: Callable[[int], None] = _nobody        # the session's, once a limit was overdrawn
+        self.slow_down = slow_down                             # the session's, once a limit was overdrawn
         self.durable: DurableSession | None = None             # keeps packet ids of QoS 2 over connections
         self._taking: list[bytes] = []                         # of these, those that are being submitted
         self._under_way: deque[bytes] = NO_ACKS                # acknowledgements of each submission
@@ -125,6 +126,14 @@ class Inbox:
         self._is_refused = False         # the hub could not store something: the connection ends
         self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
+
+    def keep_ids_in(self, durable: DurableSession) -> None:
+        """Packet ids of QoS 2 outlive the connection there."""
+        self.durable = durable
+
+    def note_own_in(self, own: OwnMessages) -> None:
+        """The client has a filter with no-local: see `own`."""
+        self.own = own
 
     def reader_room(self) -> int:
         """How many publishes of QoS 1 a reader may have under way; 0 where it is to take nothing, as something waits
@@ -660,10 +669,6 @@ class Inbox:
 
     def _count(self, event: str, amount: int = 1) -> None:
         self._trace.on_event(DOOR_NAME, event, amount)
-
-
-def _nobody(wait_ms: int) -> None:
-    """In tests of an inbox alone."""
 
 
 def _holds(acks: bytes, ack: bytes) -> bool:

@@ -96,6 +96,10 @@ class Outbox:
         self.left = NO_BOUND                      # messages that limits let out
         self._parts: list[bytes] = []              # sent and not written yet
 
+    def take_part_by(self, shares: Shares) -> None:
+        """The client has a shared filter: this is what it takes by them."""
+        self.shares = shares
+
     def describe(self) -> dict[str, int]:
         backlog = self._backlog
         durable = 0 if self.durable is None else self.durable.in_flight

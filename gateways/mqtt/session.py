@@ -286,10 +286,11 @@ class MqttSession:
 
     def _transact(self) -> Transacting:
         assert self._inbox is not None and self._outbox is not None
-        if self._outbox.transacting is None:
-            self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox,
-                                                   f"{self.user} mqtt {self._client_id}", self._pacer)
-        return self._outbox.transacting
+        outbox = self._outbox
+        if outbox.transacting is None:
+            outbox.transacting = Transacting(self._services, self._inbox, outbox,
+                                             f"{self.user} mqtt {self._client_id}", self._pacer)
+        return outbox.transacting
 
     def _system(self) -> System:
         assert self._outbox is not None
@@ -549,12 +550,11 @@ class MqttSession:
         if before is not None:
             before.handle_taken_over()
         incoming, outgoing = self._dress(connect)
-        self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms,
+        self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms, self._slow_down,
                             ends_on_denied=config.on_denied == "disconnect", incoming=incoming)
-        self._inbox.slow_down = self._slow_down
         self._slowing = Slowing(link, guard, self._timers, self._pacer, self._now_ms,
-                                partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
-        self._slowing.refuses = lambda: self._level == packets.MQTT5
+                                partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted,
+                                lambda: self._level == packets.MQTT5)
         outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
         pumping = self._timers.add(lambda _: outbox.pump())
         outbox.later = lambda wait_ms: pumping.at(self._now_ms() + max(1, wait_ms))
@@ -588,7 +588,8 @@ class MqttSession:
             durable = self._durable = DurableSession(
                 self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
                 clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
-            outbox.durable = self._inbox.durable = durable
+            outbox.durable = durable
+            self._inbox.keep_ids_in(durable)
             outbox.durable_has_all = sessions.keeps_transient
             self._inbox.received.update(dict.fromkeys(durable.received(), 0))
         elif was_there:
@@ -614,7 +615,7 @@ class MqttSession:
                 self._subscriptions.resume(subscribed)
                 if subscribed.filter in self._subscriptions.by_filter and subscribed.filter.startswith(mapping.SYSTEM):
                     self._system().give(subscribed.filter)
-            self._subscriptions.durable = durable
+            self._subscriptions.keep_in(durable)
             if self._outbox is not None and self._outbox.choosing is not None:
                 self._outbox.choosing.begin()
             durable.start()
@@ -704,7 +705,8 @@ class MqttSession:
         if self._ended:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
-            outbox.own = self._inbox.own = OwnMessages()
+            outbox.own = OwnMessages()
+            self._inbox.note_own_in(outbox.own)
         why = subscriptions.refusals()
         suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
         figures: list[str] = []

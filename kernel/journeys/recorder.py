@@ -193,13 +193,15 @@ class Journeys:  # decision 198
         self.events = 0
         """Events that were written, since the start."""
 
-        self.on_event: Callable[[Event], None] | None = None
-        """Is told of each event once it is durable; must return at once."""
-
+        self._on_event: Callable[[Event], None] | None = None
         self.examples: dict[int, Example] = {}
         """By the number of its bound in DURABLE_MS, the newest followed message that took as long."""
 
         self._lost = 0
+
+    def tell_of_each(self, on_event: Callable[[Event], None]) -> None:
+        """Have this told of each event once it is durable; it must return at once."""
+        self._on_event = on_event
 
     @property
     def waiting(self) -> bool:
@@ -780,8 +782,8 @@ class Journeys:  # decision 198
             start = stop
         for each in mine.written:
             self.events += each.rows
-            if self.on_event is not None:
-                self.on_event(decode(each.value, each.at_ms))
+            if self._on_event is not None:
+                self._on_event(decode(each.value, each.at_ms))
 
     def _follow_rows(self, entered: list[FollowedRows], frame: PendingFrame) -> None:
         """What entered with a frame, run by run."""
