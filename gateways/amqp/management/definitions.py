@@ -33,7 +33,7 @@ from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.kernel.errors import KernelError
 
-VERSION: Final = "3.10.8"
+VERSION: Final = "4.0.0"
 NO_PARAMETERS: Final = "no plug-in of this hub has parameters"
 OPERATORS: Final = "operator_policy"   # the component of parameters that operator policies are
 NOT_TAKEN: Final = {

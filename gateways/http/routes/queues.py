@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 AMQP_OWN: Final = ("dead_letter", "door")
 """Settings in the words of the door that declared the queue; nobody states them here."""
 
-MAX_LIMIT: Final = (1 << 63) - 1
+MAX_LIFE: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_TIME_MS)]
+_LIMIT: Final = (1 << 63) - 1
 MAX_ATTEMPTS: Final = 65_535
 TIMES: Final = ("ttl_ms", "expires_ms")
 MAX_TIME_MS: Final = 100 * 366 * 24 * 3_600_000
@@ -66,7 +67,7 @@ _LIMIT: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_LIMIT)]
 QueueInput: Final = document_like(
     "QueueInput", QueueSettings, {
         "priorities": Annotated[int, Meta(ge=1, le=MAX_PRIORITIES + 1)], "max_length": _LIMIT, "max_bytes": _LIMIT,
-        "ttl_ms": _TIME, "expires_ms": _TIME, "max_attempts": Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS)],
+        "ttl_ms": _LIFE, "expires_ms": _TIME, "max_attempts": Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS)],
         "overflow": choice(OVERFLOWS)},
     without=AMQP_OWN, example={"max_length": 10_000, "overflow": "reject"})
 IF_EMPTY: Final = Parameter("if_empty", "`true`: only where nothing is in it.",
