@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 AMQP_OWN: Final = ("dead_letter", "door")
 """Settings in the words of the door that declared the queue; nobody states them here."""
 
-MAX_LIFE: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_TIME_MS)]
-_LIMIT: Final = (1 << 63) - 1
+MAX_LIMIT: Final = (1 << 63) - 1
 MAX_ATTEMPTS: Final = 65_535
 TIMES: Final = ("ttl_ms", "expires_ms")
 MAX_TIME_MS: Final = 100 * 366 * 24 * 3_600_000
@@ -63,6 +62,7 @@ QUEUE: Final = Named("Queue", object_of(_QUEUE))
 LISTED: Final = object_of(_QUEUE, COUNTS)
 NEEDS: Final = (Need(Operation.CONSUME, "address"),)
 _TIME: Final = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
+_LIFE: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_TIME_MS)]
 _LIMIT: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_LIMIT)]
 QueueInput: Final = document_like(
     "QueueInput", QueueSettings, {
