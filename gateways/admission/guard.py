@@ -403,7 +403,7 @@ class Guard:
         return None if topic is None else self._shown(topic, operation)
 
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
-        """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
+        """A topic by its id, else as `topic`; UnknownTopic comes before Denied, since an id tells nobody a name."""
         topic = self._port.topic_by_uuid(uuid)
         if topic is None or topic.tenant != self.tenant:
             raise UnknownTopic("there is no topic with this id")

@@ -164,7 +164,7 @@ class Outbox:
         return pos
 
     def _acknowledge_by_id(self, data: bytes, pos: int, durable: DurableSession) -> int:
-        """The same where some packet ids are those of a durable session."""
+        """`acknowledge`, where some packet ids are those of a durable session."""
         packet_ids = plain_ids(data, pos, PUBACK)
         numbers = [int.from_bytes(raw, "big") for raw in packet_ids]
         durable.acknowledge([number for number in numbers if number <= IDS_MAX])

@@ -605,7 +605,7 @@ class LeasedGroup:
         return wanted if self._circuit is None else min(wanted, self._circuit.room())
 
     def verdict_of_all(self) -> Verdict:
-        """Of those policies that judge whatever leaves a cursor, for one that takes on its own."""
+        """A verdict of the policies that judge whatever leaves a cursor, for one that takes on its own."""
         return Verdict([policy for policy in self._judges if policy.judges_all], self._core.wall_ms(), True)
 
     def carry_out(self, prefetcher: Prefetcher, verdict: Verdict) -> None:

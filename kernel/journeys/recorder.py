@@ -284,7 +284,7 @@ class Journeys:  # decision 198
         return chosen
 
     def _choose(self, topic: str, indexes: list[int]) -> list[int]:
-        """The same of one topic."""
+        """Which messages of one topic are followed."""
         if not self._sampling.is_even:
             indexes = [index for index in indexes if self._sampling.follows(topic)]
             if topic in self._settings.topics:
@@ -592,7 +592,7 @@ class Journeys:  # decision 198
             followed.take_left_out()
 
     def _tell_piece(self, piece: FollowedPiece, event: Event) -> None:
-        """The same of messages that are followed alike."""
+        """Write an event of messages that are followed alike."""
         self._add(event._replace(
             message_id=piece.message_id, offset=piece.offset, at_ms=self._loop.wall_ms(),
             rows=piece.rows if piece.rows > 1 else 0, step=piece.step if piece.rows > 1 and piece.step > 1 else 0))
@@ -879,7 +879,7 @@ def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) 
 
 
 def shifted(indexes: Sequence[int]) -> Sequence[int]:
-    """The same, from 0 on."""
+    """Rising indexes, each less by the first of them."""
     if isinstance(indexes, range):
         return range(0, indexes[-1] - indexes[0] + 1, indexes.step)
     return [at - indexes[0] for at in indexes]

@@ -46,6 +46,21 @@ def test_variables_say_what_they_hold() -> None:
                              else node.arg if isinstance(node, ast.arg) else ""] if name in empty]
 
 
+NEEDS_ANOTHER = re.compile(r"The same(,|\.| (for|of|by|with|to|where|in|as one|at|on)\b)|Of (their|its|those)\b")
+"""How a docstring begins that says nothing without the one before it: an editor shows one alone."""
+
+
+def test_a_docstring_stands_alone() -> None:
+    folders = ("kernel", "gateways", "transactions", "gatehouse", "spark", "client", "relay", "tracing")
+    files = sorted(file for folder in folders for file in (ROOT / folder).rglob("*.py"))
+    assert len(files) > 500
+    assert not [f"{file.relative_to(ROOT)}:{node.lineno} {node.name}" for file in files
+                for node in ast.walk(ast.parse(file.read_text()))
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
+                and NEEDS_ANOTHER.match(ast.get_docstring(node) or "")]
+    assert all(NEEDS_ANOTHER.match(text) for text in ("The same, from 0 on.", "The same for those.", "Of their pages."))
+
+
 @pytest.mark.parametrize("layer", ["kernel", "gateways", "transactions", "gatehouse", "spark", "client"])
 def test_a_class_name_means_one_class_in_its_layer(layer: str) -> None:
     names = [node.name for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] == layer
