@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "spark", "client", "bench", "docs")
+FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "tracing", "spark", "client", "examples", "bench", "docs")
 SEARCHED = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*")
                   if file.suffix in (".py", ".js", ".md", ".toml") and "migrations" not in file.parts)
 GIVEN_UP = {
