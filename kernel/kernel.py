@@ -235,7 +235,8 @@ class Kernel:  # decision 138
         spill.ask(leasing.cursors)
         self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
                                leasing=leasing, following=None if recorder is None else recorder.following,
-                               publishers=Publishers(log=log, worker=reader_worker, reader=reader),
+                               publishers=Publishers(log=log, worker=reader_worker, bulk_worker=self._bulk_worker,
+                                                     reader=reader),
                                address_of=places.routes.address_of)
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,

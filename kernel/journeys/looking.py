@@ -1,7 +1,7 @@
 """Looks a message up: what was recorded of it, what the log says where nothing was, and where it stands now."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -10,11 +10,11 @@ from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
-from gatehouse.kernel.journeys.publishers import Publishers
+from gatehouse.kernel.journeys.publishers import OnAuthors, Publishers
 from gatehouse.kernel.journeys.settings import TENANT
 from gatehouse.kernel.journeys.standing import Links, Standing, link_standings, standings
 from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id, of_message, of_trace
-from gatehouse.kernel.message import Fetched, Headers, Origin, Record
+from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
@@ -133,6 +133,10 @@ class Looking:
     def id_at(self, partition_id: int, offset: int) -> int:
         """The message at an offset; -1 where that is not known."""
         return self._reader.id_of(partition_id, offset)
+
+    def publishers(self, pieces: Sequence[Piece], on_done: OnAuthors) -> None:
+        """Who published what was fetched; see `Publishers.find_all`."""
+        self._publishers.find_all(pieces, on_done)
 
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
