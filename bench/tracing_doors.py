@@ -5,9 +5,9 @@ of all messages, and with every message followed.
 
 Each round runs a load against the hubs one after the other, the first of them another one each time, and what it says
 of a hub is held against the hub without tracing in the same round: whatever else the machine does, it does to
-neighbours. Every load is first run once to see how many messages it sends in `--seconds`, so that start and end of a run
-count for little. Shown are medians of rounds, with the quartiles of their ratios: of the rate, and of the hub's own processor
-time for a message, which a busy machine changes less.
+neighbours. Every load is first run once to see how many messages it sends in `--seconds`, so that start and end of a
+run count for little. Shown are medians of rounds, with the quartiles of their ratios: of the rate, and of the hub's own
+processor time for a message, which a busy machine changes less.
 
 `as set` is `rate = 0.01` with the 200 messages a second that a hub follows at most unless it is told otherwise;
 `1 %` has no such bound, so that it is one of a hundred however many there are. The aims: at 1 % 97 % of the rate
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="About so long is a run.")
     parser.add_argument("--doors", nargs="*", default=[], help="These alone.")
     parser.add_argument("--loads", nargs="*", default=[], help="These alone: mqtt-pipe ...")
-    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), help="These alone, with off: as set, 1 %%, all.")
+    parser.add_argument("--settings", nargs="*", default=list(SETTINGS), help="These beside `off`: as set, 1 %%, all.")
     options = parser.parse_args()
     with work_folder() as folder:
         hubs: dict[str, Server] = {}

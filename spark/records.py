@@ -60,8 +60,9 @@ class Located:
 
     def only(self, kept: npt.NDArray[Any]) -> Located:
         """The records of a mask or of indexes, over the same buffer."""
-        return Located(self.buffer, *(getattr(self, each.name)[kept] for each in fields(self)[1:-1]),
-                       principals=self.principals)
+        records = Located(self.buffer, *(getattr(self, each.name)[kept] for each in fields(self)[1:-1]))
+        records.principals = self.principals
+        return records
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,16 @@ def hex_of(header: bytes) -> str:
     return context.trace_id.hex() if context is not None else ""
 
 
-def trace_id_in(said: bytes) -> str:
-    """The trace id in the first `traceparent` of a message's bytes, encoded headers or a whole packet, in hex; "" where
-    there is none. For lines of the log, where a message was refused before it was read."""
+def traceparent_in(said: bytes) -> bytes:
+    """The first `traceparent` of a message, in its encoded headers or a whole packet; b"" where there is none. For what
+    was refused before it was read, and for lines of the log."""
     found = WITHIN.search(said) if HEADER in said else None
-    return hex_of(found[1]) if found is not None else ""
+    return found[1] if found is not None and read(found[1]) is not None else b""
+
+
+def trace_id_in(said: bytes) -> str:
+    """The trace id in that, in hex; "" where there is none."""
+    return hex_of(traceparent_in(said))
 
 
 def in_a_line(trace_id: str) -> tuple[str, dict[str, str]]:

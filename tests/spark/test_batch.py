@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
+import pika
 import pytest
 from confluent_kafka import Producer
 from paho.mqtt.publish import single
@@ -174,6 +175,12 @@ def test_the_principal_is_who_published(tmp_path: Path, spark: SparkSession) -> 
         client.publish("open/5", b"5", qos=1).wait_for_publish(DEADLINE_S)
         client.disconnect()
         client.loop_stop()
+        connection = pika.BlockingConnection(pika.ConnectionParameters(
+            "127.0.0.1", hub.ports("amqp")[0], credentials=pika.PlainCredentials("ada", PASSWORD)))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("amq.topic", "open.8", b"8", pika.BasicProperties(headers={"unit": "C"}, app_id="x"))
+        connection.close()
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.ports('kafka')[0]}", "compression.type": "gzip",
                              "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
                              "sasl.username": "ada", "sasl.password": PASSWORD, "linger.ms": 50})
@@ -186,7 +193,7 @@ def test_the_principal_is_who_published(tmp_path: Path, spark: SparkSession) -> 
                 url=url, subscribe="open", user=user, password=PASSWORD, **options).load().collect()
             return {int(bytes(row.value)): row.principal for row in rows}
 
-        ada = dict.fromkeys((1, 2, 4, 5, 6, 7), "ada")
+        ada = dict.fromkeys((1, 2, 4, 5, 6, 7, 8), "ada")
         assert principals("root") == {0: "root", 3: "root", **ada}
         assert principals("ada") == {0: None, 3: None, **ada}
 

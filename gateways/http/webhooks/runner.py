@@ -35,7 +35,7 @@ from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
-from gatehouse.tracing.context import HEADER, hex_of, in_a_line, read
+from gatehouse.tracing.context import hex_of, in_a_line, traceparent_in
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
@@ -195,20 +195,20 @@ class Runner:  # decision 72
 
     async def _post_to(self, member: int, messages: list[Taken], target: int) -> None:
         body, headers, webhook_id = self._encode(messages)
-        contexts = [value for taken in messages for name, value in taken.leased[7] if name == HEADER and value]
-        if len(messages) == 1 and contexts and read(contexts[0]) is not None:
-            headers["traceparent"] = contexts[0].decode()
+        context = traceparent_in(messages[0].leased[7])
+        if len(messages) == 1 and context:
+            headers["traceparent"] = context.decode()
         now_ms = self._door.services.wall_ms()
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
         self.last = outcome = await self._senders[target].post(body, headers)
-        note_outcome(self._door, self._circuits, target, self.webhook, outcome, *contexts[:1])
+        note_outcome(self._door, self._circuits, target, self.webhook, outcome, context)
         if outcome.delivered:
             self.counts["delivered"] += len(messages)
             self._door.flow.messages_out += len(messages)
             self._door.flow.bytes_out += len(body)
             self._groups.settle_held(member, _handles(messages), Settling(ACK))
         else:
-            self._failed(member, messages, outcome, *contexts[:1])
+            self._failed(member, messages, outcome, context)
 
     def _failed(self, member: int, messages: list[Taken], outcome: Outcome, context: bytes = b"") -> None:
         self.counts["failed"] += len(messages)
