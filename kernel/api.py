@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
+    from gatehouse.kernel.journeys.origins import OnCame
     from gatehouse.kernel.journeys.publishers import OnAuthors
     from gatehouse.kernel.journeys.why import OnReason
     from gatehouse.kernel.log.frame import StateRecord
@@ -819,6 +820,8 @@ class LookingPort(Protocol):
     def id_at(self, partition_id: int, offset: int) -> int: ...
 
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None: ...
+
+    def came(self, origin: bytes, tenant: str, first_ms: int, on_done: OnCame) -> None: ...
 
     def publishers(self, pieces: Sequence[Piece], on_done: OnAuthors) -> None: ...
 

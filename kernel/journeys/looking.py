@@ -10,6 +10,7 @@ from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
+from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import OnAuthors, Publishers
 from gatehouse.kernel.journeys.settings import TENANT
 from gatehouse.kernel.journeys.standing import Links, Standing, link_standings, standings
@@ -96,7 +97,7 @@ class Looking:
 
     def __init__(self, *, trail: Trail, reader: Reader, topics: Topics, watermarks: Watermarks, views: Views,
                  leasing: Leasing, following: Following | None, publishers: Publishers,
-                 address_of: Callable[[str, bytes | None, Headers], str]) -> None:
+                 address_of: Callable[[str, bytes | None, Headers], str], origins: Origins) -> None:
         self._trail = trail
         self._reader = reader
         self._topics = topics
@@ -106,6 +107,9 @@ class Looking:
         self._following = following
         self._publishers = publishers
         self._address_of = address_of
+        self.came = origins.find
+        """Where a message lies that came over a link: see `Origins.find`."""
+
         self._links: Links | None = None
 
     def ask_links(self, links: Links) -> None:
