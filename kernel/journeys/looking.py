@@ -21,7 +21,7 @@ from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
 
 FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
     "key": lambda event: event.key, "address": lambda event: event.address.encode(),
@@ -73,7 +73,8 @@ class Journey:
     @property
     def tenant(self) -> str | None:
         """Whose it is; None where nobody can tell."""
-        stored = next((event.tenant or "/" for event in self.events if event.kind in WITH_ADDRESS), None)
+        stored = next((event.tenant or "/" for event in self.events
+                       if event.kind in WITH_ADDRESS or event.kind in NAMING and event.address), None)
         return stored if self.place is None or self.place.tenant is None else self.place.tenant
 
     @property

@@ -50,7 +50,7 @@ from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.kernel.message import RELAY
 from gatehouse.tracing.context import HEADER, read
-from gatehouse.tracing.events import BEGINNINGS, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, NAMING, WITH_ADDRESS, Event, Kind
 from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
@@ -135,9 +135,9 @@ async def get_journey(door: Door, call: Call) -> Answered:
 async def find_messages(door: Door, call: Call) -> Answered:
     """Find messages by key, address, trace or correlation id, or by where they lie.
 
-    Those that were followed from the start; and by trace id those that became known later, too. By `origin` any
-    message that came over a link is found, among the 100,000 newest messages, or 64 MiB from `from` on. What the user
-    may not read is not among them.
+    Those that were followed from the start; and those that failed, once they were handed out again or given up. By
+    `origin` any message that came over a link is found, among the 100,000 newest messages, or 64 MiB from `from` on.
+    What the user may not read is not among them.
     """
     principal = await door.principal(call)
     query = call.query()
@@ -377,7 +377,8 @@ def may_see_address(door: Door, principal: Principal, address: str, topic: str) 
 
 def address_of(door: Door, journey: Journey) -> str:
     """Where a message was published; "" where nobody knows."""
-    said = next((event.address for event in journey.events if event.kind in WITH_ADDRESS and event.address), "")
+    said = next((event.address for event in journey.events
+                 if event.address and (event.kind in WITH_ADDRESS or event.kind in NAMING)), "")
     place, record = journey.place, journey.record
     if place is None or said and said != place.topic:
         return said
