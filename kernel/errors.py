@@ -101,8 +101,8 @@ class UnknownQueue(KernelError):
     code = "unknown_queue"
 
 
-class RecordsRefused(KernelError):
-    """Base of refusals of a producer's batch that some of its records may be the reason of. `records`: which, counted
+class RecordsRefused(Exception):
+    """Part of refusals of a producer's batch that some of its records may be the reason of. `records`: which, counted
     from 0, as far as they are told; none where it is the batch."""
 
     def __init__(self, text: str, records: Sequence[int] = ()) -> None:
@@ -110,7 +110,7 @@ class RecordsRefused(KernelError):
         self.records = records
 
 
-class MessageTooLarge(RecordsRefused):
+class MessageTooLarge(RecordsRefused, KernelError):
     """Larger than the topic's limit, or the hub's where the topic has none."""
 
     code = "message_too_large"
@@ -122,13 +122,13 @@ class CorruptBatch(KernelError):
     code = "corrupt_batch"
 
 
-class InvalidRecord(RecordsRefused):
+class InvalidRecord(RecordsRefused, KernelError):
     """A producer's batch that is not what it claims once it is opened: counts, offsets or lengths of its records."""
 
     code = "invalid_record"
 
 
-class InvalidTimestamp(RecordsRefused):
+class InvalidTimestamp(RecordsRefused, KernelError):
     """A time that no record can have, or a batch that states a false one for its newest record."""
 
     code = "invalid_timestamp"

@@ -294,7 +294,7 @@ class Reader:
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:
-            self._submit_cold(through, max_bytes, answers, damaged, on_done)     # who got nothing would ask here for ever
+            self._submit_cold(through, max_bytes, answers, damaged, on_done)   # else who got nothing asks for ever
         else:
             on_done(answers)
 
