@@ -1,5 +1,5 @@
-"""What gathers between two flushes: messages as they arrive, encoded when they are sealed into one frame; who has a part
-in it, and who waits for it. Hot.
+"""What gathers between two flushes: messages as they arrive, encoded when they are sealed into one frame; who has a
+part in it, and who waits for it. Hot.
 
 Messages of one partition lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
 that a run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as
@@ -296,8 +296,8 @@ class BatchBuilder:
         run.batch = batch
         self._open.pop(partition_id, None)
         self._number(run)
-        run.batch_at = len(self._laid) + 2
-        self._laid += [run.number, None, b"", memoryview(batch)[PLACE_BYTES:]]     # its place is known once it is sealed
+        run.batch_at = len(self._laid) + 2               # its place, which is known once it is sealed
+        self._laid += [run.number, None, b"", memoryview(batch)[PLACE_BYTES:]]
         self.size_bytes += len(batch)
         return run
 
