@@ -45,6 +45,7 @@ from gatehouse.kernel.sessions.records import (
     split_named,
 )
 from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session
+from gatehouse.kernel.sessions.shared import SharedFilters
 from gatehouse.kernel.sessions.terms import Terms, decode_terms
 from gatehouse.kernel.sessions.values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
 from gatehouse.kernel.sessions.weight import Weight
@@ -79,6 +80,7 @@ class Sessions:  # decision 162
         self.wills = Wills(loop, state, committer, on_error)
         self.keeper = Keeper(loop, committer, watermarks, on_settled, self._read_back)
         self.entrusting = Entrusting(loop, state, self.keeper, group_of, self._on_left)
+        self.shared = SharedFilters()
         self._state = state
         self._subscriptions = subscriptions
         self._topics = topics
@@ -162,12 +164,14 @@ class Sessions:  # decision 162
         self._by_partition[session.partition_id] = session
         for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
+        self.shared.add(session)
 
     def _remove(self, session: Session) -> None:
         """It is not known any more."""
         session.end()
         for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
+        self.shared.remove(session)
         del self._by_partition[session.partition_id]
         named = self._by_name[session.tenant]
         del named[session.client_id]
@@ -318,7 +322,9 @@ class Sessions:  # decision 162
         # decision 164: which filters a message is for is told by its offset
         self.keeper.touch(session, 0)
         was_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
+        self.shared.remove(session)
         answer = change(self.keeper.since(session.partition_id))
+        self.shared.add(session)
         is_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
         if is_bound and not was_bound:
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)

@@ -544,3 +544,42 @@ def test_a_session_that_a_full_disk_did_not_delete_is_there_still() -> None:
     publish(rig, "plant/1", b"a")
     assert client.connect()
     assert client.values() == [b"a"]
+
+
+def days_go_by(rig: Rig, count: int) -> None:
+    for _ in range(count * 24):
+        rig.world.advance(3_600_000)
+
+
+def test_a_session_keeps_the_queue_of_its_shared_filter_over_starts(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    client, shared = Client(rig), "$share/crew/jobs/+"
+    client.connect()
+    client.subscribe(shared)
+    client.sleep()
+    rig.kernel.groups.shared_group(shared)
+    publish(rig, "jobs/a", b"1")
+    days_go_by(rig, 2)
+    rig.restart()
+    days_go_by(rig, 2)
+    queue = rig.kernel.groups.queue(shared)
+    assert queue is not None and rig.kernel.groups.queue_group(queue).counts().ready == 1
+    rig.kernel.sessions.clear("/", "c1", "ann")
+    days_go_by(rig, 2)
+    assert rig.kernel.groups.queue(shared) is None
+
+
+def test_a_queue_is_not_kept_for_a_filter_that_the_disk_did_not_take() -> None:
+    log = FullLog()
+    rig = Rig(log=log)
+    client, shared = Client(rig), "$share/crew/jobs/+"
+    client.connect()
+    rig.kernel.groups.shared_group(shared)
+    rig.run()
+    log.full = True
+    client.held.subscribe(Subscribed(shared, 1))
+    rig.world.run()
+    log.full = False
+    assert client.ended
+    days_go_by(rig, 2)
+    assert rig.kernel.groups.queue(shared) is None
