@@ -215,6 +215,9 @@ class Sessions:  # decision 162
 
     def _of_user(self, tenant: str, client_id: str, user: str) -> Session | None:
         session = self._named(tenant, client_id)
+        if session is not None and session.is_over(self.loop.now_ms()):      # and `_end_due` has not come to it
+            self._end(session, DELETED)
+            return None
         if session is not None and session.user != user:
             raise SessionRefused("the session of this client id belongs to another user")  # decision 166
         return session
@@ -254,7 +257,7 @@ class Sessions:  # decision 162
     def owner_of(self, tenant: str, client_id: str) -> str | None:
         """See `api.SessionsPort`."""
         session = self._named(tenant, client_id)
-        return None if session is None else session.user
+        return None if session is None or session.is_over(self.loop.now_ms()) else session.user
 
     def clear(self, tenant: str, client_id: str, user: str) -> bool:
         """See `api.SessionsPort`."""

@@ -8,7 +8,15 @@ from gatehouse.gateways.mqtt.properties import SESSION_EXPIRY, SUBSCRIPTION_ID, 
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
-from tests.gateways.mqtt.five import Client, Seen, ack_packet, packet, publish_packet, subscribe_packet, unsubscribe_packet
+from tests.gateways.mqtt.five import (
+    Client,
+    Seen,
+    ack_packet,
+    packet,
+    publish_packet,
+    subscribe_packet,
+    unsubscribe_packet,
+)
 from tests.gateways.mqtt.test_durable import KEEPS, PUBACK, PUBCOMP, PUBREC, leave, messages, publish, rest, sleeper
 
 FILTERS = pytest.mark.parametrize("shared", ["$share/crew/jobs/#", "$share/crew/jobs/+"])

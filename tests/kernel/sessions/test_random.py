@@ -2,6 +2,8 @@
 
 The model knows of each session what it is owed, in order. What the log holds decides what a kill in the middle of a
 flush has left of a publish; an acknowledgement that was not durable may bring its message again, with DUP.
+
+GATEHOUSE_SESSIONS says how many sessions there are in all; `make soak` takes ten thousand.
 """
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.kernel.sessions.client import MQTT, QOS_BITS, Client
 
-SEEDS = int(os.environ.get("SESSION_SEEDS", "12"))
-STEPS = 60
+SESSIONS_OF_A_LIFE = 20
+LIVES = -(-int(os.environ.get("GATEHOUSE_SESSIONS", "240")) // SESSIONS_OF_A_LIFE)
 FILTERS = ("plant/#", "plant/+/temp", "plant/1/temp", "#", "fleet/1", "+/1/#")
 ADDRESSES = ("plant/1/temp", "plant/2/temp", "plant/1", "fleet/1", "fleet/2/temp")
 MATCHES = {(filter_text, address) for filter_text in FILTERS for address in ADDRESSES
@@ -45,9 +47,10 @@ class Life:
     def __init__(self, seed: int, folder: Path) -> None:
         self.chance = random.Random(seed)
         self.rig = Rig(folder, KernelSettings(segment_bytes=1 << 18, default_partitions=1, checkpoint_ms=200))
-        self.clients = [Client(self.rig, f"c{at}") for at in range(3)]
+        self.clients = [Client(self.rig, f"c{at}") for at in range(self.chance.randint(2, 7))]
         self.expected: dict[str, Expected] = {}
         self.count = 0
+        self.sessions = 0                # that there have been
 
     def step(self) -> None:
         self.chance.choice((self.connect, self.connect, self.sleep, self.publish, self.publish, self.publish,
@@ -65,6 +68,7 @@ class Life:
         known = self.expected.get(client.client_id)
         assert present == (known is not None and not clean)
         if not present:
+            self.sessions += 1
             self.expected[client.client_id] = Expected()
         self.expected[client.client_id].until_ms = None
         if present:
@@ -179,9 +183,9 @@ class Life:
             self.owe(address, value, qos)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", range(LIVES))
 def test_random_lives(seed: int, tmp_path: Path) -> None:
     life = Life(seed, tmp_path)
     assert isinstance(life.rig.disk, RealDisk)
-    for _ in range(STEPS):
+    while life.sessions < SESSIONS_OF_A_LIFE:
         life.step()

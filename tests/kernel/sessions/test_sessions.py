@@ -583,3 +583,17 @@ def test_a_queue_is_not_kept_for_a_filter_that_the_disk_did_not_take() -> None:
     assert client.ended
     days_go_by(rig, 2)
     assert rig.kernel.groups.queue(shared) is None
+
+
+def test_a_session_whose_time_ran_out_while_the_hub_was_down_is_nobodys(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    client = Client(rig, user="eve")
+    client.connect()
+    client.subscribe("plant/#")
+    client.sleep(500)
+    rig.restart()                                    # a second passes, and nothing has looked at it yet
+    assert rig.kernel.sessions.owner_of("/", "c1") is None
+    client = Client(rig, user="ann")
+    assert not client.connect() and client.held.subscriptions() == []
+    rig.world.advance(10_000)
+    assert rig.kernel.sessions.owner_of("/", "c1") == "ann"
