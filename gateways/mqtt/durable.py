@@ -78,6 +78,8 @@ class Welcome:
 class DurableSession:
     """See the module's text. Made when CONNECT is accepted; `start` when CONNACK has left."""
 
+    __slots__ = ("_end", "_held", "_link", "_most", "_outbox", "_over", "_session")
+
     def __init__(self, guard: Guard, sessions: SessionsPort, outbox: Outbox, client_id: str, receive_maximum: int,
                  end: Callable[[str], None], *, clean: bool, expiry_ms: int, welcome: Welcome) -> None:
         """Raises SessionRefused, TooManySessions, Stopping."""

@@ -3,8 +3,8 @@
 A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
 which something is to happen by itself, are in memory from the start on.
 
-Queues that nobody uses for so long (`QueueSettings.expires_ms`) are deleted. Use is a member, a pop, a declaration, or a
-session that sleeps and takes from the queue when it wakes.
+Queues that nobody uses for so long (`QueueSettings.expires_ms`) are deleted. Use is a member, a pop, a declaration, or
+a session that sleeps and takes from the queue when it wakes.
 When a queue was last used is kept with its definition, coarsely: a quarter of the time may pass before it is written
 down again. A start gives whoever uses a queue the time to come back.
 """
