@@ -78,6 +78,7 @@ ALL: Final = (
     "mqtt_masses --rounds 3",
     "mqtt_masses --rounds 3 --users 4",
     "mqtt_sessions --rounds 3",
+    "against_amqtt",
     "recovery --gb 1 10",
     "recovery --gb 1 --batch 10",
     "tail_lag --seconds 60",

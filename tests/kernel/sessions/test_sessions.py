@@ -8,6 +8,7 @@ import pytest
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import SessionRefused, StorageFull, TooManySessions
+from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import RETAIN
 from gatehouse.kernel.records.record import add_header, encode_headers
 from gatehouse.kernel.sessions.records import decode_flight, encode_flight
@@ -597,3 +598,37 @@ def test_a_session_whose_time_ran_out_while_the_hub_was_down_is_nobodys(tmp_path
     assert not client.connect() and client.held.subscriptions() == []
     rig.world.advance(10_000)
     assert rig.kernel.sessions.owner_of("/", "c1") == "ann"
+
+
+class CountingLog(MemoryLog):
+    """Counts what is read of it."""
+
+    spans = 0
+
+    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        self.spans += len(spans)
+        return super().read(spans)
+
+
+def spans_read_to_wake(passing: int) -> int:
+    """For ten messages on `+/x/cmd`, between so many that are not for the session."""
+    log = CountingLog()
+    rig = Rig(log=log)
+    client = Client(rig)
+    client.connect()
+    client.subscribe("+/x/cmd")
+    client.sleep()
+    for at in range(10):
+        for other in range(passing // 10):
+            publish(rig, f"line{other % 20}/y/cmd", b"passes")
+        publish(rig, f"line{at}/x/cmd", b"%d" % at)
+    rig.world.advance(60_000)
+    rig.restart()
+    log.spans = 0
+    assert client.connect()
+    assert client.values() == [b"%d" % at for at in range(10)]
+    return log.spans
+
+
+def test_waking_reads_what_waits_and_nothing_of_what_has_passed() -> None:
+    assert 0 < spans_read_to_wake(0) == spans_read_to_wake(1_000)
