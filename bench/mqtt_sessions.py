@@ -36,6 +36,7 @@ ACK_BYTES: Final = 4
 WINDOW: Final = 2_000
 AMONG: Final = 1_000                   # messages for the session among those that are not
 TOPICS: Final = 10_000
+MANY_TOPICS: Final = {"KERNEL__MAX_AUTO_TOPICS": "20000", "KERNEL__DEFAULT_PARTITIONS": "1"}
 VALUE_BYTES: Final = 100
 ROUND: Final = 10_000                  # messages that are sent before their PUBACKs are read
 
@@ -200,7 +201,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with work_folder() as folder:
-        servers = [start_hub(folder / "hub", doors=("mqtt",)), start_mosquitto(folder / "mosquitto")]
+        servers = [start_hub(folder / "hub", doors=("mqtt",), settings=MANY_TOPICS), start_mosquitto(folder / "mosquitto")]
         try:
             runs = [[pipe(server, options.n) for server in servers] for _ in range(options.rounds)]
             for at, server in enumerate(servers):
