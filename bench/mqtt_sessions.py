@@ -201,7 +201,8 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with work_folder() as folder:
-        servers = [start_hub(folder / "hub", doors=("mqtt",), settings=MANY_TOPICS), start_mosquitto(folder / "mosquitto")]
+        servers = [start_hub(folder / "hub", doors=("mqtt",), settings=MANY_TOPICS),
+                   start_mosquitto(folder / "mosquitto")]
         try:
             runs = [[pipe(server, options.n) for server in servers] for _ in range(options.rounds)]
             for at, server in enumerate(servers):
