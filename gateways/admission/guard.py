@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gatehouse.gateways.admission.admission import Admission
-    from gatehouse.gateways.admission.limits.charging import Charge
+    from gatehouse.gateways.admission.limits.charging import Charge, Charging
+    from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer, Gathering
@@ -56,17 +57,23 @@ SEEN_MAX: Final = 262_144
 """Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
 
 
+NO_FIRSTS: Final[list[int]] = []       # of a guard that has asked for no topic by its name: nearly all of a fleet's
+NO_STOPS: Final[dict[int, int]] = {}
+
+
 class Partitions:
     """Partitions of topics that were asked for by their names, with the right to them."""
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._stops: dict[int, int] = {}
+        self._firsts: list[int] = NO_FIRSTS
+        self._stops: dict[int, int] = NO_STOPS
 
     def __len__(self) -> int:
         return len(self._firsts)
 
     def add(self, topic: Topic) -> None:
+        if self._firsts is NO_FIRSTS:
+            self._firsts, self._stops = [], {}
         for first, count in topic.ranges:
             if first not in self._stops:
                 insort(self._firsts, first)
@@ -125,8 +132,8 @@ class Guard:
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
         self.gathered_wait_ms = 0
-        self._charging = admission.charging(door, self._look, self._fails)
-        self._handing_out = admission.handing_out(door)
+        self._charged_to: Charging | None = None           # made where limits are, as the next
+        self._handed_to: HandingOut | None = None
         if session is not None:
             self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
@@ -175,9 +182,30 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
-        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._limited_client_id)
-        self._charging.renew(*who)
-        self._handing_out.renew(*who)
+        if self._charged_to is not None:
+            self._charged_to.renew(*self._who())
+        if self._handed_to is not None:
+            self._handed_to.renew(*self._who())
+
+    def _who(self) -> tuple[str, Iterable[str], str, str]:
+        """Whom limits speak of: user, groups, tenant, client id."""
+        return self.logged_in.name, self._admission.groups(self.logged_in), self.tenant, self._limited_client_id
+
+    @property
+    def _charging(self) -> Charging:
+        charging = self._charged_to
+        if charging is None:
+            charging = self._charged_to = self._admission.charging(self._door, self._look, self._fails)
+            charging.renew(*self._who())
+        return charging
+
+    @property
+    def _handing_out(self) -> HandingOut:
+        handing_out = self._handed_to
+        if handing_out is None:
+            handing_out = self._handed_to = self._admission.handing_out(self._door)
+            handing_out.renew(*self._who())
+        return handing_out
 
     def limit_client(self, client_id: str) -> None:
         """Limits of a client id speak of this one, too: it is what the client says, and rights do not depend on it."""
