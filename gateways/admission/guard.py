@@ -266,7 +266,7 @@ class Guard:
     @property
     def gathering(self) -> Gathering:
         """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
-        `given_places`, while nothing that is sent is limited."""
+        `given_places`, and what limits set aside (`spends`)."""
         return self._gathering
 
     def place(self, address: str) -> int:
@@ -690,7 +690,7 @@ class Guard:
             return 0
         wait_ms = self._charging.charge(charges, messages if refuses else ())
         if not wait_ms and messages:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return wait_ms
 
     def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
@@ -736,8 +736,17 @@ class Guard:
             return False
         self.gathered_wait_ms = self._charging.charge(charges)
         if not self.gathered_wait_ms:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return True
+
+    def spends(self, messages: list[Message], size_bytes: int) -> bool:
+        """For a native reader, whose places are those of now: whether these few may be gathered, and are charged where
+        anything limits them; False: they are to be weighed. decision 316"""
+        return not self._charging.limited or self._charging.take(messages, size_bytes)
+
+    def gives_back(self) -> None:
+        """What `spends` took was not gathered."""
+        self._charging.give_back()
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

@@ -30,6 +30,8 @@ MET_MAX: Final = 64
 WHOLE: Final = -1
 """What stands for a producer's batch, which has a topic and no place."""
 
+EVERYWHERE: Final = 0
+"""What stands for the place where places do not matter."""
 
 
 class Charge(NamedTuple):
@@ -57,7 +59,7 @@ class Charging:
         self._of_place: dict[int, tuple[Meter, ...]] = {}
         self._of_topic: dict[str, tuple[Meter, ...]] = {}
         self._met: dict[Meter, None] = {}
-        self._purses: dict[int, Purse] = {}              # by place, 0 where places do not matter
+        self._purses: dict[int, Purse] = {}              # by place
         self._taken: tuple[Purse, int, int, int] | None = None
         self._is_closed = False
 
@@ -96,7 +98,7 @@ class Charging:
             self._resolve()
         now_ms = self._now_ms()
         if self._taken is not None:
-            left = self._taken[0].left(now_ms)
+            left = self._taken[0].left()
             if left[0]:
                 return left
         messages = size_bytes = NO_BOUND
@@ -110,37 +112,49 @@ class Charging:
     # ---- small bursts, far from every limit
 
     def take(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int) -> bool:
-        """Whether a burst to one place could be taken out of what was set aside: then it is charged. Else it is to be
-        weighed."""
+        """Whether a burst could be taken out of what was set aside: then it is charged. Else it is to be weighed."""
         book = self._book
-        if self._version != book.version:
+        if self._version != book.version or book.publishing_waits:
             return False
         count = len(messages)
         if not count:
             return False
-        if count == 1:
-            place, value, _, _, _ = messages[0]
-            values_bytes = 0 if value is None else len(value)
-        else:
-            place = messages[0][0]
-            if book.places_in and len({message[0] for message in messages}) > 1:
-                return False
-            values_bytes = sum([len(message[1]) for message in messages if message[1]])
-        purse = self._purses.get(place if book.places_in else 0)
+        place, value, _, _, _ = messages[0]
+        purse = self._purses.get(place if book.places_in else EVERYWHERE)
         if purse is None:
             return False
+        if count == 1:
+            values_bytes = 0 if value is None else len(value)
+        else:
+            if book.places_in and not self._share(messages, purse):
+                return False
+            values_bytes = sum([len(message[1]) for message in messages if message[1]])
         if values_bytes > size_bytes:
             size_bytes = values_bytes
-        if not purse.take(count, size_bytes, values_bytes, self._now_ms()):
+        if not purse.take(count, size_bytes, values_bytes) and not (
+                purse.is_used and book.open_purse(purse, self._now_ms())
+                and purse.take(count, size_bytes, values_bytes)):
+            purse.settle()                   # what is weighed has all that is there
             return False
         self._taken = purse, count, size_bytes, values_bytes
+        return True
+
+    def _share(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], purse: Purse) -> bool:
+        """Whether all of a burst's places have this purse, as those of one topic often do."""
+        purses, last = self._purses, -1
+        for message in messages:
+            place = message[0]
+            if place != last:
+                if purses.get(place) is not purse:
+                    return False
+                last = place
         return True
 
     def give_back(self) -> None:
         """What `take` took last was not stored."""
         if self._taken is not None:
-            purse, *amounts = self._taken
-            purse.give_back(*amounts)
+            purse, count, size_bytes, values_bytes = self._taken
+            purse.give_back(count, size_bytes, values_bytes)
             self._taken = None
 
     # ---- weighing: before anything is stored
@@ -152,6 +166,7 @@ class Charging:
         book = self._book
         if self._version != book.version:
             self._resolve()
+        book.reclaim(self._now_ms())
         count = len(messages)
         values_bytes = sum([len(message[1]) for message in messages if message[1]])
         charges = [Charge(self._meters, count, values_bytes if values_bytes > size_bytes else size_bytes)]
@@ -182,6 +197,7 @@ class Charging:
         all of them. Raises OverQuota."""
         if self._version != self._book.version:
             self._resolve()
+        self._book.reclaim(self._now_ms())
         charges = [Charge(self._meters, count, size_bytes)]
         if self._book.places_in:
             meters = self._of_topic.get(topic)
@@ -243,18 +259,23 @@ class Charging:
             wait_ms = 0
         return max(wait_ms, WAIT_MS) if self._book.publishing_waits else wait_ms
 
-    def set_aside(self, place: int) -> None:
-        """A small burst to one place was charged: the next may be taken out of a purse."""
-        if self._version != self._book.version:
+    def set_aside(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]]) -> None:
+        """A burst was charged: the next to its places may be taken out of a purse."""
+        book = self._book
+        if self._version != book.version or book.publishing_waits:
             return
-        places = self._book.places_in
-        purse = self._book.purse(self._meters, self._meters_of_place(place) if places else (), self._now_ms())
-        if purse is None:
-            self._purses.pop(place if places else 0, None)
-            return
-        if len(self._purses) >= PLACES_MAX:
-            self._purses.clear()
-        self._purses[place if places else 0] = purse
+        now_ms = self._now_ms()
+        opened: set[Purse] = set()
+        for place in {message[0] for message in messages} if book.places_in else (EVERYWHERE,):
+            purse = self._purses.get(place)
+            if purse is None:
+                if len(self._purses) >= PLACES_MAX:
+                    self._purses.clear()
+                purse = self._purses[place] = book.purse(self._meters, self._meters_of_place(place)
+                                                         if book.places_in else ())
+            if purse not in opened:
+                opened.add(purse)
+                book.open_purse(purse, now_ms)
 
     # ---- which apply
 
