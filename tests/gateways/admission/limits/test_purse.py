@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.admission.limits.meter import Meter
@@ -163,3 +165,29 @@ def test_a_limit_that_changes_is_asked_at_once() -> None:
     hub.put("0", {"of": "hub", "messages_per_s": 1})
     assert hub.meter("0").messages_taken == 3
     assert guard.append([message(place)] * 5, None, None, 0) > 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["take", "undo", "settle", "set aside"]),
+                          st.integers(1, 60)), max_size=60), st.sampled_from([0, 100, 1_000, 10 ** 18]))
+def test_whatever_is_taken_and_given_back_nothing_is_lost_and_nothing_made(steps: list[tuple[int, str, int]],
+                                                                        burst: int) -> None:
+    shared, own = meter(messages_per_s=burst), [meter(bytes_per_s=1_000) for _ in range(3)]
+    purses = [Purse([shared], [one]) for one in own]
+    taken = [0, 0, 0]
+    for which, what, amount in steps:
+        purse = purses[which]
+        if what == "set aside":
+            purse.set_aside(0)
+        elif what == "settle":
+            purse.settle()
+        elif purse.take(amount, amount, amount // 2):
+            if what == "undo":
+                purse.give_back(amount, amount, amount // 2)
+            else:
+                taken[which] += amount
+        assert shared.levels(0)["messages"] >= 0
+    for purse in purses:
+        purse.settle()
+    assert shared.messages_taken == sum(taken) and shared.levels(0)["messages"] == burst - sum(taken)
+    assert [one.messages_taken for one in own] == taken
+    assert sum(one.levels(0)["bytes"] + one.bytes_taken for one in own) == 3_000
