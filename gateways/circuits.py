@@ -93,9 +93,9 @@ class Circuits:
     def keep_targets(self, circuit_id: str, circuits: TargetCircuits | None, on_turned: Callable[[], None]) -> None:
         """The circuits of a name of the hub's and of its several targets, in place of those that it had; None: it has
         none any more."""
-        for of, known in list(self._known):
-            if of == HUB and (known == circuit_id or known.startswith(f"{circuit_id}:")):
-                self.forget(known)
+        for of, kept in list(self._known):
+            if of == HUB and (kept == circuit_id or kept.startswith(f"{circuit_id}:")):
+                self.forget(kept)
         if circuits is not None:
             self.keep(circuit_id, circuits.whole, on_turned)
             for number, breaker in enumerate(circuits.each, 1):

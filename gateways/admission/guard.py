@@ -20,6 +20,7 @@ from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
+from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
@@ -499,12 +500,26 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
-        self._speak()
-        with self.submission(owner, token) as number:
-            self._port.append_batch(partition_id, batch, number, divert, self._guard())
+        charging, charges, is_taken = self._charging, None, False
+        if self._admission.limits.limits_in:
+            is_taken = charging.take_batch(name, count, len(batch))
+            if not is_taken:
+                charges = charging.weigh_batch(name, count, len(batch))
+        try:
+            self._speak()
+            with self.submission(owner, token) as number:
+                self._port.append_batch(partition_id, batch, number, divert, self._guard())
+        except Exception:
+            if is_taken:
+                charging.give_back()
+            raise
         self._admission.count_in(self._door, count, len(batch))
-        return self._charging.charge(charges) if charges is not None else 0
+        if charges is None:
+            return 0
+        wait_ms = charging.charge(charges)
+        if not wait_ms:
+            charging.set_aside_for(name)
+        return wait_ms
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
                        token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:
@@ -717,6 +732,8 @@ class Guard:
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
+        if len(messages) > PART_MESSAGES or size_bytes > PART_BYTES:
+            return False
         if not admission.limits.limits_in or not self._charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)

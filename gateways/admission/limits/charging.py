@@ -60,6 +60,7 @@ class Charging:
         self._of_topic: dict[str, tuple[Meter, ...]] = {}
         self._met: dict[Meter, None] = {}
         self._purses: dict[int, Purse] = {}              # by place
+        self._purses_of_topics: dict[str, Purse] = {}    # of batches; "" where topics do not matter
         self._taken: tuple[Purse, int, int, int] | None = None
         self._is_closed = False
 
@@ -97,16 +98,15 @@ class Charging:
         if self._version != self._book.version:
             self._resolve()
         now_ms = self._now_ms()
-        if self._taken is not None:
-            left = self._taken[0].left()
-            if left[0]:
-                return left
         messages = size_bytes = NO_BOUND
         if self._book.places_in and not self._of_place and not self._of_topic:
             messages = 1                     # nothing is known yet of where messages go
         for meter in (*self._meters, *self._met):
             room = meter.room(now_ms)
             messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
+        if self._taken is not None:
+            left = self._taken[0].left()
+            messages, size_bytes = messages + left[0], size_bytes + left[1]
         return messages, size_bytes
 
     # ---- small bursts, far from every limit
@@ -131,8 +131,19 @@ class Charging:
             values_bytes = sum([len(message[1]) for message in messages if message[1]])
         if values_bytes > size_bytes:
             size_bytes = values_bytes
+        return self._take(purse, count, size_bytes, values_bytes)
+
+    def take_batch(self, topic: str, count: int, size_bytes: int) -> bool:
+        """The same of a producer's batch, which has a topic and no place."""
+        book = self._book
+        if self._version != book.version or book.publishing_waits:
+            return False
+        purse = self._purses_of_topics.get(topic if book.places_in else "")
+        return purse is not None and self._take(purse, count, size_bytes, size_bytes)
+
+    def _take(self, purse: Purse, count: int, size_bytes: int, values_bytes: int) -> bool:
         if not purse.take(count, size_bytes, values_bytes) and not (
-                purse.is_used and book.open_purse(purse, self._now_ms())
+                purse.is_used and self._book.open_purse(purse, self._now_ms())
                 and purse.take(count, size_bytes, values_bytes)):
             purse.settle()                   # what is weighed has all that is there
             return False
@@ -200,11 +211,7 @@ class Charging:
         self._book.reclaim(self._now_ms())
         charges = [Charge(self._meters, count, size_bytes)]
         if self._book.places_in:
-            meters = self._of_topic.get(topic)
-            if meters is None:
-                meters = self._of_topic[topic] = self._note(
-                    self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
-            charges.append(Charge(meters, count, size_bytes))
+            charges.append(Charge(self._meters_of_topic(topic), count, size_bytes))
         if refuses or self._is_closed:
             self._require(charges, {WHOLE}, refuses, topic)
         elif self._book.stored:
@@ -277,6 +284,15 @@ class Charging:
                 opened.add(purse)
                 book.open_purse(purse, now_ms)
 
+    def set_aside_for(self, topic: str) -> None:
+        """A batch was charged: the next to its topic may be taken out of a purse."""
+        book = self._book
+        if self._version != book.version or book.publishing_waits:
+            return
+        own = self._meters_of_topic(topic) if book.places_in else ()
+        purse = self._purses_of_topics[topic if book.places_in else ""] = book.purse(self._meters, own)
+        book.open_purse(purse, self._now_ms())
+
     # ---- which apply
 
     def _resolve(self) -> None:
@@ -288,6 +304,7 @@ class Charging:
         self._of_topic.clear()
         self._met.clear()
         self._purses.clear()
+        self._purses_of_topics.clear()
         self._taken = None
         self._is_closed = any(meter.is_closed for meter in self._meters)
 
@@ -299,6 +316,12 @@ class Charging:
             place = self._look(number)
             meters = self._of_place[number] = self._note(
                 self._book.of_place(IN, self._tenant, place.topic, place.address, self._now_ms()))
+        return meters
+
+    def _meters_of_topic(self, topic: str) -> tuple[Meter, ...]:
+        meters = self._of_topic.get(topic)
+        if meters is None:
+            meters = self._of_topic[topic] = self._note(self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
         return meters
 
     def _note(self, meters: tuple[Meter, ...]) -> tuple[Meter, ...]:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.admission.limits.meter import Meter
 from gatehouse.gateways.admission.limits.purse import MOST_BYTES, PART, SET_ASIDE_MS, Purse
-from gatehouse.kernel.errors import UnknownPlace
+from gatehouse.kernel.errors import KernelError, UnknownPlace
 from tests.gateways.admission.limits.test_charging import Limited
-from tests.gateways.admission.test_guard import message
+from tests.gateways.admission.test_guard import Client, message
+from tests.kernel.batches import batch_of
 
 HIGH = 100_000
 
@@ -191,3 +192,19 @@ def test_whatever_is_taken_and_given_back_nothing_is_lost_and_nothing_made(steps
     assert shared.messages_taken == sum(taken) and shared.levels(0)["messages"] == burst - sum(taken)
     assert [one.messages_taken for one in own] == taken
     assert sum(one.levels(0)["bytes"] + one.bytes_taken for one in own) == 3_000
+
+
+def test_batches_are_taken_out_of_a_purse_too_and_given_back_where_they_are_refused() -> None:
+    hub = Limited({"of": "topic:*", "messages_per_s": HIGH}, {"of": "hub", "messages_per_s": HIGH})
+    hub.rig.kernel.create_topic("slow")
+    guard, client = hub.guard("ann"), Client()
+    batch = batch_of([(b"k", b"v", ())] * 3)
+    for number in range(20):
+        assert guard.append_batch("slow", 0, batch, 3, client, number) == 0
+    charging = guard._charging
+    assert charging.take_batch("slow", 3, 100)
+    charging.give_back()
+    with pytest.raises(KernelError):
+        guard.append_batch("slow", 0, b"no batch", 3, client, 99)
+    hub.admission.limits.settle()
+    assert hub.meter("0").messages_taken == hub.meter("1").messages_taken == 60
