@@ -271,10 +271,10 @@ class Piece:
     """Consecutive records of one partition, as stored. `record.records_of` decodes it, `batch.as_batch` makes it
     Kafka's."""
 
-    __slots__ = ("first_offset", "count", "whole", "data", "append_ms", "max_timestamp_ms", "first_id")
+    __slots__ = ("first_offset", "count", "whole", "data", "append_ms", "max_timestamp_ms", "first_id", "position")
 
     def __init__(self, first_offset: int, count: int, whole: bool, data: bytes, append_ms: int,
-                 max_timestamp_ms: int, first_id: int) -> None:
+                 max_timestamp_ms: int, first_id: int, position: int = 0) -> None:
         self.first_offset = first_offset
         self.count = count
         self.whole = whole                # a record batch as a producer sent it, or opened; else bare v2 records
@@ -282,6 +282,7 @@ class Piece:
         self.append_ms = append_ms
         self.max_timestamp_ms = max_timestamp_ms
         self.first_id = first_id          # message id of the first record; the others follow
+        self.position = position          # of the frame that it lies in; 0: that is not known
 
 
 COLD_BYTES: Final = 4 << 20

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from gatehouse.transactions.settings import CheckSettings
 
 
+SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
+
 SEEN_MAX: Final = 262_144
 """Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
 
@@ -138,21 +140,28 @@ class Guard:
         if self.tells:
             self._port.told(kind, self._origin, self.logged_in.tenant, address, reason)
 
-    def _require_publish(self, principal: Principal, address: str) -> None:
-        """Raises Denied, of which journeys know."""
+    def _require_publish(self, principal: Principal, address: str, said: bytes) -> None:
+        """Raises Denied, of which journeys know, and the log with the trace id of the message that `said` is of."""
         try:
-            self._admission.require(principal, Operation.PUBLISH, address)
+            self._admission.require(principal, Operation.PUBLISH, address, said)
         except Denied as refusal:
             self._tell(Kind.REFUSED, address, refusal.code)
             raise
 
     def _tell_refused(self, messages: list[Message], refusal: Exception) -> None:
-        """For journeys: these were refused, as the first of them was or the one that the refusal names. A place that
-        is unknown is asked for anew."""
-        if self.tells and messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
+        """For journeys and the log: these were refused, as the first of them was or the one that the refusal names. A
+        place that is unknown is asked for anew."""
+        if messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
             at = getattr(refusal, "index", 0)
-            place = messages[at if 0 <= at < len(messages) else 0][0]
-            self._tell(Kind.REFUSED, self._port.address_of_place(self._places.guard, place), refusal.code)
+            place, _, headers, _, _ = messages[at if 0 <= at < len(messages) else 0]
+            self.tell_refused(self._port.address_of_place(self._places.guard, place), refusal.code, str(refusal),
+                              headers)
+
+    def tell_refused(self, address: str, code: str, text: str, said: bytes) -> None:
+        """For journeys and the log: a publish at an address was refused; `said`: its headers, or all of it."""
+        self._tell(Kind.REFUSED, address, code)
+        self._admission.note_refusal(self._door, self.logged_in.name, code,
+                                     f"a publish at {address[:SHOWN_CHARACTERS]!r}: {text}", said)
 
     def _renew(self) -> None:
         self._gathering.settle()
@@ -198,10 +207,10 @@ class Guard:
         """For the metrics: something that became of what this door's clients sent or asked for."""
         self._admission.trace.on_event(self._door, event, amount)
 
-    def note_untold(self, reason: str, text: str) -> None:
+    def note_untold(self, reason: str, text: str, said: bytes = b"") -> None:
         """For the log: something was refused, or has ended, which the protocol has no word for. A line a minute."""
         who = self.logged_in.name if not self._client_id else f"{self.logged_in.name} ({self._client_id[:80]!r})"
-        self._admission.note_untold(self._door, who, reason, text)
+        self._admission.note_refusal(self._door, who, reason, text, said)
 
     # ---- who
 
@@ -270,18 +279,19 @@ class Guard:
         `given_places`, and what limits set aside (`spends`)."""
         return self._gathering
 
-    def place(self, address: str) -> int:
-        """The place of an address. Raises Denied and what `KernelPort.place` raises."""
+    def place(self, address: str, said: bytes = b"") -> int:
+        """The place of an address. Raises Denied and what `KernelPort.place` raises. `said`: of the message that goes
+        there, its headers or all of it; where it is refused, the log has its trace id. So it is with all places."""
         principal = self.principal
         place = self._places.by_name.get(address)
         if place is None:
-            place = self._judge(principal, address)
+            place = self._judge(principal, address, said)
             self._places.remember(address, place)
         return place
 
-    def place_raw(self, raw: bytes, address: str) -> int:
+    def place_raw(self, raw: bytes, address: str, said: bytes = b"") -> int:
         """As `place`, and remembered in `places` under the text that the client wrote."""
-        place = self._judge(self.principal, address)
+        place = self._judge(self.principal, address, said)
         self._places.remember_raw(raw, place)
         return place
 
@@ -290,9 +300,9 @@ class Guard:
         was asked about."""
         self._places.remember_raw(raw, place)
 
-    def _judge(self, principal: Principal, address: str) -> int:
+    def _judge(self, principal: Principal, address: str, said: bytes) -> int:
         admission = self._admission
-        self._require_publish(principal, address)
+        self._require_publish(principal, address, said)
         return self._port.place(self._places.guard, address, principal.tenant,
                                 admission.may_create(principal, address), principal.name)
 
@@ -311,16 +321,16 @@ class Guard:
         """Another object when places that were given before are unknown."""
         return self._admission.version
 
-    def place_queue(self, name: str, priority: int) -> int:
+    def place_queue(self, name: str, priority: int, said: bytes = b"") -> int:
         """The place of a queue alone. Raises Denied, UnknownQueue."""
-        self._require_publish(self.principal, queue_address(name))
+        self._require_publish(self.principal, queue_address(name), said)
         return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
 
-    def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], said: bytes = b"") -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
         Denied and what `KernelPort.place` raises."""
         principal = self.principal
-        self._require_publish(principal, address)
+        self._require_publish(principal, address, said)
         return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
@@ -331,19 +341,19 @@ class Guard:
         return self._places.note(self._port.place_in(self._guard(), topic, None, partition, self.principal.tenant,
                                                      False, self.principal.name))
 
-    def place_in(self, topic: str, key: bytes | None, partition: int) -> int:
+    def place_in(self, topic: str, key: bytes | None, partition: int, said: bytes = b"") -> int:
         """The place of a key in a partition of a topic that exists. Raises Denied and what `KernelPort.place_in`
         raises."""
         name = (topic, key, partition)
         principal = self.principal
         place = self._places.by_name.get(name)
         if place is None:
-            self._require_publish(principal, self._port.address_of(topic, key, ()))
+            self._require_publish(principal, self._port.address_of(topic, key, ()), said)
             place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
             self._places.remember(name, place)
         return place
 
-    def place_key(self, topic: str, key: bytes | None) -> int:
+    def place_key(self, topic: str, key: bytes | None, said: bytes = b"") -> int:
         """The place of a topic and key, wherever that leads; the topic is made where it is missing and that is
         allowed. Raises Denied and what `KernelPort.place_in` raises."""
         name = (topic, key)
@@ -352,9 +362,9 @@ class Guard:
         if place is None:
             admission = self._admission
             if topic == UNROUTED:                # what is there has other addresses than what leads there
-                admission.require_topic(principal, Operation.PUBLISH, topic)
+                admission.require_topic(principal, Operation.PUBLISH, topic, said)
             address = self._port.address_of(topic, key, ())
-            self._require_publish(principal, address)
+            self._require_publish(principal, address, said)
             place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
                                         admission.may_create(principal, address), principal.name)
             self._places.remember(name, place)
@@ -374,11 +384,11 @@ class Guard:
 
     # ---- topics as a whole, for doors whose clients name them
 
-    def topic(self, name: str, operation: Operation) -> Topic:
+    def topic(self, name: str, operation: Operation, said: bytes = b"") -> Topic:
         """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
-        with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
+        with the right to consume. Raises Denied, also where there is none, and UnknownTopic. `said`: see `place`."""
         try:
-            self._admission.require_topic(self.principal, operation, name)
+            self._admission.require_topic(self.principal, operation, name, said)
         except Denied as refusal:
             if operation is Operation.PUBLISH:
                 self._tell(Kind.REFUSED, name, refusal.code)
@@ -505,13 +515,15 @@ class Guard:
             is_taken = charging.take_batch(name, count, len(batch))
             if not is_taken:
                 charges = charging.weigh_batch(name, count, len(batch))
+        self._speak()
         try:
-            self._speak()
             with self.submission(owner, token) as number:
                 self._port.append_batch(partition_id, batch, number, divert, self._guard())
-        except Exception:
+        except Exception as refusal:
             if is_taken:
                 charging.give_back()
+            if isinstance(refusal, KernelError):
+                self.tell_refused(name, refusal.code, str(refusal), batch)
             raise
         self._admission.count_in(self._door, count, len(batch))
         if charges is None:
@@ -686,7 +698,11 @@ class Guard:
         if self._admission.limits.limits_in and not was_gathered:
             is_taken = key is None and self._charging.take(messages, size_bytes)
             if not is_taken:
-                charges = self._weigh(messages, size_bytes, refuses, key)
+                try:
+                    charges = self._weigh(messages, size_bytes, refuses, key)
+                except OverQuota as refusal:
+                    self._tell_refused(messages, refusal)
+                    raise
         if self._gathering.waits:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0

@@ -200,7 +200,7 @@ class Inbox:
         key, address = mapping.split_key(written)
         if written != address and not (address and is_recall_key(key)):
             raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
-        messages.append(self.message_of(packet, raw, self.guard.place(address)))
+        messages.append(self.message_of(packet, raw, self.guard.place(address, packet)))
         acks = self.acks_of(packet)
         self.slow_down(self.guard.schedule(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None, acks,
                                            len(packet)))
@@ -525,13 +525,13 @@ class Inbox:
             elif publish.raw.startswith(mapping.DELAYED.encode()):
                 self._schedule(packet, publish.raw)
             elif publish.when is not None:
-                self._schedule_when(publish, publish.when)
+                self._schedule_when(publish, packet, publish.when)
             elif publish.refusal is not None:
                 raise publish.refusal
             else:                                              # refused, as `take` has found
                 if publish.receipt is not None:
                     self.guard.require_receipt(publish.receipt)
-                self.guard.place(publish.address)
+                self.guard.place(publish.address, packet)
                 raise InvalidAddress(f"{publish.address[:100]!r} could not be stored a moment ago")
         except NOT_STORED as error:
             self._deny(error)
@@ -539,9 +539,9 @@ class Inbox:
         except KernelError as error:
             self.refuse(error)
 
-    def _schedule_when(self, publish: Publish, when: When) -> None:
+    def _schedule_when(self, publish: Publish, packet: bytes, when: When) -> None:
         """PUBACK names the id by which the message can be recalled."""
-        place = self.guard.place(publish.address)
+        place = self.guard.place(publish.address, packet)
         self.slow_down(self.guard.schedule([publish.message(place)], [when], self, partial(self._scheduled, publish),
                                            len(publish.value), refuses=publish.packet_id != b""))
         if publish.qos == 2:
