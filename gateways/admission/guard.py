@@ -20,6 +20,7 @@ from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
+from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
@@ -303,7 +304,7 @@ class Guard:
     @property
     def gathering(self) -> Gathering:
         """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
-        `given_places`, while nothing that is sent is limited."""
+        `given_places`, and what limits set aside (`spends`)."""
         return self._gathering
 
     def place(self, address: str, said: bytes = b"") -> int:
@@ -537,16 +538,28 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
+        charging, charges, is_taken = self._charging, None, False
+        if self._admission.limits.limits_in:
+            is_taken = charging.take_batch(name, count, len(batch))
+            if not is_taken:
+                charges = charging.weigh_batch(name, count, len(batch))
         self._speak()
         try:
             with self.submission(owner, token) as number:
                 self._port.append_batch(partition_id, batch, number, divert, self._guard())
-        except KernelError as refusal:
-            self.tell_refused(name, refusal.code, str(refusal), batch)
+        except Exception as refusal:
+            if is_taken:
+                charging.give_back()
+            if isinstance(refusal, KernelError):
+                self.tell_refused(name, refusal.code, str(refusal), batch)
             raise
         self._admission.count_in(self._door, count, len(batch))
-        return self._charging.charge(charges) if charges is not None else 0
+        if charges is None:
+            return 0
+        wait_ms = charging.charge(charges)
+        if not wait_ms:
+            charging.set_aside_for(name)
+        return wait_ms
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
                        token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:
@@ -736,7 +749,7 @@ class Guard:
             return 0
         wait_ms = self._charging.charge(charges, messages if refuses else ())
         if not wait_ms and messages:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return wait_ms
 
     def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
@@ -763,6 +776,8 @@ class Guard:
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
+        if len(messages) > PART_MESSAGES or size_bytes > PART_BYTES:
+            return False
         if not admission.limits.limits_in or not self._charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
@@ -782,8 +797,17 @@ class Guard:
             return False
         self.gathered_wait_ms = self._charging.charge(charges)
         if not self.gathered_wait_ms:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return True
+
+    def spends(self, messages: list[Message], size_bytes: int) -> bool:
+        """For a native reader, whose places are those of now: whether these few may be gathered, and are charged where
+        anything limits them; False: they are to be weighed. decision 316"""
+        return not self._charging.limited or self._charging.take(messages, size_bytes)
+
+    def gives_back(self) -> None:
+        """What `spends` took was not gathered."""
+        self._charging.give_back()
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

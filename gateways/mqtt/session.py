@@ -136,8 +136,8 @@ class MqttSession:
                 if slowing is not None and slowing.is_needed(len(data)):
                     rest, needed = slowing.feed(data)
                     self._received.keep(rest, 0, needed)
-                    return
-                self._handle_packets(data, 0, inbox, outbox)
+                else:
+                    self._handle_packets(data, 0, inbox, outbox)
                 if self._may_read:
                     self._open_reader(inbox, outbox)
             elif data:
