@@ -103,8 +103,8 @@ class Subscriptions:
         self._heard: dict[str, Heard] = {}
         self._audience: Audience[str] = Audience()
 
-    def keep_in(self, durable: DurableSession) -> None:
-        """Filters outlive the connection there."""
+    def keep_in(self, durable: DurableSession | None) -> None:
+        """Filters outlive the connection there, if anywhere."""
         self.durable = durable
 
     # --- SUBSCRIBE ---------------------------------------------------------------------------------------------------
