@@ -38,6 +38,10 @@ class Origin(ABC):
         self.channel = channel
         self.out = 0                           # deliveries that await their acknowledgement
 
+    def note_out(self, by: int) -> None:
+        """So many more, or fewer, await it."""
+        self.out += by
+
     @abstractmethod
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         """What became of these: `ack`, `release` or `reject`. `at_once`: in the frame that is being filled."""
@@ -90,6 +94,14 @@ class ConsumerSource(Origin):
         if leased[2] < 2 or self.queue.settings.delivery_limit is None:
             return side
         return mapping.with_header(side, DELIVERY_COUNT, Field("l", leased[2] - 1))
+
+
+class Got(ConsumerSource):
+    """One basic.get, which no limit of consumers counts."""
+
+    def note_out(self, by: int) -> None:
+        self.out += by
+        self.channel.got_out += by
 
 
 class Consumer(ConsumerSource):

@@ -200,7 +200,7 @@ class Tx:
         for how, runs in settled:
             for run in runs:
                 handles = [handle for handle in run.handles if handle is not None]
-                run.source.out -= len(handles)
+                run.source.note_out(-len(handles))
                 by_source.setdefault((how, run.source), []).extend(handles)
         for (how, source), handles in by_source.items():
             if how == REJECT:
@@ -222,7 +222,7 @@ class Tx:
             channel.drop_reply(waiting)
             for _, runs in settled:
                 for run in runs:
-                    run.source.out += run.open
+                    run.source.note_out(run.open)
             self._give_back(settled)
             if channel.closing:
                 channel.give_back()
