@@ -134,7 +134,7 @@ class Charging:
         return self._take(purse, count, size_bytes, values_bytes)
 
     def take_batch(self, topic: str, count: int, size_bytes: int) -> bool:
-        """The same of a producer's batch, which has a topic and no place."""
+        """Whether a producer's batch, which has a topic and no place, is paid from what was set aside."""
         book = self._book
         if self._version != book.version or book.publishing_waits:
             return False
