@@ -314,5 +314,8 @@ class FakeRequest:
         self.session = SimpleNamespace(stream=None, closed=False, when_drained=lambda told: told(), date=lambda: b"",
                                        write=lambda data: None, note_stream=self._note_stream)
 
+    def begin_stream(self):
+        """Its head is sent to nobody."""
+
     def _note_stream(self, stream):
         self.session.stream = stream
