@@ -126,7 +126,7 @@ class Guard:
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
         self.gathered_wait_ms = 0
-        self._charging = admission.charging(door, self._look, self._fails)
+        self._charging = self.charging = admission.charging(door, self._look, self._fails)
         self._handing_out = admission.handing_out(door)
         if session is not None:
             self._registration = admission.connect(principal, door, session, self.look_again, replaces)
@@ -276,7 +276,7 @@ class Guard:
     @property
     def gathering(self) -> Gathering:
         """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
-        `given_places`, and what limits set aside (`spends`)."""
+        `given_places`, and where it is limited as `charging` lets it spend."""
         return self._gathering
 
     def place(self, address: str, said: bytes = b"") -> int:
@@ -637,6 +637,11 @@ class Guard:
         return self._charging.waits(refuses)
 
     @property
+    def is_new_to_limits(self) -> bool:
+        """Whether nothing is known yet of where messages go, of which limits speak, as nothing was published."""
+        return self._charging.is_new
+
+    @property
     def limits_version(self) -> int:
         """Another number once a limit has come, changed or gone."""
         return self._admission.limits.version
@@ -771,15 +776,6 @@ class Guard:
         if not self.gathered_wait_ms:
             self._charging.set_aside(messages)
         return True
-
-    def spends(self, messages: list[Message], size_bytes: int) -> bool:
-        """For a native reader, whose places are those of now: whether these few may be gathered, and are charged where
-        anything limits them; False: they are to be weighed. decision 316"""
-        return not self._charging.limited or self._charging.take(messages, size_bytes)
-
-    def gives_back(self) -> None:
-        """What `spends` took was not gathered."""
-        self._charging.give_back()
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

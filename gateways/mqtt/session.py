@@ -130,7 +130,7 @@ class MqttSession:
         try:
             if inbox is not None and outbox is not None:
                 slowing = self._slowing
-                if slowing is not None and slowing.is_needed(len(data)):
+                if slowing is not None and slowing.is_needed(data):
                     rest, needed = slowing.feed(data)
                     self._received.keep(rest, 0, needed)
                 else:
