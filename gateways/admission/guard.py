@@ -8,7 +8,6 @@ rights change, subscriptions that are no longer allowed end here, whatever the s
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,6 +18,7 @@ from gatehouse.gateways.admission.errors import Denied, OverQuota
 from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
+from gatehouse.gateways.admission.shown_partitions import Partitions
 from gatehouse.gateways.checks import require_seen
 from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gatehouse.gateways.admission.admission import Admission
-    from gatehouse.gateways.admission.limits.charging import Charge
+    from gatehouse.gateways.admission.limits.charging import Charge, Charging
+    from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer, Gathering
@@ -57,32 +58,8 @@ SEEN_MAX: Final = 262_144
 """Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
 
 
-class Partitions:
-    """Partitions of topics that were asked for by their names, with the right to them."""
-
-    def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._stops: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._firsts)
-
-    def add(self, topic: Topic) -> None:
-        for first, count in topic.ranges:
-            if first not in self._stops:
-                insort(self._firsts, first)
-            self._stops[first] = first + count
-
-    def require(self, partition_ids: Iterable[int]) -> None:
-        """Raises Denied for one that is not among them."""
-        first = stop = 0
-        for partition_id in partition_ids:
-            if not first <= partition_id < stop:
-                at = bisect_right(self._firsts, partition_id)
-                first = self._firsts[at - 1] if at else 0
-                stop = self._stops.get(first, 0)
-                if partition_id >= stop:
-                    raise Denied("a partition of a topic that was not asked for")
+NO_FIRSTS: Final[list[int]] = []       # of a guard that has asked for no topic by its name: nearly all of a fleet's
+NO_STOPS: Final[dict[int, int]] = {}
 
 
 class ReadBack(NamedTuple):
@@ -126,8 +103,8 @@ class Guard:
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
         self.gathered_wait_ms = 0
-        self._charging = self.charging = admission.charging(door, self._look, self._fails)
-        self._handing_out = admission.handing_out(door)
+        self._charged_to: Charging | None = None           # made where limits are, as the next
+        self._handed_to: HandingOut | None = None
         if session is not None:
             self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
@@ -176,9 +153,31 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
-        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._limited_client_id)
-        self._charging.renew(*who)
-        self._handing_out.renew(*who)
+        if self._charged_to is not None:
+            self._charged_to.renew(*self._who())
+        if self._handed_to is not None:
+            self._handed_to.renew(*self._who())
+
+    def _who(self) -> tuple[str, Iterable[str], str, str]:
+        """Whom limits speak of: user, groups, tenant, client id."""
+        return self.logged_in.name, self._admission.groups(self.logged_in), self.tenant, self._limited_client_id
+
+    @property
+    def charging(self) -> Charging:
+        """What limits make of what is sent; for who gathers by itself, as native readers do."""
+        charging = self._charged_to
+        if charging is None:
+            charging = self._charged_to = self._admission.charging(self._door, self._look, self._fails)
+            charging.renew(*self._who())
+        return charging
+
+    @property
+    def _handing_out(self) -> HandingOut:
+        handing_out = self._handed_to
+        if handing_out is None:
+            handing_out = self._handed_to = self._admission.handing_out(self._door)
+            handing_out.renew(*self._who())
+        return handing_out
 
     def limit_client(self, client_id: str) -> None:
         """Limits of a client id speak of this one, too: it is what the client says, and rights do not depend on it."""
@@ -510,7 +509,7 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        charging, charges, is_taken = self._charging, None, False
+        charging, charges, is_taken = self.charging, None, False
         if self._admission.limits.limits_in:
             is_taken = charging.take_batch(name, count, len(batch))
             if not is_taken:
@@ -544,12 +543,12 @@ class Guard:
         key = None if idempotency_key is None else self._scoped(idempotency_key)
         charges = None
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
-            charges = self._charging.weigh_batch(topic.name, count, size_bytes, refuses)
+            charges = self.charging.weigh_batch(topic.name, count, size_bytes, refuses)
         self._speak()
         with self.submission(owner, token) as number:
             self._port.append_batches(placed, number, key)
         self._admission.count_in(self._door, count, size_bytes)
-        return self._charging.charge(charges) if charges is not None else 0
+        return self.charging.charge(charges) if charges is not None else 0
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -629,17 +628,17 @@ class Guard:
             return False
         if self._version is not self._admission.version:
             self._renew()
-        return self._charging.limited
+        return self.charging.limited
 
     def waits(self, refuses: bool) -> bool:
         """Whether nothing may be published for now, and what has come is to wait: the hub has too much to do, or as
         much is stored as may be and the door has no word to refuse it."""
-        return self._charging.waits(refuses)
+        return self.charging.waits(refuses)
 
     @property
     def is_new_to_limits(self) -> bool:
         """Whether nothing is known yet of where messages go, of which limits speak, as nothing was published."""
-        return self._charging.is_new
+        return self.charging.is_new
 
     @property
     def limits_version(self) -> int:
@@ -649,7 +648,7 @@ class Guard:
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
         peer wait less for more exact limits. At least one, and more is taken too; (0, 0) while publishing waits."""
-        return self._charging.room()
+        return self.charging.room()
 
     @property
     def limits_out(self) -> bool:
@@ -701,7 +700,7 @@ class Guard:
         charges: list[Charge] | None = None
         is_taken = False
         if self._admission.limits.limits_in and not was_gathered:
-            is_taken = key is None and self._charging.take(messages, size_bytes)
+            is_taken = key is None and self.charging.take(messages, size_bytes)
             if not is_taken:
                 try:
                     charges = self._weigh(messages, size_bytes, refuses, key)
@@ -718,22 +717,22 @@ class Guard:
         except Exception as refusal:
             self._switchboard.take_back(number)
             if is_taken:
-                self._charging.give_back()
+                self.charging.give_back()
             self._tell_refused(messages, refusal)
             raise
         self._admission.count_in(self._door, len(messages), size_bytes)
         if charges is None:
             return 0
-        wait_ms = self._charging.charge(charges, messages if refuses else ())
+        wait_ms = self.charging.charge(charges, messages if refuses else ())
         if not wait_ms and messages:
-            self._charging.set_aside(messages)
+            self.charging.set_aside(messages)
         return wait_ms
 
     def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
         """What these will be charged to; None: nothing, as they are a repetition. Raises OverQuota."""
         if key is not None and self._port.is_repeated(key):
             return None
-        return self._charging.weigh(messages, size_bytes, refuses)
+        return self.charging.weigh(messages, size_bytes, refuses)
 
     def require_receipt(self, address: str) -> None:
         """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
@@ -755,26 +754,26 @@ class Guard:
             self._renew()
         if len(messages) > PART_MESSAGES or size_bytes > PART_BYTES:
             return False
-        if not admission.limits.limits_in or not self._charging.limited:
+        if not admission.limits.limits_in or not self.charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
-        if self._charging.take(messages, size_bytes):
+        if self.charging.take(messages, size_bytes):
             if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
-                self._charging.give_back()
+                self.charging.give_back()
                 return False
             self.gathered_wait_ms = 0
             return True
         if refuses:                          # each may be answered otherwise than the others
             return False
         try:
-            charges = self._charging.weigh(messages, size_bytes, False)
+            charges = self.charging.weigh(messages, size_bytes, False)
         except OverQuota:
             return False
         if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
             return False
-        self.gathered_wait_ms = self._charging.charge(charges)
+        self.gathered_wait_ms = self.charging.charge(charges)
         if not self.gathered_wait_ms:
-            self._charging.set_aside(messages)
+            self.charging.set_aside(messages)
         return True
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
@@ -809,7 +808,7 @@ class Guard:
             self._port.schedule(guard, messages, whens, number, key)
         self._admission.count_in(self._door, len(messages),
                                  max(size_bytes, sum([len(message[1] or b"") for message in messages])))
-        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
+        return self.charging.charge(charges, messages if refuses else ()) if charges is not None else 0
 
     def _own_name(self, name: str) -> str:
         return f"{self.principal.name}\0{name}"
@@ -856,7 +855,7 @@ class Guard:
         """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
         with what they came in. Raises Denied and what `Transactions.begin` raises."""
         self.require_group(Operation.TRANSACT, group)
-        charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
+        charges = None if size_bytes is None or not self._admission.limits.limits_in else self.charging.weigh(
             [half.message for half in halves], size_bytes, refuses)
         if self.tells:
             self._port.speaks(self._origin)
@@ -864,21 +863,21 @@ class Guard:
             self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
         if size_bytes is not None:
             self._admission.count_in(self._door, len(halves), size_bytes)
-        return self._charging.charge(charges) if charges is not None else 0
+        return self.charging.charge(charges) if charges is not None else 0
 
     def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int, *,
             refuses: bool = False) -> int:
         """Hold more half messages of an open transaction; otherwise as `append`. Who may add to it was asked when it
         was looked up. Raises what `Transactions.add` raises."""
         guard = self._guard()
-        charges = self._charging.weigh([half.message for half in halves], size_bytes, refuses) \
+        charges = self.charging.weigh([half.message for half in halves], size_bytes, refuses) \
             if self._admission.limits.limits_in else None
         if self.tells:
             self._port.speaks(self._origin)
         with self.submission(owner, token) as number:
             self._port.add(guard, transaction_id, halves, self.tenant, number)
         self._admission.count_in(self._door, len(halves), size_bytes)
-        return self._charging.charge(charges) if charges is not None else 0
+        return self.charging.charge(charges) if charges is not None else 0
 
     def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object,
                receipts: ReceiptsByGroup = (), offsets: Offsets | None = None,

@@ -65,7 +65,7 @@ cdef Py_ssize_t number_at(const unsigned char *data, Py_ssize_t end, Py_ssize_t 
 cdef class PublishReader(Reader):
     """One client's; see above. The inbox's, which is answered through it. `gathering.Gatherer`."""
 
-    cdef object inbox, link, guard, charging, gathering, admission, shedding, places, version
+    cdef object inbox, link, guard, gathering, admission, shedding, places, version
     cdef dict by_raw, meanings
     cdef list under_way                # acknowledgements of parts that are not durable yet, oldest first
     cdef Py_ssize_t room, count, handed_back, packet_bytes_max
@@ -78,7 +78,6 @@ cdef class PublishReader(Reader):
         self.inbox = inbox
         self.link = link
         self.guard = inbox.guard
-        self.charging = inbox.guard.charging
         self.gathering = gathering
         self.admission = admission
         self.shedding = inbox.guard.shedding
@@ -128,7 +127,7 @@ cdef class PublishReader(Reader):
         if messages is None or self.count + count > self.room:
             return 0
         is_limited = self.admission.limits.limits_in
-        if is_limited and not self.charging.spends(messages, size):        # decision 316
+        if is_limited and not self.guard.charging.spends(messages, size):        # decision 316
             return 0
         if count:
             acks = PyBytes_FromStringAndSize(<const char *>ids, count * ACK_BYTES)
@@ -139,7 +138,7 @@ cdef class PublishReader(Reader):
                 self.under_way.pop()
                 self.count -= count
             if is_limited:
-                self.charging.give_back()
+                self.guard.charging.give_back()
             return 0
         self.heard_ms = now_ms()
         return 1
