@@ -32,7 +32,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.admission.limits.handing_out",
     "gatehouse.gateways.admission.limits.meter",
     "gatehouse.gateways.admission.limits.purse",
-    "gatehouse.gateways.admission.shown_partitions",
     "gatehouse.gateways.http.deciding",
     "gatehouse.gateways.http.dispatch",
     "gatehouse.gateways.http.holding",

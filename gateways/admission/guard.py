@@ -8,6 +8,7 @@ rights change, subscriptions that are no longer allowed end here, whatever the s
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,7 +19,6 @@ from gatehouse.gateways.admission.errors import Denied, OverQuota
 from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
-from gatehouse.gateways.admission.shown_partitions import Partitions
 from gatehouse.gateways.checks import require_seen
 from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
@@ -60,6 +60,36 @@ SEEN_MAX: Final = 262_144
 
 NO_FIRSTS: Final[list[int]] = []       # of a guard that has asked for no topic by its name: nearly all of a fleet's
 NO_STOPS: Final[dict[int, int]] = {}
+
+
+class Partitions:
+    """Partitions of topics that were asked for by their names, with the right to them."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = NO_FIRSTS
+        self._stops: dict[int, int] = NO_STOPS
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def add(self, topic: Topic) -> None:
+        if self._firsts is NO_FIRSTS:
+            self._firsts, self._stops = [], {}
+        for first, count in topic.ranges:
+            if first not in self._stops:
+                insort(self._firsts, first)
+            self._stops[first] = first + count
+
+    def require(self, partition_ids: Iterable[int]) -> None:
+        """Raises Denied for one that is not among them."""
+        first = stop = 0
+        for partition_id in partition_ids:
+            if not first <= partition_id < stop:
+                at = bisect_right(self._firsts, partition_id)
+                first = self._firsts[at - 1] if at else 0
+                stop = self._stops.get(first, 0)
+                if partition_id >= stop:
+                    raise Denied("a partition of a topic that was not asked for")
 
 
 class ReadBack(NamedTuple):
