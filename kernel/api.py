@@ -28,6 +28,7 @@ from gatehouse.kernel.message import (
     OnRetained,
     Origin,
     Owner,
+    Piece,
     Place,
     Placement,
     ReadStamp,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
+    from gatehouse.kernel.journeys.origins import OnCame
+    from gatehouse.kernel.journeys.publishers import OnAuthors
     from gatehouse.kernel.journeys.why import OnReason
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
@@ -817,6 +820,10 @@ class LookingPort(Protocol):
     def id_at(self, partition_id: int, offset: int) -> int: ...
 
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None: ...
+
+    def came(self, origin: bytes, tenant: str, first_ms: int, on_done: OnCame) -> None: ...
+
+    def publishers(self, pieces: Sequence[Piece], on_done: OnAuthors) -> None: ...
 
 
 class ReasonsPort(Protocol):

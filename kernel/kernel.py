@@ -47,6 +47,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.looking import Looking
+from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.recorder import Journeys
 from gatehouse.kernel.journeys.settings import JourneySettings
@@ -233,10 +234,13 @@ class Kernel:  # decision 138
             recorder=recorder, receipts=receipts)
         receipts.begin(leasing.queues.max_lengths)
         spill.ask(leasing.cursors)
-        self.looking = Looking(trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views,
-                               leasing=leasing, following=None if recorder is None else recorder.following,
-                               publishers=Publishers(log=log, worker=reader_worker, reader=reader),
-                               address_of=places.routes.address_of)
+        publishers = Publishers(log=log, worker=reader_worker, bulk_worker=self._bulk_worker, reader=reader)
+        self.looking = Looking(
+            trail=trail, reader=reader, topics=topics, watermarks=watermarks, views=views, leasing=leasing,
+            following=None if recorder is None else recorder.following, publishers=publishers,
+            address_of=places.routes.address_of,
+            origins=Origins(loop=loop, reader=reader, topics=topics, watermarks=watermarks, publishers=publishers,
+                            journeys_id=lambda: trail.topic_id))
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
             put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error,
@@ -246,6 +250,7 @@ class Kernel:  # decision 138
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
             committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
             on_settled=spill.on_settled, group_of=leasing.cursors.group_of, on_error=on_error)
+        leasing.queues.ask(self.sessions.shared.has)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)

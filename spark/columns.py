@@ -114,7 +114,8 @@ class _Page:
         if name in ("key", "value"):
             return _gather(records.buffer, getattr(records, name + "_at"), getattr(records, name + "_length"))
         if name == "principal":
-            return pa.nulls(count, pa.string())        # the hub does not store who published
+            stretches = pa.array(records.principals.stretches_of(records.offset) + 1)
+            return pa.array([None, *records.principals.names], pa.string()).take(stretches)
         made: Callable[[], pa.Array] = getattr(self, "_" + name) if name != "address" else self._address
         return made()
 

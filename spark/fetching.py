@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ RANGES_PER_REQUEST: Final = 256
 GROUP_BYTES: Final = 2 << 20
 GONE: Final = frozenset(("offset_out_of_range", "unknown_topic", "topic_replaced", "unknown_partition"))
 """What a range answers with when its messages are no longer there."""
+
+PRINCIPAL: Final = "principal"
+"""The column for which the hub looks at more than the messages."""
 
 logger = logging.getLogger("gatehouse.spark")
 
@@ -89,14 +92,13 @@ def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Head
     hub = Hub(spec.hub)
     with ThreadPoolExecutor(1, "gatehouse-fetch") as executor:
         try:
-            answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec.fetch_bytes) if waiting else None
+            answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec) if waiting else None
             while answer is not None:
                 asked = waiting[:RANGES_PER_REQUEST]
                 served = answer.result()
                 left = _advance(spec, asked, served)
                 waiting = left + waiting[len(asked):]
-                answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec.fetch_bytes) \
-                    if waiting else None
+                answer = executor.submit(_fetch, hub, waiting[:RANGES_PER_REQUEST], spec) if waiting else None
                 for range_, got in zip(asked, served, strict=True):
                     if len(got.pieces):
                         yield range_, got.pieces
@@ -104,11 +106,13 @@ def pages(spec: ReadSpec, ranges: Sequence[Range]) -> Iterator[tuple[Range, Head
             hub.close()
 
 
-def _fetch(hub: Hub, ranges: Sequence[Range], max_bytes: int) -> list[Served]:
-    request = {"max_bytes": max_bytes, "ranges": [
+def _fetch(hub: Hub, ranges: Sequence[Range], spec: ReadSpec) -> list[Served]:
+    request: dict[str, Any] = {"max_bytes": spec.fetch_bytes, "ranges": [
         {"topic": range_.topic, "uuid": range_.uuid, "partition": range_.partition, "offset": range_.offset,
          "end": range_.end}
         for range_ in ranges]}
+    if PRINCIPAL in spec.columns:
+        request["principals"] = True
     return read_answer(hub.post_json("/v1/batches/fetch", request))
 
 

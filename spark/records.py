@@ -12,7 +12,7 @@ claims. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -29,7 +29,7 @@ from gatehouse.kernel.records.batch import (
 )
 from gatehouse.kernel.records.compression import decompress
 from gatehouse.kernel.records.record import record_starts
-from gatehouse.spark.answers import Heads, Longs
+from gatehouse.spark.answers import NO_PRINCIPALS, Heads, Longs, Principals
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -53,13 +53,16 @@ class Located:
     value_length: Longs
     headers_at: Longs
     end: Longs                     # of the record, so of its headers
+    principals: Principals = field(default_factory=lambda: NO_PRINCIPALS)
 
     def __len__(self) -> int:
         return len(self.offset)
 
     def only(self, kept: npt.NDArray[Any]) -> Located:
         """The records of a mask or of indexes, over the same buffer."""
-        return Located(self.buffer, *(getattr(self, field.name)[kept] for field in fields(self)[1:]))
+        records = Located(self.buffer, *(getattr(self, each.name)[kept] for each in fields(self)[1:-1]))
+        records.principals = self.principals
+        return records
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,9 @@ def locate(pieces: Heads) -> Iterator[tuple[Located, list[Unreadable]]]:  # deci
     while first < len(pieces):
         stretches, unreadable, taken = _open(pieces.part(first, len(pieces)))
         first += taken
-        yield _located(stretches, unreadable)
+        records, unreadable = _located(stretches, unreadable)
+        records.principals = pieces.principals
+        yield records, unreadable
 
 
 def _located(stretches: _Stretches, unreadable: list[Unreadable]) -> tuple[Located, list[Unreadable]]:

@@ -18,6 +18,9 @@ TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?", re.DOTALL)
 SAMPLED: Final = 1
 
+WITHIN: Final = re.compile(HEADER + rb"[\x00-\xff]{1,8}?([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})")
+"""Headers as any door encodes them: between name and value stand a length, and perhaps a type."""
+
 
 class Context(NamedTuple):
     """Which trace, and what came before."""
@@ -39,3 +42,26 @@ def read(value: bytes | None) -> Context | None:
         return None
     trace_id, span_id, flags = found.groups()
     return Context(bytes.fromhex(trace_id.decode()), bytes.fromhex(span_id.decode()), bool(int(flags, 16) & SAMPLED))
+
+
+def hex_of(header: bytes) -> str:
+    """The trace id that a `traceparent` says, in hex; "" where it says none."""
+    context = read(header)
+    return context.trace_id.hex() if context is not None else ""
+
+
+def traceparent_in(said: bytes) -> bytes:
+    """The first `traceparent` of a message, in its encoded headers or a whole packet; b"" where there is none. For what
+    was refused before it was read, and for lines of the log."""
+    found = WITHIN.search(said) if HEADER in said else None
+    return found[1] if found is not None and read(found[1]) is not None else b""
+
+
+def trace_id_in(said: bytes) -> str:
+    """The trace id in that, in hex; "" where there is none."""
+    return hex_of(traceparent_in(said))
+
+
+def in_a_line(trace_id: str) -> tuple[str, dict[str, str]]:
+    """A trace id as a line of the log ends with it, and its field; nothing where there is none."""
+    return (f" (trace {trace_id})", {"trace_id": trace_id}) if trace_id else ("", {})

@@ -60,6 +60,10 @@ BEGINNINGS: Final = frozenset((Kind.STORED, Kind.HELD, Kind.ACCEPTED))
 WITH_ADDRESS: Final = frozenset((*BEGINNINGS, Kind.FELL_DUE, Kind.COMMITTED, Kind.RECALLED))
 """Says whose the message is and where it goes, and perhaps its trace; the others leave that to these."""
 
+NAMING: Final = frozenset((Kind.HANDED_OUT, Kind.GIVEN_UP))
+"""Where a message is followed from an error on, the first of these that is told of it says its address, too: by that
+and its key it is found from there on."""
+
 WAITS: Final = frozenset((Kind.HELD, Kind.ACCEPTED, Kind.CHECKED, Kind.RECALLED, Kind.ROLLED_BACK))
 """Where one of these is the last step, the message is in no partition."""
 

@@ -274,7 +274,7 @@ class Client:
 
     async def find_messages(self, **wanted: str) -> list[dict[str, Any]]:
         """The newest messages with a `key`, `address`, `trace_id` or `correlation_id`, or at a `topic`, `partition` and
-        `offset`, between the times `from` and `to`."""
+        `offset`, or with an `origin` (HUB/ID of the hub from which it came), between the times `from` and `to`."""
         messages: list[dict[str, Any]] = (await self.request("GET", "/v1/trace", query=wanted))["messages"]
         return messages
 

@@ -14,8 +14,9 @@ FOUND: Final = ("id", "at", "address", "trace_id")
 TIMES: Final = frozenset(("at", "due", "until", "begun", "expired_at"))
 TOLD: Final = ("at", "what", "address", "reason", "who")
 OF_CLIENTS: Final = {"of_user": "user", "of_client_id": "client_id", "refused_at": "address"}
+LINK: Final = "link"                 # the kind of a row: the message leaves by one, and the other hub knows its origin
 NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_id", "correlation_id": "correlation_id",
-                "topic": "topic"}
+                "topic": "topic", "origin": "origin"}
 
 
 @click.command()
@@ -24,6 +25,8 @@ NAMES: Final = {"message_key": "key", "address": "address", "trace_id": "trace_i
 @click.option("--address", help="Messages to this address.")
 @click.option("--trace-id", help="Messages of this trace, 32 hex digits.")
 @click.option("--correlation-id", help="Messages with this correlation id.")
+@click.option("--origin", help="The message that came over a link, by HUB/ID of the hub that stored it first; HUB/ID "
+              "as the ID does the same.")
 @click.option("--of-user", help="What was told of this user: publishes that were refused, connections, subscriptions.")
 @click.option("--of-client-id", help="The same of a client id.")
 @click.option("--refused-at", help="The same of an address: publishes that were refused there, subscriptions to it.")
@@ -44,12 +47,14 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
     the journey is shown where there is one of them, or where --topic and --offset say which. --of-user, --of-client-id
     and --refused-at list what was told of clients: publishes that were refused, connections and subscriptions.
     """
+    if message_id is not None and "/" in message_id:
+        message_id, ways["origin"] = None, message_id
     times = {name: value for name, value in (("from", from_time), ("to", to_time)) if value is not None}
     wanted = {NAMES[name]: value for name, value in ways.items() if value is not None and name in NAMES}
     of_clients = {OF_CLIENTS[name]: value for name, value in ways.items() if value is not None and name in OF_CLIENTS}
     if (message_id is None) != (len(wanted) + len(of_clients) == 1):
         raise click.UsageError("give an ID, or one of --key, --address, --trace-id, --correlation-id, --topic, "
-                               "--of-user, --of-client-id and --refused-at")
+                               "--origin, --of-user, --of-client-id and --refused-at")
     if of_clients:
         with asking(url) as hub:
             _list_told(hub.client_events(max=str(limit), **times, **of_clients), json_wanted)
@@ -63,8 +68,10 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
         if message_id is None:
             messages = hub.find_messages(max=str(limit), **wanted)
             if not messages:
-                raise exits.Refused("nothing is recorded that is found so; messages that were not followed are found "
-                                    "by their id, or by --topic, --partition and --offset", exits.FAILED)
+                raise exits.Refused("it is not among the newest messages; --from says from when on to look" if "origin"
+                                    in wanted else "nothing is recorded that is found so; messages that were not "
+                                    "followed are found by their id, or by --topic, --partition and --offset",
+                                    exits.FAILED)
             if len(messages) > 1:
                 _list(messages, json_wanted)
                 return
@@ -118,6 +125,8 @@ def text_of(journey: dict[str, Any]) -> str:
     """A journey for people."""
     head = {name: journey[name] for name in ("id", "address", "topic", "queue", "partition", "offset", "trace_id",
                                              "followed") if journey[name] is not None}
+    if any(each["kind"] == LINK for each in journey["stands"]):
+        head["origin"] = journey["origin"]
     rows = [[time_text(step["at"], "milliseconds"), "" if step["after"] is None else f"+{step['after']} ms",
              step["what"] if step["recorded"] else f"{step['what']} (from the log)", step.get("group", ""),
              _who(step), _where(step), _more(step)] for step in journey["steps"]]
@@ -131,8 +140,8 @@ def text_of(journey: dict[str, Any]) -> str:
 
 def _who(step: dict[str, Any]) -> str:
     if "origin" in step:
-        by = f" by link {step['link']} of {step['hub'][:8]}" if "link" in step else " over a link"
-        return f"{step.get('door', '')}{by}, there {step['origin'].rpartition('/')[2]}".strip()
+        by = f" by link {step['link']}" if "link" in step else " over a link"
+        return f"{step.get('door', '')}{by}, there {step['origin']}".strip()
     who = [str(step[name]) for name in ("door", "user", "client_id", "peer") if name in step]
     return " ".join(who + ["(by whom: not recorded)"] * ("publisher" in step))
 

@@ -6,7 +6,7 @@ import { field, heading } from "./page.js";
 import { Table } from "./table.js";
 
 const WAYS = [["id", "Message id"], ["key", "Key"], ["address", "Address"], ["trace_id", "Trace id"],
-  ["correlation_id", "Correlation id"]];
+  ["correlation_id", "Correlation id"], ["origin", "Origin (HUB/ID)"]];
 const BAD = ["given up", "released", "lease over", "refused", "rolled back"];
 const GOOD = ["acked", "delivered"];
 
@@ -41,7 +41,7 @@ function journey(page, told) {
   const lies = told.topic ? `${visible(told.topic)}, partition ${told.partition}, offset ${number(told.offset)}`
     : told.queue ? `the queue ${visible(told.queue)}` : "nobody knows where";
   const facts = [["Message", told.id], ["Address", told.address], ["Stored in", lies], ["Trace id", told.trace_id],
-    ["Recorded", told.followed]].filter(([, said]) => said);
+    ["At other hubs", told.stands.some((row) => row.kind === "link") && told.origin], ["Recorded", told.followed]].filter(([, said]) => said);
   return [
     h("dl.card.facts", {}, facts.flatMap(([title, said]) => [h("dt", {}, title), h("dd", {}, name(said))])),
     timeLine(told.steps), standing(told.stands), why(page, told.id),

@@ -45,8 +45,8 @@ from gatehouse.gateways.admission.session_registry import RegisteredSession, Reg
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT
+from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.message import Allowed, Judge
 from gatehouse.kernel.shedding import Rung
 
@@ -90,7 +90,7 @@ class Admission:
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_place: WeakSet[GivenPlaces] = WeakSet()          # also what a session alone still holds
         self._settling: list[Callable[[], None]] = []
-        self.issuer_circuit = CircuitBreaker(ISSUER_CIRCUIT)
+        self.issuer_circuits = TargetCircuits(ISSUER_CIRCUIT)
         """Of whoever gives out the key set of `[auth.jwt]`."""
 
         self.limits = LimitBook()
@@ -226,10 +226,10 @@ class Admission:
         rights = self._standing(principal).rights
         return rights is None or rights.of_some(operation, filter_text)
 
-    def require(self, principal: Principal, operation: Operation, address: str) -> None:
-        """`may`, or Denied."""
+    def require(self, principal: Principal, operation: Operation, address: str, said: bytes = b"") -> None:
+        """`may`, or Denied. `said`: of a message, see `Refusals.note`."""
         if not self.may(principal, operation, address):
-            raise self._denied(principal, operation, f"{principal.name} may not {operation.value} at {address!r}")
+            raise self.denied(principal, operation, f"{principal.name} may not {operation.value} at {address!r}", said)
 
     def may_create(self, principal: Principal, address: str) -> bool:
         """Whether publishing at an address has its topic made, should there be none."""
@@ -245,10 +245,11 @@ class Admission:
             return self._decide(principal, operation, f"{topic}/#" if whole else topic)
         return self._standing(principal).may_topic(operation, topic)
 
-    def require_topic(self, principal: Principal, operation: Operation, topic: str) -> None:
-        """`may_topic`, or Denied."""
+    def require_topic(self, principal: Principal, operation: Operation, topic: str, said: bytes = b"") -> None:
+        """`may_topic`, or Denied. `said`: of a message, see `Refusals.note`."""
         if not self.may_topic(principal, operation, topic):
-            raise self._denied(principal, operation, f"{principal.name} may not {operation.value} the topic {topic!r}")
+            raise self.denied(principal, operation, f"{principal.name} may not {operation.value} the topic {topic!r}",
+                              said)
 
     def may_group(self, principal: Principal, operation: Operation, group: str) -> bool:
         """Whether the principal may consume with a group, alter it, or transact in it."""
@@ -260,7 +261,7 @@ class Admission:
     def require_group(self, principal: Principal, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""
         if not self.may_group(principal, operation, group):
-            raise self._denied(principal, operation,
+            raise self.denied(principal, operation,
                                f"{principal.name} may not {operation.value} with the group {group!r}")
 
     def may_have_client_id(self, principal: Principal, client_id: str) -> bool:
@@ -280,15 +281,15 @@ class Admission:
     def require_hub(self, principal: Principal, operation: Operation) -> None:
         """`may_hub`, or Denied."""
         if not self.may_hub(principal, operation):
-            raise self._denied(principal, operation, f"{principal.name} may not {operation.value} this hub")
+            raise self.denied(principal, operation, f"{principal.name} may not {operation.value} this hub")
 
-    def note_untold(self, door: str, who: str, reason: str, text: str) -> None:
-        """Somebody was refused something, and the door has no word for it: a line in the log."""
-        self._refusals.note(door, who, reason, text)
+    def note_refusal(self, door: str, who: str, reason: str, text: str, said: bytes = b"") -> None:
+        """Somebody was refused something: a line in the log, see `Refusals.note`."""
+        self._refusals.note(door, who, reason, text, said)
 
-    def _denied(self, principal: Principal, operation: Operation, text: str) -> Denied:
+    def denied(self, principal: Principal, operation: Operation, text: str, said: bytes = b"") -> Denied:
         """The refusal, of which the log has a line."""
-        self._refusals.note("", principal.name, f"{Denied.code}_{operation.value}", text)
+        self._refusals.note("", principal.name, f"{Denied.code}_{operation.value}", text, said)
         return Denied(text)
 
     @property
@@ -464,9 +465,9 @@ class Admission:
             if before is not None:
                 before.close()
                 self._forget_tokens()
-                self.issuer_circuit.close()
+            self.issuer_circuits = TargetCircuits(ISSUER_CIRCUIT, 1 if jwt is None else len(jwt.key_sets))
             login.issuer = None if jwt is None or self._outside is None \
-                else Issuer(jwt, self._outside, self.issuer_circuit, log.error, self._forget_tokens)
+                else Issuer(jwt, self._outside, self.issuer_circuits, log.error, self._forget_tokens)
         elif before is not None:
             before.read_again()
         if changed:
@@ -480,7 +481,7 @@ class Admission:
         self.version = object()
 
     def on_issuer_circuit(self) -> None:
-        """People have opened the issuer's circuit, or closed it."""
+        """People have opened a circuit of the issuer's, or closed it."""
         if self._login.issuer is not None:
             self._login.issuer.on_circuit()
 

@@ -20,6 +20,7 @@ from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
+from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gatehouse.gateways.admission.admission import Admission
-    from gatehouse.gateways.admission.limits.charging import Charge
+    from gatehouse.gateways.admission.limits.charging import Charge, Charging
+    from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer, Gathering
@@ -50,21 +52,29 @@ if TYPE_CHECKING:
     from gatehouse.transactions.settings import CheckSettings
 
 
+SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
+
 SEEN_MAX: Final = 262_144
 """Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
+
+
+NO_FIRSTS: Final[list[int]] = []       # of a guard that has asked for no topic by its name: nearly all of a fleet's
+NO_STOPS: Final[dict[int, int]] = {}
 
 
 class Partitions:
     """Partitions of topics that were asked for by their names, with the right to them."""
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._stops: dict[int, int] = {}
+        self._firsts: list[int] = NO_FIRSTS
+        self._stops: dict[int, int] = NO_STOPS
 
     def __len__(self) -> int:
         return len(self._firsts)
 
     def add(self, topic: Topic) -> None:
+        if self._firsts is NO_FIRSTS:
+            self._firsts, self._stops = [], {}
         for first, count in topic.ranges:
             if first not in self._stops:
                 insort(self._firsts, first)
@@ -123,8 +133,8 @@ class Guard:
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
         self.gathered_wait_ms = 0
-        self._charging = admission.charging(door, self._look, self._fails)
-        self._handing_out = admission.handing_out(door)
+        self._charged_to: Charging | None = None           # made where limits are, as the next
+        self._handed_to: HandingOut | None = None
         if session is not None:
             self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
@@ -137,21 +147,28 @@ class Guard:
         if self.tells:
             self._port.told(kind, self._origin, self.logged_in.tenant, address, reason)
 
-    def _require_publish(self, principal: Principal, address: str) -> None:
-        """Raises Denied, of which journeys know."""
+    def _require_publish(self, principal: Principal, address: str, said: bytes) -> None:
+        """Raises Denied, of which journeys know, and the log with the trace id of the message that `said` is of."""
         try:
-            self._admission.require(principal, Operation.PUBLISH, address)
+            self._admission.require(principal, Operation.PUBLISH, address, said)
         except Denied as refusal:
             self._tell(Kind.REFUSED, address, refusal.code)
             raise
 
     def _tell_refused(self, messages: list[Message], refusal: Exception) -> None:
-        """For journeys: these were refused, as the first of them was or the one that the refusal names. A place that
-        is unknown is asked for anew."""
-        if self.tells and messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
+        """For journeys and the log: these were refused, as the first of them was or the one that the refusal names. A
+        place that is unknown is asked for anew."""
+        if messages and isinstance(refusal, KernelError) and not isinstance(refusal, UnknownPlace):
             at = getattr(refusal, "index", 0)
-            place = messages[at if 0 <= at < len(messages) else 0][0]
-            self._tell(Kind.REFUSED, self._port.address_of_place(self._places.guard, place), refusal.code)
+            place, _, headers, _, _ = messages[at if 0 <= at < len(messages) else 0]
+            self.tell_refused(self._port.address_of_place(self._places.guard, place), refusal.code, str(refusal),
+                              headers)
+
+    def tell_refused(self, address: str, code: str, text: str, said: bytes) -> None:
+        """For journeys and the log: a publish at an address was refused; `said`: its headers, or all of it."""
+        self._tell(Kind.REFUSED, address, code)
+        self._admission.note_refusal(self._door, self.logged_in.name, code,
+                                     f"a publish at {address[:SHOWN_CHARACTERS]!r}: {text}", said)
 
     def _renew(self) -> None:
         self._gathering.settle()
@@ -166,9 +183,30 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
-        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._limited_client_id)
-        self._charging.renew(*who)
-        self._handing_out.renew(*who)
+        if self._charged_to is not None:
+            self._charged_to.renew(*self._who())
+        if self._handed_to is not None:
+            self._handed_to.renew(*self._who())
+
+    def _who(self) -> tuple[str, Iterable[str], str, str]:
+        """Whom limits speak of: user, groups, tenant, client id."""
+        return self.logged_in.name, self._admission.groups(self.logged_in), self.tenant, self._limited_client_id
+
+    @property
+    def _charging(self) -> Charging:
+        charging = self._charged_to
+        if charging is None:
+            charging = self._charged_to = self._admission.charging(self._door, self._look, self._fails)
+            charging.renew(*self._who())
+        return charging
+
+    @property
+    def _handing_out(self) -> HandingOut:
+        handing_out = self._handed_to
+        if handing_out is None:
+            handing_out = self._handed_to = self._admission.handing_out(self._door)
+            handing_out.renew(*self._who())
+        return handing_out
 
     def limit_client(self, client_id: str) -> None:
         """Limits of a client id speak of this one, too: it is what the client says, and rights do not depend on it."""
@@ -197,10 +235,10 @@ class Guard:
         """For the metrics: something that became of what this door's clients sent or asked for."""
         self._admission.trace.on_event(self._door, event, amount)
 
-    def note_untold(self, reason: str, text: str) -> None:
+    def note_untold(self, reason: str, text: str, said: bytes = b"") -> None:
         """For the log: something was refused, or has ended, which the protocol has no word for. A line a minute."""
         who = self.logged_in.name if not self._client_id else f"{self.logged_in.name} ({self._client_id[:80]!r})"
-        self._admission.note_untold(self._door, who, reason, text)
+        self._admission.note_refusal(self._door, who, reason, text, said)
 
     # ---- who
 
@@ -266,21 +304,22 @@ class Guard:
     @property
     def gathering(self) -> Gathering:
         """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
-        `given_places`, while nothing that is sent is limited."""
+        `given_places`, and what limits set aside (`spends`)."""
         return self._gathering
 
-    def place(self, address: str) -> int:
-        """The place of an address. Raises Denied and what `KernelPort.place` raises."""
+    def place(self, address: str, said: bytes = b"") -> int:
+        """The place of an address. Raises Denied and what `KernelPort.place` raises. `said`: of the message that goes
+        there, its headers or all of it; where it is refused, the log has its trace id. So it is with all places."""
         principal = self.principal
         place = self._places.by_name.get(address)
         if place is None:
-            place = self._judge(principal, address)
+            place = self._judge(principal, address, said)
             self._places.remember(address, place)
         return place
 
-    def place_raw(self, raw: bytes, address: str) -> int:
+    def place_raw(self, raw: bytes, address: str, said: bytes = b"") -> int:
         """As `place`, and remembered in `places` under the text that the client wrote."""
-        place = self._judge(self.principal, address)
+        place = self._judge(self.principal, address, said)
         self._places.remember_raw(raw, place)
         return place
 
@@ -289,9 +328,9 @@ class Guard:
         was asked about."""
         self._places.remember_raw(raw, place)
 
-    def _judge(self, principal: Principal, address: str) -> int:
+    def _judge(self, principal: Principal, address: str, said: bytes) -> int:
         admission = self._admission
-        self._require_publish(principal, address)
+        self._require_publish(principal, address, said)
         return self._port.place(self._places.guard, address, principal.tenant,
                                 admission.may_create(principal, address), principal.name)
 
@@ -310,16 +349,16 @@ class Guard:
         """Another object when places that were given before are unknown."""
         return self._admission.version
 
-    def place_queue(self, name: str, priority: int) -> int:
+    def place_queue(self, name: str, priority: int, said: bytes = b"") -> int:
         """The place of a queue alone. Raises Denied, UnknownQueue."""
-        self._require_publish(self.principal, queue_address(name))
+        self._require_publish(self.principal, queue_address(name), said)
         return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
 
-    def place_routed(self, address: str, partition_ids: tuple[int, ...]) -> int:
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], said: bytes = b"") -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
         Denied and what `KernelPort.place` raises."""
         principal = self.principal
-        self._require_publish(principal, address)
+        self._require_publish(principal, address, said)
         return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
@@ -330,19 +369,19 @@ class Guard:
         return self._places.note(self._port.place_in(self._guard(), topic, None, partition, self.principal.tenant,
                                                      False, self.principal.name))
 
-    def place_in(self, topic: str, key: bytes | None, partition: int) -> int:
+    def place_in(self, topic: str, key: bytes | None, partition: int, said: bytes = b"") -> int:
         """The place of a key in a partition of a topic that exists. Raises Denied and what `KernelPort.place_in`
         raises."""
         name = (topic, key, partition)
         principal = self.principal
         place = self._places.by_name.get(name)
         if place is None:
-            self._require_publish(principal, self._port.address_of(topic, key, ()))
+            self._require_publish(principal, self._port.address_of(topic, key, ()), said)
             place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
             self._places.remember(name, place)
         return place
 
-    def place_key(self, topic: str, key: bytes | None) -> int:
+    def place_key(self, topic: str, key: bytes | None, said: bytes = b"") -> int:
         """The place of a topic and key, wherever that leads; the topic is made where it is missing and that is
         allowed. Raises Denied and what `KernelPort.place_in` raises."""
         name = (topic, key)
@@ -351,9 +390,9 @@ class Guard:
         if place is None:
             admission = self._admission
             if topic == UNROUTED:                # what is there has other addresses than what leads there
-                admission.require_topic(principal, Operation.PUBLISH, topic)
+                admission.require_topic(principal, Operation.PUBLISH, topic, said)
             address = self._port.address_of(topic, key, ())
-            self._require_publish(principal, address)
+            self._require_publish(principal, address, said)
             place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
                                         admission.may_create(principal, address), principal.name)
             self._places.remember(name, place)
@@ -373,11 +412,11 @@ class Guard:
 
     # ---- topics as a whole, for doors whose clients name them
 
-    def topic(self, name: str, operation: Operation) -> Topic:
+    def topic(self, name: str, operation: Operation, said: bytes = b"") -> Topic:
         """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
-        with the right to consume. Raises Denied, also where there is none, and UnknownTopic."""
+        with the right to consume. Raises Denied, also where there is none, and UnknownTopic. `said`: see `place`."""
         try:
-            self._admission.require_topic(self.principal, operation, name)
+            self._admission.require_topic(self.principal, operation, name, said)
         except Denied as refusal:
             if operation is Operation.PUBLISH:
                 self._tell(Kind.REFUSED, name, refusal.code)
@@ -499,12 +538,28 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
+        charging, charges, is_taken = self._charging, None, False
+        if self._admission.limits.limits_in:
+            is_taken = charging.take_batch(name, count, len(batch))
+            if not is_taken:
+                charges = charging.weigh_batch(name, count, len(batch))
         self._speak()
-        with self.submission(owner, token) as number:
-            self._port.append_batch(partition_id, batch, number, divert, self._guard())
+        try:
+            with self.submission(owner, token) as number:
+                self._port.append_batch(partition_id, batch, number, divert, self._guard())
+        except Exception as refusal:
+            if is_taken:
+                charging.give_back()
+            if isinstance(refusal, KernelError):
+                self.tell_refused(name, refusal.code, str(refusal), batch)
+            raise
         self._admission.count_in(self._door, count, len(batch))
-        return self._charging.charge(charges) if charges is not None else 0
+        if charges is None:
+            return 0
+        wait_ms = charging.charge(charges)
+        if not wait_ms:
+            charging.set_aside_for(name)
+        return wait_ms
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
                        token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:
@@ -671,7 +726,11 @@ class Guard:
         if self._admission.limits.limits_in and not was_gathered:
             is_taken = key is None and self._charging.take(messages, size_bytes)
             if not is_taken:
-                charges = self._weigh(messages, size_bytes, refuses, key)
+                try:
+                    charges = self._weigh(messages, size_bytes, refuses, key)
+                except OverQuota as refusal:
+                    self._tell_refused(messages, refusal)
+                    raise
         if self._gathering.waits:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
@@ -690,7 +749,7 @@ class Guard:
             return 0
         wait_ms = self._charging.charge(charges, messages if refuses else ())
         if not wait_ms and messages:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return wait_ms
 
     def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
@@ -717,6 +776,8 @@ class Guard:
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
+        if len(messages) > PART_MESSAGES or size_bytes > PART_BYTES:
+            return False
         if not admission.limits.limits_in or not self._charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
@@ -736,8 +797,17 @@ class Guard:
             return False
         self.gathered_wait_ms = self._charging.charge(charges)
         if not self.gathered_wait_ms:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return True
+
+    def spends(self, messages: list[Message], size_bytes: int) -> bool:
+        """For a native reader, whose places are those of now: whether these few may be gathered, and are charged where
+        anything limits them; False: they are to be weighed. decision 316"""
+        return not self._charging.limited or self._charging.take(messages, size_bytes)
+
+    def gives_back(self) -> None:
+        """What `spends` took was not gathered."""
+        self._charging.give_back()
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

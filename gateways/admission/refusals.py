@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from gatehouse.tracing.context import in_a_line, trace_id_in
+
 log = logging.getLogger("gatehouse.admission")
 
 EVERY_MS: Final = 60_000
@@ -28,8 +30,9 @@ class Refusals:
         self._last: OrderedDict[tuple[str, str, str], tuple[int, int]] = OrderedDict()
         self._minute = self._lines = 0
 
-    def note(self, door: str, peer: str, reason: str, text: str) -> None:
-        """Somebody was refused: at a door, for a reason (a constant name), in words."""
+    def note(self, door: str, peer: str, reason: str, text: str, said: bytes = b"") -> None:
+        """Somebody was refused: at a door, for a reason (a constant name), in words. `said`: the message that was, or
+        its headers, whose trace id the line has."""
         key, now_ms = (door, peer, reason), self._now_ms()
         last_ms, again = self._last.get(key, (0, 0))
         if key in self._last and now_ms - last_ms < EVERY_MS:
@@ -45,8 +48,9 @@ class Refusals:
         if self._lines > MAX_LINES:
             return
         more = f" ({again} times more since the last line)" if again else ""
-        log.info("%s refused %s: %s: %s%s", door or "the hub", peer, reason, text, more,
-                 extra={"fields": {"door": door, "peer": peer, "reason": reason, "again": again}})
+        trace, traced = in_a_line(trace_id_in(said))
+        log.info("%s refused %s: %s: %s%s%s", door or "the hub", peer, reason, text, more, trace,
+                 extra={"fields": {"door": door, "peer": peer, "reason": reason, "again": again, **traced}})
 
 
 def address_of(peer: str) -> str:

@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.addresses import reply_address
+from gatehouse.gateways.addresses import queue_address, reply_address
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp import mapping, properties
 from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, address_of_amqp, routing_key_of
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
-from gatehouse.gateways.amqp.errors import not_placed, precondition, refused
+from gatehouse.gateways.amqp.errors import ChannelFault, not_placed, precondition, refused
 from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import Arguments
 from gatehouse.gateways.amqp.properties import Traits
@@ -129,11 +130,11 @@ class AmqpSender:
         answered = None if name else reply_address(routing_key)
         if answered is not None:                                # decision 240
             name, routing_key = TOPIC_EXCHANGE, routing_key_of(answered)
-        self._check_exchange(name, routing_key)
+        self._check_exchange(name, routing_key, raw)
         ttl_ms = self._check(traits)
         delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
         delay_key, repeat_key = read_key(traits.headers), _repeat_key(traits)
-        target = self._target(name, routing_key, traits)
+        target = self._target(name, routing_key, traits, raw)
         place = target.place
         if place is None:
             return Sent(None, False)
@@ -168,13 +169,13 @@ class AmqpSender:
         field = headers[DELAY]
         return max(0, int(field.value)) if field.type in INTEGERS else 0
 
-    def _check_exchange(self, name: str, routing_key: str) -> None:
+    def _check_exchange(self, name: str, routing_key: str, raw: bytes) -> None:
         """Raises ChannelFault where nothing may be published to the exchange. A user without rights there does not
         learn whether the exchange exists."""
         exchange = self._vhost.exchanges.get(name)
         if not name or exchange is not None and not exchange.internal:
             return
-        self._rights.require_publish(name, [routing_key])
+        self._require_publish(name, [routing_key], raw)
         self._vhost.require_exchange(name)
         raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
 
@@ -200,24 +201,34 @@ class AmqpSender:
             self._by_headers[name] = answer
         return answer
 
-    def _target(self, name: str, routing_key: str, traits: Traits) -> SendTarget:
+    def _require_publish(self, name: str, keys: list[str], raw: bytes) -> None:
+        """Raises ChannelFault, of which journeys know, and the log with the trace id in the properties."""
+        for key in keys:
+            try:
+                self._rights.require_publish(name, [key])
+            except ChannelFault as fault:
+                address = address_of_amqp(name, key) if name else queue_address(key)
+                self.guard.tell_refused(address, Denied.code, str(fault), raw)
+                raise
+
+    def _target(self, name: str, routing_key: str, traits: Traits, raw: bytes) -> SendTarget:
         headers = traits.headers
         mapping.check_copies(headers)
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
         if len(keys) > 1:
-            self._rights.require_publish(name, keys[1:])
+            self._require_publish(name, keys[1:], raw)
         queues = self._vhost.route(name, keys, headers, traits.said)
         key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
         target = self._targets.get(key)
         if target is None:
             if len(self._targets) >= ROUTES_MAX:
                 self._targets.clear()
-            target = self._targets[key] = self._place(name, routing_key, queues, traits.priority)
+            target = self._targets[key] = self._place(name, routing_key, queues, traits.priority, raw)
         return target
 
-    def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int) -> SendTarget:
+    def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int, raw: bytes) -> SendTarget:
         address = address_of_amqp(name, routing_key)
-        self._rights.require_publish(name, [routing_key])
+        self._require_publish(name, [routing_key], raw)
         if not name and not queues:
             return SendTarget(None, False, False, False)
         streams = [queue for queue in queues if queue.stream is not None]

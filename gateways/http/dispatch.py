@@ -265,7 +265,8 @@ class Dispatcher:
             self.counts["faults"] += 1
         else:
             self._admission.trace.on_event(NAME, code)
-        answer = answer_to(error, f"{call.method} {call.path}", call.head.authorization, self.door.services.hub_name)
+        answer = answer_to(error, f"{call.method} {call.path}", call.head.authorization, self.door.services.hub_name,
+                           call.headers.get("traceparent", "").encode("utf-8", "surrogateescape"))
         if "expect" in call.headers and not call.complete:
             answer.closes = True         # RFC 9110, 10.1.1: what comes next may be the body or a request
         return answer

@@ -10,6 +10,7 @@ from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.problems import PROBLEMS, Refusal, document_of
 from gatehouse.gateways.http.response import Response, problem_answer
 from gatehouse.kernel.errors import AlreadyDecided, KernelError, TooManyTopics
+from gatehouse.tracing.context import hex_of, in_a_line
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -18,13 +19,15 @@ def _members(error: Exception) -> dict[str, Any] | None:
     return {"state": error.state, "decided": error.when_ms} if isinstance(error, AlreadyDecided) else None
 
 
-def answer_to(error: Exception, asked: str, authorization: str | None, hub_name: str) -> Response:
-    """The answer to a request (`METHOD PATH`) that ended in `error`. A fault of ours is logged with its traceback."""
+def answer_to(error: Exception, asked: str, authorization: str | None, hub_name: str, context: bytes = b"") -> Response:
+    """The answer to a request (`METHOD PATH`) that ended in `error`. A fault of ours is logged with its traceback, and
+    the trace id of the request's trace context."""
     if isinstance(error, Refusal):
         return problem_answer(error.code, error.detail, error.headers, error.members)
     if isinstance(error, KernelError):
         if error.code not in PROBLEMS:
-            log.error("%s: unexpected refusal %s: %s", asked, error.code, error)
+            trace, fields = in_a_line(hex_of(context))
+            log.error("%s: unexpected refusal %s: %s%s", asked, error.code, error, trace, extra={"fields": fields})
         headers = {"Retry-After": "1"} if error.code == "stopping" else None
         if isinstance(error, (OverQuota, TooManyTopics)) and error.wait_ms:
             headers = {"Retry-After": str(ceil(error.wait_ms / 1000))}
@@ -36,7 +39,8 @@ def answer_to(error: Exception, asked: str, authorization: str | None, hub_name:
         return problem_answer(error.code, str(error), {"WWW-Authenticate": challenge})
     if isinstance(error, (Denied, AccountError)):
         return problem_answer(error.code, str(error))
-    log.error("%s failed", asked, exc_info=error)
+    trace, fields = in_a_line(hex_of(context))
+    log.error("%s failed%s", asked, trace, exc_info=error, extra={"fields": fields})
     return problem_answer("internal_error", "the hub failed to handle this request; its log says why")
 
 

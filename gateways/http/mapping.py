@@ -23,6 +23,7 @@ from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Place, When
+from gatehouse.tracing.context import HEADER
 
 """This door's column in the property table."""
 
@@ -88,6 +89,11 @@ class Publication:
     def later(self) -> bool:
         """Whether it is for another time, or for several."""
         return self.due_ms > 0 or self.delay_ms > 0 or self.repeat != ""
+
+    @property
+    def trace(self) -> bytes:
+        """Its trace context as a header, for lines of the log; b"" where it has none."""
+        return next((name + b":" + value for name, value in self.headers if name == HEADER and value is not None), b"")
 
     @property
     def when(self) -> When:

@@ -28,10 +28,10 @@ def text_of(name: bytes) -> str:
         raise InvalidTopic("a topic's name is not UTF-8") from None
 
 
-def find_topic(session: KafkaSession, name: str, operation: Operation) -> Topic:  # decision 93
-    """The topic, which exists. Raises Denied, UnknownTopic."""
+def find_topic(session: KafkaSession, name: str, operation: Operation, said: bytes = b"") -> Topic:  # decision 93
+    """The topic, which exists. Raises Denied, UnknownTopic. `said`: a batch for it, see `Guard.place`."""
     try:
-        return session.guard.topic(name, operation)
+        return session.guard.topic(name, operation, said)
     except Denied as refusal:
         session.guard.count(refusal.code)
         raise

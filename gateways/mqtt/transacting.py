@@ -84,7 +84,7 @@ class Transacting:
 
     def _message(self, packet: bytes, raw: bytes, address: str) -> Message:
         """Raises Denied, what `Guard.place` raises."""
-        return self._inbox.message_of(packet, raw, self._inbox.guard.place(address))
+        return self._inbox.message_of(packet, raw, self._inbox.guard.place(address, packet))
 
     def decide(self, packet: bytes, value: bytes) -> None:
         """Take a PUBLISH to `$txn/decide`, whose payload this is."""

@@ -70,7 +70,7 @@ def _size_of(reads: Reads) -> int:
 
 def piece(entry: Entry, data: bytes) -> Piece:
     return Piece(entry.first_offset, entry.record_count, entry.whole, data, entry.append_ms, entry.max_ms,
-                 entry.first_id)
+                 entry.first_id, entry.position)
 
 
 def entries_within(entries: list[Entry], max_bytes: int, at_least_one: bool) -> list[Entry]:

@@ -24,15 +24,16 @@ LET_GO: Final = 64
 
 class Followed:
     """One message that is followed. `errors` of it are known, and `left_out` of them were not recorded since the last
-    event that was."""
+    event that was. `is_named`: some event of it says its address, or nothing is to."""
 
-    __slots__ = ("message_id", "errors", "left_out", "places", "topic_id")
+    __slots__ = ("message_id", "errors", "left_out", "places", "topic_id", "is_named")
 
     def __init__(self, message_id: int, topic_id: int) -> None:
         self.message_id = message_id
         self.topic_id = topic_id
         self.errors = 0
         self.left_out = 0
+        self.is_named = True
         self.places: list[tuple[int, int]] = []
 
     def take_left_out(self) -> int:

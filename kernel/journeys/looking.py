@@ -1,7 +1,7 @@
 """Looks a message up: what was recorded of it, what the log says where nothing was, and where it stands now."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -10,17 +10,18 @@ from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
-from gatehouse.kernel.journeys.publishers import Publishers
+from gatehouse.kernel.journeys.origins import Origins
+from gatehouse.kernel.journeys.publishers import OnAuthors, Publishers
 from gatehouse.kernel.journeys.settings import TENANT
 from gatehouse.kernel.journeys.standing import Links, Standing, link_standings, standings
 from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id, of_message, of_trace
-from gatehouse.kernel.message import Fetched, Headers, Origin, Record
+from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.private import public_record
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
 
 FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
     "key": lambda event: event.key, "address": lambda event: event.address.encode(),
@@ -72,7 +73,8 @@ class Journey:
     @property
     def tenant(self) -> str | None:
         """Whose it is; None where nobody can tell."""
-        stored = next((event.tenant or "/" for event in self.events if event.kind in WITH_ADDRESS), None)
+        stored = next((event.tenant or "/" for event in self.events
+                       if event.kind in WITH_ADDRESS or event.kind in NAMING and event.address), None)
         return stored if self.place is None or self.place.tenant is None else self.place.tenant
 
     @property
@@ -96,7 +98,7 @@ class Looking:
 
     def __init__(self, *, trail: Trail, reader: Reader, topics: Topics, watermarks: Watermarks, views: Views,
                  leasing: Leasing, following: Following | None, publishers: Publishers,
-                 address_of: Callable[[str, bytes | None, Headers], str]) -> None:
+                 address_of: Callable[[str, bytes | None, Headers], str], origins: Origins) -> None:
         self._trail = trail
         self._reader = reader
         self._topics = topics
@@ -106,6 +108,9 @@ class Looking:
         self._following = following
         self._publishers = publishers
         self._address_of = address_of
+        self.came = origins.find
+        """Where a message lies that came over a link: see `Origins.find`."""
+
         self._links: Links | None = None
 
     def ask_links(self, links: Links) -> None:
@@ -133,6 +138,10 @@ class Looking:
     def id_at(self, partition_id: int, offset: int) -> int:
         """The message at an offset; -1 where that is not known."""
         return self._reader.id_of(partition_id, offset)
+
+    def publishers(self, pieces: Sequence[Piece], on_done: OnAuthors) -> None:
+        """Who published what was fetched; see `Publishers.find_all`."""
+        self._publishers.find_all(pieces, on_done)
 
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""

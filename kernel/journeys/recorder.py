@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
-from gatehouse.kernel.errors import KernelError, Stopping, TopicExists
+from gatehouse.kernel.errors import CorruptBatch, KernelError, Stopping, TopicExists
 from gatehouse.kernel.journeys.entering import (
     CORRELATION_BIT,
     KEY_BIT,
@@ -44,7 +44,7 @@ from gatehouse.kernel.recorder import Hearing, Speaker
 from gatehouse.kernel.records.adding_headers import InBatch
 from gatehouse.kernel.records.batch import CODEC_MASK
 from gatehouse.kernel.records.compression import NONE
-from gatehouse.kernel.records.record import NO_HEADERS, named_headers
+from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
 from gatehouse.kernel.records.trace_marks import asks_in
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
@@ -426,7 +426,10 @@ class Journeys:  # decision 198
             if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms(), False):
                 followed.leave_out()
                 continue
-            self._tell(followed, event._replace(offset=offset))
+            told = event._replace(offset=offset)
+            if not followed.is_named:
+                told = self._named(followed, told, next(message for message in messages if message[1] == offset))
+            self._tell(followed, told)
 
     def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
         """See `Recorder`."""
@@ -484,8 +487,27 @@ class Journeys:  # decision 198
 
     def _follow_id(self, message_id: int, partition_id: int, offset: int, topic_id: int) -> Followed:
         followed = self.following.add(message_id, topic_id)
+        followed.is_named = False
         self.following.place(followed, partition_id, offset)
         return followed
+
+    def _named(self, followed: Followed, event: Event, message: Leased) -> Event:    # decision 311
+        """The same, and what the message is found by; nothing before said that."""
+        followed.is_named = True
+        topic_partition = self._topics.of_partition(event.partition_id)
+        if topic_partition is None:
+            return event                              # of a queue: it is found by its id
+        topic, key = topic_partition[0], message[5]
+        try:
+            headers, _ = read_headers(message[7], 0)
+        except CorruptBatch:                          # of a producer's batch, whose records nobody looked into
+            headers = ()
+        said = dict(reversed(headers))
+        context = read(said.get(HEADER))
+        return event._replace(
+            address=self._places.routes.address_of(topic.name, key, headers), key=key or b"",
+            tenant=topic.tenant if topic.tenant != TENANT else "", correlation_id=said.get(CORRELATION) or b"",
+            trace_id=context.trace_id if context is not None else b"")
 
     def on_given_up(self, group: LeasedGroup, cursor: Cursor, messages: Sequence[Leased], reason: str) -> None:
         """See `Recorder`."""
@@ -497,8 +519,9 @@ class Journeys:  # decision 198
                 if not self._budget.spend(group.topic_id, self._loop.now_ms()):
                     continue
                 followed = self._follow_id(message[3], cursor.partition_id, message[1], group.topic_id)
-            self._tell(followed, Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1],
-                                       attempt=message[2], group=group.shown_name, reason=reason))
+            told = Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1], attempt=message[2],
+                         group=group.shown_name, reason=reason)
+            self._tell(followed, told if followed.is_named else self._named(followed, told, message))
 
     def on_moved(self, messages: Sequence[Message], ids: Sequence[int], transaction_id: int, by: str) -> None:
         """See `Recorder`."""

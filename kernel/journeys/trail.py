@@ -28,7 +28,7 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, OF_CLIENTS, CorruptEvent, Event, decode, may_tell
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, decode, may_tell
 from gatehouse.tracing.numbering import HALF, MASK, number_of
 
 PREFIX: Final = b"j"
@@ -138,7 +138,8 @@ def found_by(event: Event) -> Found:
             hash_of(what, named(event.tenant, value.encode()))
             for what, value in (("told-user", event.user), ("told-client", event.client),
                                 ("told-address", event.address)) if value]))
-    exact = names_of(event.tenant, event.address, event.key, event.correlation_id) if event.kind in BEGINNINGS else ()
+    exact = names_of(event.tenant, event.address, event.key, event.correlation_id) \
+        if event.kind in BEGINNINGS or event.kind in NAMING and event.address else ()
     if not event.trace_id:
         return Found(event.message_id, event.last_id, exact=exact)
     if not event.is_numbered:

@@ -66,6 +66,20 @@ class Authors(NamedTuple):
             return -1
         return self.authors[self.numbers[at]]
 
+    def within(self, message_id: int, count: int) -> list[tuple[int, int]]:
+        """From which id on where the name of whose they are stands, of so many messages; -1 where that is not known."""
+        begin = message_id - self.first_id
+        if begin < 0:
+            return []
+        at = max(0, bisect_right(self.firsts, begin) - 1)
+        told: list[tuple[int, int]] = []
+        while at < len(self.firsts) and self.firsts[at] < begin + count:
+            number = self.numbers[at]
+            told.append((max(begin, self.firsts[at]) + self.first_id,
+                         self.authors[number] if number < len(self.authors) else -1))
+            at += 1
+        return told
+
 
 class CorruptAuthors(Exception):
     """These bytes are no column."""

@@ -48,7 +48,7 @@ def public_piece(piece: Piece) -> Piece:  # decision 151
         parts.append(_public_body(data[at:end]) if has_private(data[at:end]) else data[start:end])
         at = end
     return Piece(piece.first_offset, piece.count, False, b"".join(parts), piece.append_ms, piece.max_timestamp_ms,
-                 piece.first_id)
+                 piece.first_id, piece.position)
 
 
 def _public_body(body: bytes) -> bytes:

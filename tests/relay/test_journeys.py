@@ -6,9 +6,11 @@ import random
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.journeys.looking import Journey
+from gatehouse.kernel.journeys.origins import Came
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.standing import LINK, READY, SETTLED
 from gatehouse.kernel.message import RELAY
+from gatehouse.kernel.records.record import encode_headers
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Kind
@@ -64,3 +66,36 @@ def test_a_message_that_is_followed_here_is_followed_there_under_the_same_trace(
               for rig, message_id in ((left.rig, away), (right.rig, here[6]))]
     assert stored[0].trace_id == stored[1].trace_id and any(stored[0].trace_id)
     assert (stored[1].door, stored[1].client) == (RELAY, "link")
+
+
+def came(hub: Rig, origin: str, first_ms: int = 0) -> int | None:
+    answers: list[Came | None] = []
+    hub.kernel.looking.came(origin.encode(), "/", first_ms, answers.append)
+    hub.run()
+    return answers[0].message_id if answers[0] is not None else None
+
+
+def test_a_message_that_came_is_found_by_what_it_was_at_the_other_hub() -> None:
+    network, left, right = linked(0.0)
+    sent = [left.rig.publish(f"plant/{number % 7}", b"%d" % number)[0][2] for number in range(300)]
+    network.settle()
+    hub, mine = left.rig.kernel.hub.hex(), {record[3]: record[6] for record in right.rig.read("plant")}
+    for number in (0, 150, 299):
+        assert came(right.rig, f"{hub}/{sent[number]}") == mine[b"%d" % number]
+    assert came(right.rig, f"{hub}/{sent[7]}", right.rig.world.loop.wall_ms() + 60_000) is None, "it came before that"
+    assert came(right.rig, f"{hub}/{sent[-1] + 1}") is None
+    assert came(left.rig, f"{hub}/{sent[0]}") is None, "here it came by a door"
+
+
+def test_who_writes_the_header_of_a_link_himself_is_not_believed() -> None:
+    network, left, right = linked(0.0)
+    sent = left.rig.publish("plant/1", b"x")[0][2]
+    origin = f"{left.rig.kernel.hub.hex()}/{sent}"
+    forged = encode_headers([(b"relay-origin", origin.encode())])
+    placed = [(right.rig.kernel.place("plant/1"), b"forged", forged, 0, 0)]
+    right.rig.kernel.append(placed, right.rig.witness, "m")
+    right.rig.run()
+    assert came(right.rig, origin) is None
+    network.settle()
+    found = came(right.rig, origin)
+    assert found is not None and {record[6]: record[3] for record in right.rig.read("plant")}[found] == b"x"

@@ -46,12 +46,19 @@ def batch_of(rows: Sequence[Row], first_offset: int = 0, first_id: int = 0, code
     return Piece(first_offset, len(rows), True, placed(batch, first_offset, 0), NOW_MS + 5, NOW_MS, first_id)
 
 
-def answer_of(*ranges: Sequence[Piece], head: dict[str, Any] | None = None) -> bytes:
-    """The answer in which each range got these pieces."""
-    told = [{"pieces": len(pieces), "log_start_offset": 0, "high_watermark": 1 << 40, **(head or {})}
-            for pieces in ranges]
-    text = json.dumps({"ranges": told}).encode()
-    return struct.pack("<I", len(text)) + text + b"".join(encode_pieces([one for pieces in ranges for one in pieces]))
+def answer_of(*ranges: Sequence[Piece], head: dict[str, Any] | None = None, principals: Sequence[str] = (),
+              stretches: Sequence[Sequence[tuple[int, int]]] = ()) -> bytes:
+    """The answer in which each range got these pieces; `stretches` of each, (first offset, number of a principal)."""
+    told: list[dict[str, Any]] = [{"pieces": len(pieces), "log_start_offset": 0, "high_watermark": 1 << 40,
+                                   **(head or {})} for pieces in ranges]
+    for of_range, own in zip(told, stretches, strict=False):
+        of_range["stretches"] = len(own)
+    text = json.dumps({"ranges": told, "principals": list(principals)}).encode()
+    every = [each for own in stretches for each in own]
+    columns = b"".join([struct.pack(f"<{len(every)}q", *[first for first, _ in every]),
+                        struct.pack(f"<{len(every)}I", *[number for _, number in every])])
+    return b"".join([struct.pack("<I", len(text)), text, *encode_pieces([one for pieces in ranges for one in pieces]),
+                     columns])
 
 
 def heads_of(*pieces: Piece) -> Heads:

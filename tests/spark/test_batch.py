@@ -4,8 +4,11 @@ from __future__ import annotations
 import json
 import socket
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
+import pika
 import pytest
 from confluent_kafka import Producer
 from paho.mqtt.publish import single
@@ -13,6 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from gatehouse.spark.schema import COLUMNS
+from tests.interop.guarded_hub import PASSWORD, guarded_hub
+from tests.interop.test_rights import http
 from tests.running_hub import DEADLINE_S, RunningHub
 from tests.spark.conftest import Reading
 from tests.spark.door import HttpDoor
@@ -154,3 +159,52 @@ def test_wrong_credentials_are_refused_in_the_hubs_words(reading: Reading, door:
 def test_an_empty_topic_has_no_rows(door: HttpDoor, reading: Reading) -> None:
     door.ask("PUT", "/v1/topics/plant")
     assert reading.batch().count() == 0
+
+
+def test_the_principal_is_who_published(tmp_path: Path, spark: SparkSession) -> None:
+    """To an administrator everybody, to others themselves; nobody's where a client was nobody."""
+    with guarded_hub(tmp_path) as hub:
+        url = f"http://127.0.0.1:{hub.ports('http')[0]}"
+        for number, user in enumerate(["root", "ada", "ada", "root", "ada"]):
+            status, _ = http(hub, "POST", f"/v1/publish/open/{number}", b"%d" % number, user=user)
+            assert status == 201
+        client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311)
+        client.username_pw_set("ada", PASSWORD)
+        client.connect("127.0.0.1", hub.ports("mqtt")[0])
+        client.loop_start()
+        client.publish("open/5", b"5", qos=1).wait_for_publish(DEADLINE_S)
+        client.disconnect()
+        client.loop_stop()
+        connection = pika.BlockingConnection(pika.ConnectionParameters(
+            "127.0.0.1", hub.ports("amqp")[0], credentials=pika.PlainCredentials("ada", PASSWORD)))
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("amq.topic", "open.8", b"8", pika.BasicProperties(headers={"unit": "C"}, app_id="x"))
+        connection.close()
+        producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.ports('kafka')[0]}", "compression.type": "gzip",
+                             "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+                             "sasl.username": "ada", "sasl.password": PASSWORD, "linger.ms": 50})
+        for number in (6, 7):
+            producer.produce("open", b"%d" % number, b"%d" % number)
+        assert producer.flush(DEADLINE_S) == 0
+
+        def principals(user: str, **options: Any) -> dict[int, str | None]:
+            rows = spark.read.format("gatehouse").options(
+                url=url, subscribe="open", user=user, password=PASSWORD, **options).load().collect()
+            return {int(bytes(row.value)): row.principal for row in rows}
+
+        ada = dict.fromkeys((1, 2, 4, 5, 6, 7, 8), "ada")
+        assert principals("root") == {0: "root", 3: "root", **ada}
+        assert principals("ada") == {0: None, 3: None, **ada}
+
+
+def test_what_is_written_with_the_headers_that_were_read_is_of_the_same_trace(door: HttpDoor, reading: Reading) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    for number in range(3):
+        door.ask("POST", f"/v1/publish/plant/{number}", b"%d" % number,
+                 traceparent=f"00-{trace[:-1]}{number}-b7ad6b7169203331-01", **{"X-Header-Unit": "C"})
+    frame = reading.batch().selectExpr("key", "upper(cast(value as string)) value", "headers")
+    frame.write.format("gatehouse").options(url=door.url, topic="results").mode("append").save()
+    written = {int(bytes(row.value)): (row.trace_id, row.headers[-1].key)
+               for row in reading.batch(subscribe="results").collect()}
+    assert written == {number: (f"{trace[:-1]}{number}", "unit") for number in range(3)}

@@ -11,10 +11,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from gatehouse.kernel.addresses.routes import RouteEntry
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Piece
 from gatehouse.kernel.records.compression import GZIP, NONE, ZSTD
+from gatehouse.kernel.records.pieces import NOBODY_NUMBER
+from gatehouse.spark.answers import Served, join_heads, read_answer
 from gatehouse.spark.columns import FIRST_MS, LAST_MS, Columns, HubFacts
 from gatehouse.spark.records import locate
 from gatehouse.spark.schema import COLUMNS, EXTRA, schema_of
-from tests.spark.pieces import NOW_MS, Row, batch_of, heads_of, run_of
+from tests.spark.pieces import NOW_MS, Row, answer_of, batch_of, heads_of, run_of
 
 FACTS = HubFacts({0: "kafka", 1: "mqtt", 2: "http"}, ())
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -45,6 +47,19 @@ def test_a_row_of_every_column() -> None:
         "headers": [{"key": name.decode(), "value": value} for name, value in headers], "append_time": time,
         "address": "plant/line1/temp", "door": "mqtt", "message_id": 1000, "content_type": "text/plain",
         "principal": None, "trace_id": TRACE[3:35].decode()}
+
+
+def test_principals_are_those_of_their_stretches() -> None:
+    pieces = [run_of([(b"k", b"v", (), 0, 0)] * 3, 10, 100), run_of([(b"k", b"v", (), 0, 0)] * 4, 13, 200)]
+    (first, second) = read_answer(answer_of(pieces, pieces, principals=["ann", "edge"], stretches=[
+        [(10, 0), (12, 1), (13, NOBODY_NUMBER), (15, 0)], [(10, 1)]]))
+    shown = []
+    for served in (first, second, Served(join_heads([first.pieces.part(0, 1), first.pieces.part(1, 2)]), 0, 0, "", "",
+                                         False, -1)):
+        records, _ = next(locate(served.pieces))
+        kept = records.only(records.offset != 11)
+        shown.append(Columns(("principal",), FACTS).build(kept, "plant", 0).column(0).to_pylist())
+    assert shown == [["ann", "edge", None, None, "ann", "ann"], ["edge"] * 6, ["ann", "edge", None, None, "ann", "ann"]]
 
 
 def test_nulls_are_nulls_and_empty_is_empty() -> None:

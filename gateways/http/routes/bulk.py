@@ -16,17 +16,19 @@ names the door numbers in records' attribute bytes, `routes` is what gives a rec
 them.
 
     {"ranges": [{"topic": "plant", "uuid": "6f0c...", "partition": 0, "offset": 17, "end": 4711}, ...],
-     "max_bytes": 1048576}
+     "max_bytes": 1048576, "principals": true}
 
 Each range gets its share, in their order, until `max_bytes` are reached; a range that got less than all of it is asked
 for again from where it ended. At least one piece is given where there is one. `uuid` may be left out; with it, a topic
-that was deleted and made again is told apart. The answer:
+that was deleted and made again is told apart. With `principals` the answer says who published: to an administrator
+everybody, to others themselves. The answer:
 
     u32 length of the head | head, JSON | pieces, see `kernel.records.pieces`
 
     {"ranges": [{"pieces": 3, "log_start_offset": 0, "high_watermark": 17},
                 {"pieces": 1, "log_start_offset": 0, "high_watermark": 90, "compacted": true, "next_offset": 40},
-                {"pieces": 0, "code": "unknown_topic", "detail": "..."}, ...]}
+                {"pieces": 0, "code": "unknown_topic", "detail": "..."}, ...],
+     "principals": ["ann", ...]}                       and with each range how many "stretches" it has
 
 The first piece of a range may begin before its offset, the last may end behind its end: a reader skips what it did not
 ask for. Pieces follow each other without a gap, unless the topic is `compacted`: then newer records of the same keys
@@ -36,6 +38,7 @@ codes.
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
@@ -47,17 +50,19 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
 from gatehouse.gateways.http.documents import read
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch_in_bulk, offset_at
 from gatehouse.gateways.http.schemas import BINARY, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
 from gatehouse.gateways.http.shapes import Document
 from gatehouse.kernel.errors import KernelError, UnknownTopic
-from gatehouse.kernel.records.pieces import encode_pieces
+from gatehouse.kernel.records.pieces import encode_pieces, encode_principals
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.message import Fetched, Piece
+    from gatehouse.kernel.records.authors import Stretches
     from gatehouse.kernel.state.topics import Topic
 
 MAX_TOPICS: Final = 1_000
@@ -111,6 +116,7 @@ class AskedRanges(Document):
     EXAMPLE = {"ranges": [{"topic": "plant", "partition": 0, "offset": 0, "end": 100}]}
     ranges: Annotated[list[AskedRange], Meta(min_length=1, max_length=MAX_RANGES)]
     max_bytes: Annotated[int, Meta(ge=1, le=MAX_OFFSET)] | UnsetType = UNSET
+    principals: Annotated[bool, Meta(description="Whether it is asked who published.")] = False
 
 
 POSITIONS: Final = Named("Positions", object_of({
@@ -204,10 +210,38 @@ async def post_fetch(door: Door, call: Call) -> Answered:
     for i, asked_range in enumerate(ranges):
         if not heads[i]:
             heads[i] = _serve(*next(served), asked_range, pieces)
-    head = orjson.dumps({"ranges": heads})
-    body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces)])
+    told: dict[str, Any] = {"ranges": heads}
+    columns = b""
+    if asked.principals:
+        told["principals"], counts, columns = encode_principals(await _publishers(door, guard, heads, pieces))
+        for range_head, count in zip(heads, counts, strict=True):
+            range_head["stretches"] = count
+    head = orjson.dumps(told)
+    body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces), columns])
     return door.handed_out(guard, sum([piece.count for piece in pieces]),
                            Response(body, content_type="application/octet-stream"))
+
+
+# decision 309
+async def _publishers(door: Door, guard: Guard, heads: list[dict[str, Any]], pieces: list[Piece]
+                      ) -> list[list[tuple[int, str]]]:
+    """Of each range, from which offset on it is whose, as far as this guard's principal may know; "": that is not
+    told."""
+    reply: Reply[list[Stretches]] = Reply()
+    door.services.kernel.looking.publishers(pieces, reply.set_result)
+    principal = guard.logged_in
+    sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
+    of_pieces = iter(zip(pieces, await reply, strict=True))
+    of_ranges: list[list[tuple[int, str]]] = []
+    for head in heads:
+        told: list[tuple[int, str]] = []
+        for piece, stretches in islice(of_pieces, head["pieces"]):
+            if not stretches or stretches[0][0] > piece.first_offset:
+                told.append((piece.first_offset, ""))
+            told += [(first, author.user if author is not None and (sees_all or author.user == principal.name) else "")
+                     for first, author in stretches]
+        of_ranges.append(told)
+    return of_ranges
 
 
 def _topic(guard: Guard, asked_range: AskedRange) -> Topic | dict[str, Any]:

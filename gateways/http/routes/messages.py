@@ -101,16 +101,16 @@ async def post_messages(door: Door, call: Call) -> Answered:
     if call.head.is_event:
         given = query["key"].encode() if "key" in query else None
         return await post_events(door, call, guard, publication, of_topic=True, place=lambda event: (
-            guard.place_key(topic, event.key if given is None else given)))
+            guard.place_key(topic, event.key if given is None else given, publication.trace)))
     if kind == JSON:
         return await _post_json(door, call, guard, topic, query, publication)
     key = query["key"].encode() if "key" in query else publication.key
     if publication.key is not None and publication.key != key:
         raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
-    guard.place_key(topic, key)              # refused before the body is read
+    guard.place_key(topic, key, publication.trace)              # refused before the body is read
     await door.ready_to_append(guard)
     value = await door.bodies.read(call)
-    return await store(door, call, guard, guard.place_key(topic, key), publication, value)
+    return await store(door, call, guard, guard.place_key(topic, key, publication.trace), publication, value)
 
 
 @declare("publish", query=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
@@ -215,7 +215,9 @@ def prepare(door: Door, guard: Guard, topic: str | None, items: list[Any], reque
     def read(item: Any, wall_ms: int) -> tuple[int, Publication]:
         address, named = ("", topic) if topic is not None else _take_destination(item)
         publication = read_message(item, wall_ms)
-        return guard.place(address) if named is None else guard.place_key(named, publication.key), publication
+        place = guard.place(address, publication.trace) if named is None \
+            else guard.place_key(named, publication.key, publication.trace)
+        return place, publication
 
     return prepare_each(door, guard, items, request, read)
 

@@ -78,8 +78,8 @@ def publish(door: Door, call: Call) -> Awaitable[Answered]:
 def _publish(door: Door, call: Call, guard: Guard) -> Awaitable[Answered]:
     publication = call.head.publication(door.services.wall_ms)
     if publication.key is None and not (call.head.is_event or door.must_wait) and door.bodies.has_whole(call):
-        return store(door, call, guard, place(guard, call.captures[0]), publication, call.take_body())
-    return publish_at(door, call, guard, publication, partial(place, guard, call.captures[0]))
+        return store(door, call, guard, place(guard, call.captures[0], publication), publication, call.take_body())
+    return publish_at(door, call, guard, publication, partial(place, guard, call.captures[0], publication))
 
 
 def publish_at(door: Door, call: Call, guard: Guard, publication: Publication, find: Find) -> Awaitable[Answered]:
@@ -88,7 +88,7 @@ def publish_at(door: Door, call: Call, guard: Guard, publication: Publication, f
     if call.head.is_event:
         return post_events(door, call, guard, publication, of_topic=False, place=lambda _: find())
     if publication.key is not None:
-        number = place_with_key(guard, number, publication.key)
+        number = place_with_key(guard, number, publication)
     if door.must_wait or not door.bodies.has_whole(call):
         return _store_later(door, call, guard, publication, find)
     return store(door, call, guard, number, publication, call.take_body())
@@ -101,7 +101,7 @@ async def _store_later(door: Door, call: Call, guard: Guard, publication: Public
     value = await door.bodies.read(call)
     number = find()
     if publication.key is not None:
-        number = place_with_key(guard, number, publication.key)
+        number = place_with_key(guard, number, publication)
     return await store(door, call, guard, number, publication, value)
 
 
@@ -127,11 +127,11 @@ def _created(place: Place, timestamp_ms: int, stored: Stored) -> Response:
     return json_answer(describe_place(place, stored.positions[0], timestamp_ms, stored.append_ms), 201)
 
 
-def place(guard: Guard, raw_address: str) -> int:
+def place(guard: Guard, raw_address: str, publication: Publication) -> int:
     """Where an address is stored, by the look-up that remembers the verdict too."""
     raw = raw_address.encode("utf-8", "surrogateescape")
     number = guard.places.get(raw)
-    return guard.place_raw(raw, address_of_path(raw_address)) if number is None else number
+    return guard.place_raw(raw, address_of_path(raw_address), publication.trace) if number is None else number
 
 
 def address_of_path(raw_address: str) -> str:
@@ -140,14 +140,14 @@ def address_of_path(raw_address: str) -> str:
     return "/".join(escape(level, LEVEL_ESCAPES) for level in decode_levels(raw_address))
 
 
-def place_with_key(guard: Guard, number: int, key: bytes) -> int:
+def place_with_key(guard: Guard, number: int, publication: Publication) -> int:
     """The place for `X-Message-Key`: the address names the topic, the header the key in it."""
-    of_address = guard.look(number)
+    of_address, key = guard.look(number), publication.key
     if of_address.key == key:
         return number
     if of_address.key is not None:
         raise Refusal("invalid_header", "X-Message-Key is the key of a bare topic; this address has its own")
-    return guard.place_key(of_address.topic, key)
+    return guard.place_key(of_address.topic, key, publication.trace)
 
 
 ROUTES: Routes = (("POST", PUBLISH_PREFIX + "{address...}", publish),)

@@ -59,7 +59,7 @@ async def request(door: Door, call: Call) -> Answered:
             or publication.key is not None:
         raise Refusal("invalid_header", "a request is one message, sent now and waited for: it has no Idempotency-Key, "
                                         "no time to wait for, no X-Message-Key")
-    place(guard, call.captures[0])           # refused before the body is read
+    place(guard, call.captures[0], publication)           # refused before the body is read
     headers, address, correlation = _with_reply(publication)
     if address:
         guard.require(Operation.CONSUME, address)
@@ -71,7 +71,7 @@ async def request(door: Door, call: Call) -> Answered:
     reply = answers.expect(address, correlation)
     late = door.loop.call_later(wait_s, reply.set_exception, Refusal("no_answer", f"nothing answered in {wait_s:g} s"))
     try:
-        await door.append(guard, [(place(guard, call.captures[0]), value, encode_headers(headers),
+        await door.append(guard, [(place(guard, call.captures[0], publication), value, encode_headers(headers),
                                    DOOR | publication.attributes, publication.timestamp_ms)], None)
         return _shown(door, await door.unless_stopping(reply))
     finally:

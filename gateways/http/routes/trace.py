@@ -2,22 +2,22 @@
 
     GET /v1/trace/{id}                                  one message: what happened to it, and where it stands
     GET /v1/trace/{id}/why?consumer=C&user=U            why it did not arrive at a group, or a queue (`$queue/NAME`)
-    GET /v1/trace?key=K | address=A | trace_id=T | correlation_id=C | topic=T&partition=P&offset=O
+    GET /v1/trace?key=K | address=A | trace_id=T | correlation_id=C | topic=T&partition=P&offset=O | origin=HUB/ID
                   &from=TIME&to=TIME&max=               the newest messages that were recorded so, newest first
 
     GET /v1/trace/events?user=U | client_id=C | address=A       what was told of clients: publishes that were refused,
                                                                 connections, subscriptions, and their ends
 
     {"id": "7", "address": "orders/7", "topic": "orders", "partition": 0, "offset": 6, "trace_id": "0af7...",
-     "followed": "from its first error on",
+     "origin": "2c1e.../7", "followed": "from its first error on",
      "steps": [{"at": ms, "what": "stored", "recorded": false, "door": "mqtt", ...},
                {"at": ms, "what": "released", "group": "billing", "attempt": 1, "after": 12, ...}],
      "stands": [{"group": "billing", "kind": "leased", "state": "settled"}]}
 
 A step that says `"recorded": false` was read from the message itself, and from its frame, which says who published it
-(`"publisher": "not recorded"` where it does not). `after` is how many milliseconds lie between a
-step and the one before. `left_out` counts errors before a step that were not recorded. Payloads stand in no journey;
-users, client ids and peers are shown to administrators, and to a user his own.
+(`"publisher": "not recorded"` where it does not). `after` is how many milliseconds lie between a step and the one
+before. `left_out` counts errors before a step that were not recorded. By `origin` other hubs know the message. Payloads
+stand in no journey; users, client ids and peers are shown to administrators, and to a user his own.
 """
 from __future__ import annotations
 
@@ -50,18 +50,20 @@ from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.kernel.message import RELAY
 from gatehouse.tracing.context import HEADER, read
-from gatehouse.tracing.events import BEGINNINGS, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, NAMING, WITH_ADDRESS, Event, Kind
 from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.errors import StorageFailed
+    from gatehouse.kernel.journeys.origins import Came
     from gatehouse.kernel.message import Origin, Record
     from gatehouse.transactions.records import Transaction
 
 MAX_ID: Final = (1 << 63) - 1
 QUEUE_PREFIX: Final = "$queue/"
 TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+IDENTITY: Final = re.compile(r"[0-9a-f]{32}/[0-9]{1,19}")
 LOOKED_AT: Final = 1_000             # events of one look-up, before the times and rights are looked at
 
 WORDS: Final = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
@@ -78,7 +80,8 @@ STANDS: Final = object_of({"group": TEXT, "kind": TEXT, "state": TEXT}, {
     "attempts": WHOLE, "until": TIME_MS, "user": TEXT, "peer": TEXT})
 JOURNEY: Final = Named("Journey", object_of({
     "id": MESSAGE_ID, "address": nullable(TEXT), "topic": nullable(TEXT), "queue": nullable(TEXT),
-    "partition": nullable(WHOLE), "offset": nullable(WHOLE), "trace_id": nullable(TEXT), "followed": TEXT,
+    "partition": nullable(WHOLE), "offset": nullable(WHOLE), "trace_id": nullable(TEXT), "origin": TEXT,
+    "followed": TEXT,
     "steps": list_of(STEP), "stands": list_of(STANDS)}))
 FOUND: Final = Named("FoundMessage", object_of({
     "id": MESSAGE_ID, "at": TIME_MS, "what": TEXT, "address": nullable(TEXT), "trace_id": nullable(TEXT)}))
@@ -94,13 +97,15 @@ KEY: Final = Parameter("key", "Messages with this key.", example="line1/temp")
 ADDRESS: Final = Parameter("address", "Messages to this address.", example="plant/line1/temp")
 TRACE: Final = Parameter("trace_id", "Messages of this trace: 32 hex digits.")
 CORRELATION: Final = Parameter("correlation_id", "Messages with this correlation id.")
+ORIGIN: Final = Parameter("origin", "The message that came over a link, by `HUB/ID`: the hub that stored it first, and "
+                                    "its id there; followed or not, among the newest or from `from` on.")
 TOPIC: Final = Parameter("topic", "With `partition` and `offset`: the message there, followed or not.")
 PARTITION: Final = Whole("partition", "Its partition.", highest=1_000_000)
 OFFSET: Final = Whole("offset", "Its offset.")
 FROM: Final = Parameter("from", "Not before this time: RFC 3339, or milliseconds since 1970.")
 TO: Final = Parameter("to", "Not after this time.")
 MAX: Final = Whole("max", "Messages at most.", default=100, lowest=1, highest=LOOKED_AT)
-WAYS: Final = (KEY.name, ADDRESS.name, TRACE.name, CORRELATION.name, TOPIC.name)
+WAYS: Final = (KEY.name, ADDRESS.name, TRACE.name, CORRELATION.name, TOPIC.name, ORIGIN.name)
 CONSUMER: Final = Parameter("consumer", "A group, or a queue as `$queue/NAME`.", required=True, example="billing")
 USER: Final = Parameter("user", "Whether this user may read it there is asked first.")
 WHY: Final = Named("Why", object_of({"id": MESSAGE_ID, "consumer": TEXT, "reason": TEXT, "text": TEXT,
@@ -123,14 +128,16 @@ async def get_journey(door: Door, call: Call) -> Answered:
     return json_answer(describe(door, principal, journey))
 
 
-@declare("trace", query=(KEY, ADDRESS, TRACE, CORRELATION, TOPIC, PARTITION, OFFSET, FROM, TO, MAX), needs=SEEING,
+@declare("trace", needs=SEEING,
+         query=(KEY, ADDRESS, TRACE, CORRELATION, TOPIC, PARTITION, OFFSET, ORIGIN, FROM, TO, MAX),
          problems=("unknown_message", "unknown_topic", "unknown_partition", "storage_failed"),
          answers=(Answer(200, "The newest first.", object_of({"messages": list_of(FOUND)})),))
 async def find_messages(door: Door, call: Call) -> Answered:
     """Find messages by key, address, trace or correlation id, or by where they lie.
 
-    Those that were followed from the start; and by trace id those that became known later, too. What the user may not
-    read is not among them.
+    Those that were followed from the start; and those that failed, once they were handed out again or given up. By
+    `origin` any message that came over a link is found, among the 100,000 newest messages, or 64 MiB from `from` on.
+    What the user may not read is not among them.
     """
     principal = await door.principal(call)
     query = call.query()
@@ -140,6 +147,8 @@ async def find_messages(door: Door, call: Call) -> Answered:
     first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
     if TOPIC.name in query:
         return json_answer({"messages": [_found_at(door, principal, query)]})
+    if ORIGIN.name in query:
+        return json_answer({"messages": await _that_came(door, principal, query[ORIGIN.name], first_ms)})
     messages: dict[int, dict[str, Any]] = {}
     for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms)):
         if event.message_id in messages or not first_ms <= event.at_ms <= last_ms \
@@ -152,6 +161,25 @@ async def find_messages(door: Door, call: Call) -> Answered:
         if len(messages) >= most:
             break
     return json_answer({"messages": list(messages.values())})
+
+
+async def _that_came(door: Door, principal: Principal, origin: str, first_ms: int) -> list[dict[str, Any]]:
+    """The message with this identity at the hub where it comes from, if the principal may see it."""
+    if not IDENTITY.fullmatch(origin):
+        raise Refusal("invalid_parameter", "an origin is a hub's identity, 32 hex digits, a slash, and the id there",
+                      parameter=ORIGIN.name)
+    reply: Reply[Came | None] = Reply()
+    door.services.kernel.looking.came(origin.encode(), principal.tenant, first_ms, reply.set_result)
+    came = await reply
+    if came is None:
+        return []
+    try:
+        journey = await journey_of(door, principal, str(came.message_id))
+    except Refusal:
+        return []
+    stored = describe(door, principal, journey)
+    return [{"id": stored["id"], "at": stored["steps"][0]["at"], "what": stored["steps"][0]["what"],
+             "address": stored["address"], "trace_id": stored["trace_id"]}]
 
 
 async def _events(door: Door, principal: Principal, way: str, value: str, first_ms: int, last_ms: int
@@ -349,7 +377,8 @@ def may_see_address(door: Door, principal: Principal, address: str, topic: str) 
 
 def address_of(door: Door, journey: Journey) -> str:
     """Where a message was published; "" where nobody knows."""
-    said = next((event.address for event in journey.events if event.kind in WITH_ADDRESS and event.address), "")
+    said = next((event.address for event in journey.events
+                 if event.address and (event.kind in WITH_ADDRESS or event.kind in NAMING)), "")
     place, record = journey.place, journey.record
     if place is None or said and said != place.topic:
         return said
@@ -380,6 +409,8 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
             "partition": place.partition if place is not None else None,
             "offset": place.offset if place is not None else None,
             "trace_id": _trace_of(journey),
+            "origin": next((step["origin"] for step in steps[:1] if "origin" in step),
+                           f"{door.services.kernel.hub.hex()}/{journey.message_id}"),
             "followed": FROM_START if first is not None else FROM_ERROR if journey.events else NOT_AT_ALL,
             "steps": steps, "stands": [_standing(door, each._asdict(), principal, sees_all)
                                        for each in journey.standings]}

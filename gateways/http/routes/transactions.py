@@ -284,8 +284,8 @@ def _place(guard: Guard, query: dict[str, str], publication: Publication) -> int
     if address is not None:
         if key is not None:
             raise Refusal("invalid_parameter", "a message has an 'address', or a 'topic' and a 'key'", parameter="key")
-        return guard.place(address)
-    return guard.place_key(topic or "", key)
+        return guard.place(address, publication.trace)
+    return guard.place_key(topic or "", key, publication.trace)
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------

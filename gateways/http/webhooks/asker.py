@@ -36,7 +36,7 @@ class WebhookAsker:
     """A `transactions.Member`. `disable` is called, with the reason, when the receiver answers 410."""
 
     def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: TargetGuard,
-                 circuits: TargetCircuits, disable: Callable[[str], None]) -> None:
+                 circuits: TargetCircuits, disable: Callable[[str, bytes], None]) -> None:
         self.counts: Counter[str] = Counter()                # delivered: decided; failed: not
         self.last = Outcome(0, "nothing was asked yet")
         self._door = door
@@ -95,7 +95,7 @@ class WebhookAsker:
         self.last = outcome = await self._senders[target].post(body, headers)
         note_outcome(self._door, self._circuits, target, self._webhook, outcome)
         if outcome.status == GONE:
-            self._disable("the receiver answered 410: it wants nothing more")
+            self._disable("the receiver answered 410: it wants nothing more", b"")
             return
         decision = self._read(outcome)
         if decision is None:

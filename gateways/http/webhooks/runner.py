@@ -35,6 +35,7 @@ from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.private import public_headers
+from gatehouse.tracing.context import hex_of, in_a_line, traceparent_in
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
@@ -53,11 +54,11 @@ GONE: Final = 410
 
 
 class Runner:  # decision 72
-    """`disable` is called, with the reason, when the receiver answers 410. `circuits` outlive the
+    """`disable` is called, with the reason and a trace context, when the receiver answers 410. `circuits` outlive the
     runner. What `handing_out` has is charged for each POST: that is, for each try."""
 
     def __init__(self, door: Door, tenant: str, webhook: Webhook, guard: TargetGuard, circuits: TargetCircuits,
-                 handing_out: HandingOut, disable: Callable[[str], None]) -> None:
+                 handing_out: HandingOut, disable: Callable[[str, bytes], None]) -> None:
         self.webhook = webhook
         self.counts: Counter[str] = Counter()                # delivered, failed
         self.last = Outcome(0, "nothing was posted yet")
@@ -194,19 +195,22 @@ class Runner:  # decision 72
 
     async def _post_to(self, member: int, messages: list[Taken], target: int) -> None:
         body, headers, webhook_id = self._encode(messages)
+        context = traceparent_in(messages[0].leased[7])
+        if len(messages) == 1 and context:
+            headers["traceparent"] = context.decode()
         now_ms = self._door.services.wall_ms()
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
         self.last = outcome = await self._senders[target].post(body, headers)
-        note_outcome(self._door, self._circuits, target, self.webhook, outcome)
+        note_outcome(self._door, self._circuits, target, self.webhook, outcome, context)
         if outcome.delivered:
             self.counts["delivered"] += len(messages)
             self._door.flow.messages_out += len(messages)
             self._door.flow.bytes_out += len(body)
             self._groups.settle_held(member, _handles(messages), Settling(ACK))
         else:
-            self._failed(member, messages, outcome)
+            self._failed(member, messages, outcome, context)
 
-    def _failed(self, member: int, messages: list[Taken], outcome: Outcome) -> None:
+    def _failed(self, member: int, messages: list[Taken], outcome: Outcome, context: bytes = b"") -> None:
         self.counts["failed"] += len(messages)
         delay_ms: int | None = None
         if outcome.status == GONE:
@@ -216,7 +220,7 @@ class Runner:  # decision 72
             delay_ms = round(outcome.retry_after_s * 1000)
         self._groups.settle_held(member, _handles(messages), Settling(RELEASE, delay_ms))
         if outcome.status == GONE:
-            self._disable("the receiver answered 410: it wants nothing more")
+            self._disable("the receiver answered 410: it wants nothing more", context)
 
     def _encode(self, messages: list[Taken]) -> tuple[bytes, dict[str, str], str]:
         """(body, headers, webhook-id) of a POST."""
@@ -242,12 +246,16 @@ def _handles(messages: list[Taken]) -> list[Handle]:
     return [message.leased[:3] for message in messages]
 
 
-def note_outcome(door: Door, circuits: TargetCircuits, target: int, webhook: Webhook, outcome: Outcome) -> None:
-    """What a POST says of the receiver. One that names a time to come again, or wants nothing more, is there."""
+def note_outcome(door: Door, circuits: TargetCircuits, target: int, webhook: Webhook, outcome: Outcome,
+                 context: bytes = b"") -> None:
+    """What a POST says of the receiver. One that names a time to come again, or wants nothing more, is there.
+    `context`: the trace context of its first message."""
     now_ms = door.services.now_ms()
     if not outcome.delivered and outcome.retry_after_s is not None:
         circuits.give_up_probe(target, now_ms + round(outcome.retry_after_s * 1000))
     elif outcome.status != GONE and circuits.note(target, outcome.delivered, now_ms, outcome.took_ms, outcome.detail):
         state = circuits.each[target].state
-        log.warning("the circuit to %s is %s: %s", webhook.urls[target], state, outcome.detail)
+        trace, fields = in_a_line(hex_of(context))
+        log.warning("the circuit to %s is %s: %s%s", webhook.urls[target], state, outcome.detail, trace,
+                    extra={"fields": fields})
         door.admission.trace.on_event("http", f"webhook_circuit_{state}")

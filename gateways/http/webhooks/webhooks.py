@@ -20,6 +20,7 @@ from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.circuit_breaker import CircuitSettings
 from gatehouse.kernel.errors import Stopping
+from gatehouse.tracing.context import hex_of, in_a_line
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
@@ -177,13 +178,14 @@ class Webhooks:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    def _disable(self, key: Key, reason: str) -> None:
+    def _disable(self, key: Key, reason: str, context: bytes) -> None:
         webhook = self._known.get(key)
         if webhook is None or self._being_kept[key]:         # somebody is just saying otherwise, or has deleted it
             return
         self._known[key] = disabled = replace(webhook, enabled=False, disabled_because=reason)
         self._halt(key)
-        log.warning("the webhook %s is disabled: %s", key[1], reason)
+        trace, fields = in_a_line(hex_of(context))
+        log.warning("the webhook %s is disabled: %s%s", key[1], reason, trace, extra={"fields": fields})
         try:
             self._door.services.kernel.put_definition(SPACE, key[1], disabled.encode(), key[0])
         except Stopping:

@@ -103,7 +103,7 @@ class Produce:
         by_id = self.request.version >= PRODUCE_TOPIC_IDS
         try:
             topic = find_by_id(session, name, Operation.PUBLISH) if by_id \
-                else find_topic(session, text_of(name), Operation.PUBLISH)
+                else find_topic(session, text_of(name), Operation.PUBLISH, partitions[0][1] or b"")
         except (KernelError, Denied) as refusal:
             unknown = by_id and isinstance(refusal, UnknownTopic)
             for row in rows:

@@ -23,6 +23,7 @@ from gatehouse.kernel.records.authors import (
     length_of,
     note_names,
 )
+from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import Topic
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
@@ -157,6 +158,43 @@ def test_a_message_that_fails_shows_who_published_it():
     assert shown(hub, message) == of(EDGE)
 
 
+def test_who_published_what_was_fetched_in_bulk():
+    hub = rig(log=MemoryLog(frames_per_segment=5))
+    made = topic(hub, 2)
+    origins = [Origin("mqtt", f"user{number % 3}", f"client{number}", "") for number in range(40)]
+    publish(hub, NOBODY, "plant/0")
+    for number in range(0, 40, 4):
+        placed = [(hub.kernel.place(f"plant/{at}"), b"%d" % at, b"\x00", 0, 0)
+                  for at in range(number * 3, number * 3 + 12)]
+        hub.kernel.speaker.speak_in_turn([3, 6, 9, 12], origins[number:number + 4], False)
+        hub.kernel.append(placed, hub.witness, "m")
+        hub.kernel.speaker.speaks(NOBODY)
+        hub.run()
+    hub.kernel.speaker.speaks(EDGE)
+    hub.kernel.append_batch(made.partition_id(1), batch_of([(b"k", b"1", ()), (b"k", b"2", ())]), hub.witness, "b")
+    hub.run()
+    fetched: list = []
+    hub.kernel.fetch([(partition_id, 0, 1 << 20) for partition_id in made.partition_ids()], 2 << 20, fetched.extend,
+                     stored=True)
+    hub.run()
+    pieces = [piece for answer in fetched for piece in answer.pieces]
+    told: list = []
+    hub.kernel.looking.publishers(pieces, told.extend)
+    hub.run()
+    seen = 0
+    for piece, stretches in zip(pieces, told, strict=True):
+        for record in sound_records(piece):
+            seen += 1
+            author = [origin for first, origin in stretches if first <= record[0]][-1:] or [None]
+            if piece.whole:
+                assert of(author[0]) == of(EDGE)
+            elif record[3] == b"x":
+                assert author == [None], "the hub itself wrote it"
+            else:
+                assert of(author[0]) == of(origins[int(record[3]) // 3])
+    assert seen == 123
+
+
 NAMES = st.text(max_size=400)
 ORIGINS = st.builds(Origin, st.sampled_from(["mqtt", "kafka"]), NAMES, NAMES, NAMES)
 
@@ -174,6 +212,7 @@ def test_what_a_column_says_is_what_it_was_told(parts, first_id):
     for count, origin in parts:
         for number in (begin, begin + count - 1):
             where = authors.author_of(first_id + number)
+            assert authors.within(first_id + number, 1) == [(first_id + number, where)]
             if origin is None:
                 assert where == -1
             else:

@@ -47,6 +47,13 @@ def found(hub: Rig, message_id: int) -> list[str]:
     return [Kind(event.kind).name for _, event in answers[0]]
 
 
+def looked_for(hub: Rig, what: str, value: bytes, tenant: str) -> list[Event]:
+    answers: list[list[Event]] = []
+    hub.kernel.looking.find(what, value, tenant, 10, lambda told, error: answers.append(told))
+    hub.run()
+    return answers[0]
+
+
 class Taker:
     def __init__(self, hub: Rig, group: str = "work", topic: str = "orders", **settings) -> None:
         self.hub = hub
@@ -113,6 +120,35 @@ def test_a_message_that_fails_is_recorded_from_its_first_error_on():
     taker.group.ack(taker.handles())
     assert kinds(hub, first) == ["RELEASED", "HANDED_OUT", "ACKED"] and kinds(hub, second) == []
     assert found(hub, first) == ["RELEASED", "HANDED_OUT", "ACKED"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_message_that_failed_is_found_by_what_is_known_of_it_once_it_is_at_hand_again(dies: bool) -> None:
+    hub = rig(NONE)
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    headers = encode_headers([(b"traceparent", f"00-{trace}-b7ad6b7169203331-00".encode()),
+                              (b"correlation-id", b"c-1")])
+    place = hub.kernel.place("orders/line1/7")
+    hub.kernel.append([(place, b"x", headers, 0, 0), (hub.kernel.place("orders/2"), b"y", b"\x00", 0, 0)], hub.witness,
+                      "m", positions=True)
+    hub.run()
+    message_id = hub.witness.stored[-1].positions[0][2]
+    taker = Taker(hub, max_attempts=1 if dies else 3)
+    taker.pop(2)
+    taker.group.ack([message[:3] for message in taker.taken if message[3] != message_id])
+    taker.group.release([message[:3] for message in taker.taken if message[3] == message_id], 0)
+    hub.run()
+    if not dies:
+        taker.pop()
+        taker.group.release(taker.handles(), 0)           # a second error says it no more
+        hub.run()
+    events(hub)
+    for what, value in (("address", b"orders/line1/7"), ("key", b"line1/7"), ("trace", bytes.fromhex(trace)),
+                        ("correlation", b"c-1")):
+        assert [(Kind(event.kind).name, event.message_id) for event in looked_for(hub, what, value, "/")] == [
+            ("GIVEN_UP" if dies else "HANDED_OUT", message_id)], what
+        assert what == "trace" or looked_for(hub, what, value, "red") == []
+    assert [event.address for event in events(hub) if event.address] == ["orders/line1/7"]
 
 
 def test_a_dead_letter_is_followed_into_its_queue_and_back():
