@@ -2,8 +2,8 @@
 
     python -m bench.mqtt_parts [--connections 500]
 
-A hub in the process, without sockets: what a connection takes of the system, and of the event loop, is not in it, and the
-link of a test is. Both numbers are the same on every machine, busy or not.
+A hub in the process, without sockets: what a connection takes of the system, and of the event loop, is not in it, and
+the link of a test is. Both numbers are the same on every machine, busy or not.
 """
 from __future__ import annotations
 
