@@ -134,8 +134,9 @@ def test_a_message_that_failed_is_found_by_what_is_known_of_it_once_it_is_at_han
     hub.run()
     message_id = hub.witness.stored[-1].positions[0][2]
     taker = Taker(hub, max_attempts=1 if dies else 3)
-    handles = [message[:3] for message in taker.pop(2) if message[3] == message_id]
-    taker.group.release(handles, 0)
+    taker.pop(2)
+    taker.group.ack([message[:3] for message in taker.taken if message[3] != message_id])
+    taker.group.release([message[:3] for message in taker.taken if message[3] == message_id], 0)
     hub.run()
     if not dies:
         taker.pop()
