@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
 
 log = logging.getLogger("gatehouse.gateways")
+RABBITMQ_VERSION: Final = "4.0.0"
+"""Whose behaviour clients find here: they read `version` as RabbitMQ's, and some refuse less. decision 304"""
+
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
@@ -47,7 +50,8 @@ def encode_start(hub_name: str, certificate: str | None) -> bytes:
     mechanisms = PASSWORDS if certificate is None else f"{PASSWORDS} {EXTERNAL}"
     capabilities = {name: Field("t", True) for name in CAPABILITIES}
     properties: Table = {"capabilities": Field("F", capabilities), "cluster_name": text(hub_name),
-                         "product": text("Gatehouse"), "version": text(hub_version()), "platform": text("Python")}
+                         "product": text("Gatehouse"), "product_version": text(hub_version()),
+                         "version": text(RABBITMQ_VERSION), "platform": text("Python")}
     return encode_method("connection.start", minor=9, server_properties=properties, mechanisms=mechanisms.encode(),
                          locales=b"en_US")
 

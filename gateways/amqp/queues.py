@@ -408,7 +408,7 @@ def _kernel_settings(queue: AmqpQueue) -> QueueSettings:
     return QueueSettings(
         priorities=of.priorities + 1, max_length=_limit(of.max_length), max_bytes=_limit(of.max_bytes),
         max_attempts=0 if of.delivery_limit is None else min(of.delivery_limit + 1, MAX_ATTEMPT),
-        overflow=OVERFLOWS[of.overflow], ttl_ms=of.message_ttl_ms or 0, expires_ms=of.expires_ms or 0,
+        overflow=OVERFLOWS[of.overflow], ttl_ms=_limit(of.message_ttl_ms), expires_ms=of.expires_ms or 0,
         single_active=of.single_active, dead_letter=dead_letter, door=door)
 
 
@@ -421,7 +421,7 @@ def _reopened(vhost: VirtualHost, name: str, settings: dict[str, Any]) -> AmqpQu
 
 
 def _limit(given: int | None) -> int:
-    """A length limit as the kernel has it. RabbitMQ's 0 is a queue that holds nothing, the kernel's 0 is no limit."""
+    """A limit as the kernel has it. RabbitMQ's 0 is a queue that holds nothing, the kernel's 0 is no limit."""
     return 0 if given is None else given or NOTHING
 
 

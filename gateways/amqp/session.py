@@ -15,7 +15,7 @@ from gatehouse.gateways.amqp import codec, login
 from gatehouse.gateways.amqp.asked import NOT_HONOURED
 from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
 from gatehouse.gateways.amqp.channels import Channels
-from gatehouse.gateways.amqp.closing import SILENCE_MS, STOPPING_MS, Closing
+from gatehouse.gateways.amqp.closing import LEAVING_MS, SILENCE_MS, STOPPING_MS, Closing
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault
 from gatehouse.gateways.amqp.identity import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
@@ -214,7 +214,7 @@ class AmqpSession:
         payload = data[pos + 7:pos + size - 1]
         if kind == codec.HEARTBEAT:
             if number:
-                raise ConnectionFault(501, "a heartbeat on a channel")
+                raise ConnectionFault(505, "type 8, all octets = <<>>")
         elif number == 0:
             self._take_connection_frame(kind, payload)
         elif self._state is not State.OPEN:
@@ -469,7 +469,10 @@ class AmqpSession:
         self.handle_data(b"")
 
     def _on_late(self, now_ms: int) -> None:
-        self._end("handshake_timeout" if self._closing is None else "close_timeout: " + self._reason)
+        if self._closing is None:
+            self._end("handshake_timeout")
+        else:
+            self._end("" if self._closing.by_client else "close_timeout: " + self._reason)
 
     def _beat(self, now_ms: int) -> None:
         """Send a heartbeat, or end the connection where nothing came for two intervals (and the hub was reading). Any
@@ -500,13 +503,16 @@ class AmqpSession:
     def _close(self, error: AmqpError, reason: str, silence_ms: int = SILENCE_MS) -> None:
         class_id, method_id = error.method
         self._release()
-        self._state = State.CLOSING
         self._reason = reason
         self._write_method(0, encode_method("connection.close", code=error.code, text=error.reply_text,
                                             class_id=class_id, method_id=method_id))
-        self._closing = Closing(self._now_ms(), silence_ms)
+        self._await_end(Closing(self._now_ms(), silence_ms))
+
+    def _await_end(self, closing: Closing) -> None:
+        self._state = State.CLOSING
+        self._closing = closing
         self._timers.stop()
-        self._opening.at(self._closing.ends_ms)
+        self._opening.at(closing.ends_ms)
         self._received.clear()
         self._link.resume()
 
@@ -514,7 +520,7 @@ class AmqpSession:
         self.channels.finish_turn()
         self._release()
         self._write_method(0, encode_method("connection.close-ok"))
-        self._end("")
+        self._await_end(Closing(self._now_ms(), LEAVING_MS, by_client=True))
 
     def _take_goodbye(self, closing: Closing, data: bytes) -> None:
         if not closing.is_answered(data, self._heard_ms):
@@ -545,7 +551,7 @@ class AmqpSession:
                     "stopping", STOPPING_MS)
 
     def handle_closed(self) -> None:
-        if self._state is State.CLOSING:                   # it hung up in place of an answer
+        if self._closing is not None and not self._closing.by_client:      # it hung up in place of an answer
             login.log_end(self._link.peer, self._reason)
         self._release()
         self._state = State.ENDED

@@ -64,7 +64,7 @@ class Cursors:
         cursor = Cursor(partition_id, group.name, committed, group.topic_id, epoch or 0)
         prefetcher = Prefetcher(cursor, self._reader.fetch_kept, partial(self._watermarks.next_offset, partition_id),
                                 partial(self._start_of, partition_id), self._reader.unreadable,
-                                queue is not None and queue.settings.ttl_ms > 0)
+                                queue is not None and queue.settings.ttl_ms != 0)
         self._check_epoch(cursor)
         group.add(prefetcher)
         self.readers.setdefault(partition_id, []).append((group, prefetcher))

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 EXPIRED_AT_ONCE: Final = 100
 LOOKED_AT_ONCE: Final = 200              # queues, after a start
 LOOKED_BYTES: Final = 4 << 20
+HANDED_MS: Final = 1_000
+"""So soon after it entered a queue, a message that had expired by then goes to a member that waits. decision 305"""
 
 
 def expires_at(headers_encoded: bytes) -> int:
@@ -54,7 +56,7 @@ class Expiry(Policy):
 
     def on_configured(self) -> None:
         self._ttl_ms = self._read_ttl_ms()
-        self.judges_plain = self._ttl_ms > 0
+        self.judges_plain = self._ttl_ms != 0
 
     def judge(self, prefetcher: Prefetcher, messages: list[Leased], verdict: Verdict) -> list[Leased]:
         if not prefetcher.mentions_expiry and not self._ttl_ms:
@@ -62,7 +64,7 @@ class Expiry(Policy):
         fresh: list[Leased] = []
         for message in messages:
             due_ms = self._due_ms(prefetcher, message)
-            if due_ms and due_ms <= verdict.wall_ms:
+            if due_ms and due_ms <= verdict.wall_ms and not self._is_awaited(prefetcher, message, due_ms, verdict):
                 verdict.give_up(message, EXPIRED)
             else:
                 fresh.append(message)
@@ -73,8 +75,12 @@ class Expiry(Policy):
         expires_ms, ttl_ms = expires_at(message[7]), self._ttl_ms
         if not ttl_ms:
             return expires_ms
-        due_ms = prefetcher.entered_ms(message) + ttl_ms
+        due_ms = prefetcher.entered_ms(message) + max(ttl_ms, 0)
         return min(expires_ms, due_ms) if expires_ms else due_ms
+
+    def _is_awaited(self, prefetcher: Prefetcher, message: Leased, due_ms: int, verdict: Verdict) -> bool:
+        """Whether a message that has expired goes to somebody who has waited for it."""
+        return False
 
 
 class QueueExpiry(Expiry):
@@ -87,6 +93,13 @@ class QueueExpiry(Expiry):
         self._alarms: dict[Prefetcher, int] = {}       # when a timer wakes for it
         self._expiring: set[Prefetcher] = set()
         super().__init__(lambda: (group.queue or queue).settings.ttl_ms)
+
+    def _is_awaited(self, prefetcher: Prefetcher, message: Leased, due_ms: int, verdict: Verdict) -> bool:
+        """One that had no time to live at all was sent to whoever waits, and to nobody else."""
+        if not verdict.for_waiting or message[2] > 1:
+            return False
+        entered_ms = prefetcher.entered_ms(message)
+        return due_ms <= entered_ms and verdict.wall_ms - entered_ms < HANDED_MS
 
     def on_configured(self) -> None:
         """What is at the head may expire at another time."""

@@ -39,12 +39,13 @@ Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], Non
 
 class Verdict:
     """What becomes of messages of one cursor that were taken and are not handed out. Without `on_plain` plain messages
-    need none."""
+    need none; `for_waiting`: they are for members that wait."""
 
-    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool) -> None:
+    def __init__(self, policies: Sequence[Policy], wall_ms: int, on_plain: bool, for_waiting: bool = False) -> None:
         self._policies = policies
         self.wall_ms = wall_ms
         self.on_plain = on_plain
+        self.for_waiting = for_waiting
         self.unwanted: list[int] = []                  # offsets
         self.given_up: dict[str, list[Leased]] = {}    # by reason
 

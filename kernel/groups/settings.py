@@ -19,6 +19,7 @@ MAX_FAILURES: Final = 1_000
 LEAST_OPEN_MS: Final = 100
 MAX_OPEN_MS: Final = 24 * 3_600_000
 NOTHING: Final = -1                    # of a limit: the queue holds nothing, where 0 means no limit
+OF_QUEUES: Final = ("max_length", "max_bytes", "ttl_ms")       # limits that may be NOTHING
 OVERFLOWS: Final = ("drop-head", "reject", "dead-letter")
 STARTS: Final = ("earliest", "latest")
 LEASED: Final = "leased"
@@ -122,8 +123,8 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What a queue holds, for how long, and what becomes of what it does not hold. 0 means no limit; of the first
-    two limits NOTHING (-1) means that it holds nothing."""
+    """What a queue holds, for how long, and what becomes of what it does not hold. 0 means no limit; of `OF_QUEUES`
+    NOTHING (-1) means that it holds nothing."""
 
     priorities: int = 1
     """Each priority has a partition of its own; the highest is served first."""
@@ -134,6 +135,8 @@ class QueueSettings:
     """What gives way at a limit: the oldest ready message, the new one (refused), or the oldest as a dead letter."""
 
     ttl_ms: int = 0
+    """NOTHING: a message is given to a member that waits for it, or has expired."""
+
     expires_ms: int = 0
     """A queue that nobody uses for so long is deleted."""
 
@@ -152,7 +155,7 @@ class QueueSettings:
         if not 1 <= self.priorities <= MAX_PRIORITIES + 1:
             raise InvalidQueue(f"a queue has 1 to {MAX_PRIORITIES + 1} priorities, not {self.priorities}")
         for name in ("max_length", "max_bytes", "ttl_ms", "expires_ms", "max_attempts"):
-            if getattr(self, name) < (NOTHING if name in ("max_length", "max_bytes") else 0):
+            if getattr(self, name) < (NOTHING if name in OF_QUEUES else 0):
                 raise InvalidQueue(f"{name} cannot be negative")
         if self.overflow not in OVERFLOWS:
             raise InvalidQueue(f"overflow is one of {', '.join(OVERFLOWS)}, not {self.overflow!r}")

@@ -405,6 +405,21 @@ def test_what_rabbitmqadmin_of_the_second_generation_asks(api):
     assert api("GET", "health/checks/protocol-listener/amqp,moon")[1]["missing"] == ["moon"]
 
 
+def test_what_nservicebus_asks_before_it_starts(api):
+    """It wants RabbitMQ 3.10 and streams, and lifts the limit of a quorum queue's deliveries, which it takes to be one
+    since 4.0, by a policy."""
+    version = api("GET", "overview")[1]["rabbitmq_version"]
+    assert tuple(int(part) for part in version.split(".")) >= (4, 0, 0)
+    assert [flag["state"] for flag in api("GET", "feature-flags")[1] if flag["name"] == "stream_queue"] == ["enabled"]
+    api("PUT", "queues/%2F/sales", {"durable": True, "arguments": {"x-queue-type": "quorum"}})
+    queue = api("GET", "queues/%2F/sales")[1]
+    assert (queue["type"], queue["delivery_limit"], queue["effective_policy_definition"], queue["policy"]) == (
+        "quorum", 20, {}, None)
+    assert api("PUT", "policies/%2F/nsb.sales.delivery-limit", {
+        "pattern": "sales", "definition": {"delivery-limit": -1}, "priority": 0, "apply-to": "quorum_queues"})[0] == 201
+    assert api("GET", "queues/%2F/sales")[1]["delivery_limit"] == "unlimited"
+
+
 ASKED_BY_OVERVIEW = {f"rabbitmq_{name}" for name in (
     "build_info", "channels", "channels_closed_total", "channels_opened_total", "connections",
     "connections_closed_total", "connections_opened_total", "disk_space_available_bytes",

@@ -78,7 +78,6 @@ DIFFERENCES: Final[dict[str, Difference]] = {
     "a method cut off": Difference(_ends(502, "SYNTAX_ERROR - queue.declare is cut off"), OWN_TEXT),
     "an empty method frame": Difference(_ends(502, "SYNTAX_ERROR - a method frame without a method"), OWN_TEXT),
     "a frame of an unknown type": Difference(_ends(501, "FRAME_ERROR - a frame of the unknown type 7"), OWN_TEXT),
-    "a heartbeat on a channel": Difference(_ends(501, "FRAME_ERROR - a heartbeat on a channel"), OWN_TEXT),
     "a body on channel 0": Difference(_ends(505, "UNEXPECTED_FRAME - a frame of type 3 on channel 0"), OWN_TEXT),
     "login: an unknown virtual host": Difference(
         _ends(530, "NOT_ALLOWED - access to vhost '/moon' refused for user 'anonymous'", 10, 40), SECRET),

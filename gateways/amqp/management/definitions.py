@@ -12,6 +12,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, QUEUE_TYPES
 from gatehouse.gateways.amqp.errors import NAMES, AmqpError
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
+from gatehouse.gateways.amqp.login import RABBITMQ_VERSION
 from gatehouse.gateways.amqp.management.asking import (
     Asking,
     Host,
@@ -33,7 +34,6 @@ from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.kernel.errors import KernelError
 
-VERSION: Final = "3.10.8"
 NO_PARAMETERS: Final = "no plug-in of this hub has parameters"
 OPERATORS: Final = "operator_policy"   # the component of parameters that operator policies are
 NOT_TAKEN: Final = {
@@ -53,7 +53,8 @@ REPORT_MAX: Final = 1_000              # entries of the report that are named
 async def export(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     """All that who asks may know of; of one virtual host without its name in each."""
     hosts = asking.chosen(vhost)
-    document: Row = {"rabbit_version": VERSION, "rabbitmq_version": VERSION, "product_name": "Gatehouse"}
+    document: Row = {"rabbit_version": RABBITMQ_VERSION, "rabbitmq_version": RABBITMQ_VERSION,
+                     "product_name": "Gatehouse"}
     if vhost is None:
         document |= {"users": [], "vhosts": [{"name": host.vhost.name} for host in hosts], "permissions": [],
                      "topic_permissions": [], "parameters": [], "global_parameters": []}

@@ -5,14 +5,13 @@ from typing import Any, Final
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.exchanges import ROUTERS
-from gatehouse.gateways.amqp.login import hub_version
+from gatehouse.gateways.amqp.login import RABBITMQ_VERSION, hub_version
 from gatehouse.gateways.amqp.management.asking import Asking, bad_request, nothing_there
 from gatehouse.gateways.amqp.management.listing import listed, one
 from gatehouse.gateways.amqp.management.seeing import described_connections, queues_of
 from gatehouse.gateways.amqp.management.shown import COUNTED, Row, node_name, rate, with_rates
 from gatehouse.gateways.contract import HttpAnswer
 
-RABBITMQ_VERSION: Final = "3.10.8"     # whose interface this is; what the hub itself is stands beside it
 MEMORY: Final = (
     "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
     "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs", "stream_queue_replica_reader_procs",

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
-from gatehouse.gateways.amqp.login import hub_version
+from gatehouse.gateways.amqp.login import RABBITMQ_VERSION, hub_version
 from gatehouse.gateways.amqp.management.asking import Asking, nothing_there
-from gatehouse.gateways.amqp.management.hub import RABBITMQ_VERSION
 from gatehouse.gateways.amqp.management.seeing import described_connections, queues_of
 from gatehouse.gateways.amqp.management.shown import Row, node_name, show_queue
 from gatehouse.gateways.contract import HttpAnswer

@@ -98,6 +98,9 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
         "exclusive_consumer_tag": next((consumer.tag for consumer in queue.consumers if consumer.exclusive), None),
         "single_active_consumer_tag": queue.consumers[0].tag if queue.settings.single_active and queue.consumers
         else None}
+    if queue_type(queue) == "quorum":
+        limit = queue.settings.delivery_limit
+        row["delivery_limit"] = "unlimited" if limit is None else limit
     if counted and queue.stream is not None:
         length = asking.broker.queues.ready(queue)
         return {**row, "messages": length, "messages_ready": length, "messages_unacknowledged": 0,

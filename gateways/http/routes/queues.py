@@ -62,11 +62,12 @@ QUEUE: Final = Named("Queue", object_of(_QUEUE))
 LISTED: Final = object_of(_QUEUE, COUNTS)
 NEEDS: Final = (Need(Operation.CONSUME, "address"),)
 _TIME: Final = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
+_LIFE: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_TIME_MS)]
 _LIMIT: Final = Annotated[int, Meta(ge=NOTHING, le=MAX_LIMIT)]
 QueueInput: Final = document_like(
     "QueueInput", QueueSettings, {
         "priorities": Annotated[int, Meta(ge=1, le=MAX_PRIORITIES + 1)], "max_length": _LIMIT, "max_bytes": _LIMIT,
-        "ttl_ms": _TIME, "expires_ms": _TIME, "max_attempts": Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS)],
+        "ttl_ms": _LIFE, "expires_ms": _TIME, "max_attempts": Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS)],
         "overflow": choice(OVERFLOWS)},
     without=AMQP_OWN, example={"max_length": 10_000, "overflow": "reject"})
 IF_EMPTY: Final = Parameter("if_empty", "`true`: only where nothing is in it.",

@@ -122,6 +122,15 @@ def test_what_is_announced_is_what_is_proved_here() -> None:
     assert set(capabilities) == set(PROOFS)
 
 
+def test_the_version_is_that_of_the_rabbitmq_whose_behaviour_is_found() -> None:
+    """Clients refuse to work with an old one."""
+    client = Hub().client()
+    client.send(login.PROTOCOL_HEADER)
+    said: dict[str, Any] = client.got()[0][2]["server_properties"]
+    assert (said["version"].value, said["product"].value) == (b"4.0.0", b"Gatehouse")
+    assert said["product_version"].value == login.hub_version().encode()
+
+
 @pytest.mark.parametrize("capability", PROOFS)
 def test_a_capability(capability: str) -> None:
     hub = Hub()

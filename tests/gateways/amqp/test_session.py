@@ -146,7 +146,7 @@ def test_without_heartbeats_silence_is_no_end(hub: Hub, client: Client) -> None:
     (codec.frame(codec.METHOD, 1, encode_method("basic.qos"))[:-1] + b"\0", 501),
     (b"\x01\0\1\0\2\0\1" + b"x" * 131_073 + b"\xce", 501),
     (codec.frame(9, 1, b""), 501),
-    (codec.frame(codec.HEARTBEAT, 1, b""), 501),
+    (codec.frame(codec.HEARTBEAT, 1, b""), 505),
     (codec.frame(codec.METHOD, 1, b"\0\x3c\0\x63"), 502),
     (codec.frame(codec.METHOD, 1, b"\0\x3c"), 502),
     (codec.frame(codec.HEADER, 1, bytes(14)), 505),
@@ -204,6 +204,25 @@ def test_but_not_for_ever(hub: Hub, client: Client) -> None:
         client.publish("", "q", b"x")
     assert client.link.closed
     assert client.link.reason.startswith("close_timeout")
+
+
+def test_a_client_that_asked_to_close_is_left_to_hang_up(hub: Hub, client: Client) -> None:
+    """Closed at once, the socket would be reset by what comes behind, and the answer be lost with it."""
+    client.ask("queue.declare", queue="q")
+    assert [name for _, name, _ in client.ask("connection.close", 0)] == ["connection.close-ok"]
+    client.ask("connection.close", 0)
+    client.publish("", "q", b"x")
+    assert (client.got(), client.link.closed) == ([], False)
+    client.session.handle_closed()
+    assert hub.ready("q") == []
+
+
+def test_and_no_longer_than_that_takes(hub: Hub, client: Client) -> None:
+    client.ask("connection.close", 0)
+    hub.advance(499)
+    assert not client.link.closed
+    hub.advance(1)
+    assert (client.link.closed, client.link.reason) == (True, "")
 
 
 def test_a_client_that_waits_for_its_quota_is_read_when_it_is_to_go(hub: Hub, client: Client) -> None:

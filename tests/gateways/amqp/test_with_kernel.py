@@ -327,6 +327,31 @@ def test_a_limit_of_nothing_that_refuses_takes_nothing(hub: KernelHub) -> None:
     assert client.names() == ["basic.nack"]
 
 
+# ---- no time to live: for who waits, or for nobody
+
+@pytest.mark.parametrize(("arguments", "raw"), [
+    ({"x-message-ttl": 0}, properties_of()), ({}, properties_of(expiration="0"))], ids=["queue", "message"])
+def test_a_message_without_time_goes_to_who_waits_or_nowhere(hub: KernelHub, arguments: dict[str, int],
+                                                             raw: bytes) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="dead")
+    client.ask("queue.declare", queue="q", arguments={
+        **arguments, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    client.publish("", "q", b"nobody waits", raw)
+    hub.rig.run()
+    assert (get(client, "q"), taken(client, "dead")) == (None, [b"nobody waits"])
+    client.ask("basic.qos", prefetch_count=1)
+    client.ask("basic.consume", queue="q")
+    client.publish("", "q", b"1", raw)
+    client.publish("", "q", b"no room", raw)
+    hub.rig.run()
+    got = client.got()
+    assert (delivered(got), taken(client, "dead")) == ([b"1"], [b"no room"])
+    client.ask("basic.reject", delivery_tag=got[0][2]["delivery_tag"], requeue=True)
+    hub.rig.run()
+    assert (client.got(), taken(client, "dead")) == ([], [b"1"]), "given back, it waits, too"
+
+
 # ---- the time to acknowledge
 
 def consume(client: Client, queue: str) -> list[bytes]:
