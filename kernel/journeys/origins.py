@@ -126,7 +126,7 @@ class _Search:
             self._on_done(came)
             return
         self._claims -= 1                    # a client says so
-        if self._claims and came.offset + 1 < self._origins.end_of(came.partition_id):
+        if self._claims > 0 and came.offset + 1 < self._origins.end_of(came.partition_id):
             self._read(came.partition_id, came.offset + 1)
         else:
             self.go_on()
