@@ -13,8 +13,8 @@ from tests.running_hub import RunningHub
 
 PHONE = {"width": 390, "height": 1400}
 WIDE = {"width": 1280, "height": 1400}
-HOPS = "[...document.querySelectorAll('.timeline .hop')].map((bar) => bar.getBoundingClientRect())"
-TRACKS = "[...document.querySelectorAll('.timeline .track')].map((track) => track.getBoundingClientRect())"
+HOPS = "[...document.querySelectorAll('.timeline .hop')].map((bar) => bar.getBoundingClientRect().toJSON())"
+TRACKS = "[...document.querySelectorAll('.timeline .track')].map((track) => track.getBoundingClientRect().toJSON())"
 STEPS = "[...document.querySelectorAll('.timeline b')].map((what) => what.textContent)"
 
 
