@@ -89,11 +89,9 @@ class Column:
     """One that is being made; who is in it knows his number there."""
 
 
-def encode_authors(first_id: int, firsts: list[int], authors: list[Origin | None], since: int
-                   ) -> tuple[bytes, list[Origin]]:
-    """The column of stretches, in order: where each begins, counted from `first_id`, and who published it. And the
-    names that it says, which `note_names` is to be told once the frame has its place. Names that were said before
-    the position `since` are said again."""
+def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[bytes, list[Origin]]:
+    """The column of stretches, in order, and the names that it says, which `note_names` is to be told once the frame
+    has its place. Names that were said before the position `since` are said again."""
     column = Column()
     saying: list[Origin] = []
     places: list[int] = []
@@ -101,8 +99,7 @@ def encode_authors(first_id: int, firsts: list[int], authors: list[Origin | None
     numbers: list[int] = []
     before = -1
     since <<= NUMBER_BITS
-    for at in range(len(firsts)):
-        origin = authors[at]
+    for first, origin in stretches:
         if origin is None:
             number = NOBODY_NUMBER
         elif origin.column is column:
@@ -118,7 +115,7 @@ def encode_authors(first_id: int, firsts: list[int], authors: list[Origin | None
                 places.append(len(saying))
                 saying.append(origin)
         if number != before:
-            begins.append(firsts[at])
+            begins.append(first)
             numbers.append(number)
             before = number
     rest = b"".join([array("Q", places).tobytes(), array(_U32, begins).tobytes(), array("H", numbers).tobytes(),

@@ -30,7 +30,7 @@ from gatehouse.kernel.message import (
     Stored,
 )
 from gatehouse.kernel.records.asked import ASKED
-from gatehouse.kernel.records.authors import encode_authors
+from gatehouse.kernel.records.authors import Stretches, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
 from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
@@ -48,9 +48,6 @@ ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in r
 """Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
 
 
-NOWHERE: Final[list[int]] = []
-
-
 class Run:  # decision 3
     """Records of one partition within the pending frame."""
 
@@ -65,8 +62,7 @@ class Run:  # decision 3
         self.beside: bool = False                    # what the hub wrote: the ids are those of other messages
         self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
         self.author: Origin | None = None            # of its newest message
-        self.authors: list[Origin | None] | None = None        # None: of none of its messages anybody knows
-        self.authors_at: list[int] = NOWHERE         # from which message on they published them
+        self.authors: Stretches | None = None        # None: of none of its messages anybody knows
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
@@ -75,11 +71,9 @@ class Run:  # decision 3
         """Its next messages are his."""
         self.author = author
         if self.authors is None:
-            self.authors = [author] if not self.count else [None, author]
-            self.authors_at = [0] if not self.count else [0, self.count]
+            self.authors = [(self.count, author)] if not self.count else [(0, None), (self.count, author)]
         else:
-            self.authors.append(author)
-            self.authors_at.append(self.count)
+            self.authors.append((self.count, author))
 
 
 Entering = tuple[Any, "bytes | None", bytes, int, int]
@@ -451,7 +445,7 @@ class BatchBuilder:
         start = 0
         naming: list[Origin] | None = None
         if self.has_authors:
-            column, naming = encode_authors(first_id, *self._authors(first_id), since)
+            column, naming = encode_authors(first_id, self._stretches(first_id), since)
             start = len(column)
             bodies.insert(0, column)
         entries = Entries()
@@ -470,24 +464,20 @@ class BatchBuilder:
         assert len(body) == start + sum(lengths), "entries lie in the body"
         return Sealed(entries, body, record_count, next_id - first_id, naming)
 
-    def _authors(self, first_id: int) -> tuple[list[int], list[Origin | None]]:
-        """Who published what has ids of this frame, in the order of these, and from where on."""
-        firsts: list[int] = []
-        authors: list[Origin | None] = []
+    def _stretches(self, first_id: int) -> Stretches:
+        """Who published what has ids of this frame, in the order of these."""
+        stretches: Stretches = []
         for run in self.runs:
             if run.own_id >= 0:
                 continue
             begins = run.first_id - first_id
             if run.authors is None:
-                firsts.append(begins)
-                authors.append(None)
+                stretches.append((begins, None))
             elif len(run.authors) == 1:
-                firsts.append(begins)
-                authors.append(run.author)
+                stretches.append((begins, run.author))
             else:
-                firsts += [begins + at for at in run.authors_at]
-                authors += run.authors
-        return firsts, authors
+                stretches += [(begins + at, author) for at, author in run.authors]
+        return stretches
 
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int]) -> None:
         """An entry per reference: the bytes of its records within their run, which has its own entry."""
