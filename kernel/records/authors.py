@@ -89,9 +89,11 @@ class Column:
     """One that is being made; who is in it knows his number there."""
 
 
-def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[bytes, list[Origin]]:
-    """The column of stretches, in order, and the names that it says, which `note_names` is to be told once the frame
-    has its place. Names that were said before the position `since` are said again."""
+def encode_authors(first_id: int, firsts: list[int], authors: list[Origin | None], since: int
+                   ) -> tuple[bytes, list[Origin]]:
+    """The column of stretches, in order: where each begins, counted from `first_id`, and who published it. And the
+    names that it says, which `note_names` is to be told once the frame has its place. Names that were said before
+    the position `since` are said again."""
     column = Column()
     saying: list[Origin] = []
     places: list[int] = []
@@ -99,7 +101,8 @@ def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[byt
     numbers: list[int] = []
     before = -1
     since <<= NUMBER_BITS
-    for first, origin in stretches:
+    for at in range(len(firsts)):
+        origin = authors[at]
         if origin is None:
             number = NOBODY_NUMBER
         elif origin.column is column:
@@ -115,7 +118,7 @@ def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[byt
                 places.append(len(saying))
                 saying.append(origin)
         if number != before:
-            begins.append(first)
+            begins.append(firsts[at])
             numbers.append(number)
             before = number
     rest = b"".join([array("Q", places).tobytes(), array(_U32, begins).tobytes(), array("H", numbers).tobytes(),

@@ -65,7 +65,8 @@ def test_a_journey_over_a_link_is_drawn_at_both_hubs(tmp_path: Path, open_tab: C
         sent: Any = ask(a, "POST", "/v1/publish", {"messages": [{"address": "plant/1", "value": "x"}]})
         here = sent["messages"][0]["id"]
         wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
-        there = ask(b, "GET", "/v1/topics/plant/messages?from=earliest")["messages"][0]["message_id"]
+        origin = ask(a, "GET", f"/v1/trace/{here}")["origin"]
+        there = ask(b, "GET", f"/v1/trace?origin={origin.replace('/', '%2F')}")["messages"][0]["id"]
         for window, name in ((WIDE, "wide"), (PHONE, "narrow")):
             left, right = open_tab(a, f"trace/id/{here}", **window), open_tab(b, f"trace/id/{there}", **window)
             left.wait_text("settled", "tbody")
