@@ -36,6 +36,7 @@ def redriven(hub: RunningHub, group: str, topic: str) -> None:
 def drawn_within(tab: Tab) -> None:
     """The page is no wider than its window, and each bar lies on its track, where it is to be seen."""
     assert not tab.overflows()
+    assert ", until " in tab.text(".timeline") and "object" not in tab.text("main")
     hops, tracks = tab.evaluate(HOPS), tab.evaluate(TRACKS)
     assert len(hops) == len(tracks) > 1
     for hop, track in zip(hops, tracks, strict=True):
