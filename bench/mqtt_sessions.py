@@ -36,7 +36,8 @@ ACK_BYTES: Final = 4
 WINDOW: Final = 2_000
 AMONG: Final = 1_000                   # messages for the session among those that are not
 TOPICS: Final = 10_000
-MANY_TOPICS: Final = {"KERNEL__MAX_AUTO_TOPICS": "20000", "KERNEL__DEFAULT_PARTITIONS": "1"}
+MANY_TOPICS: Final = {"KERNEL__MAX_AUTO_TOPICS": "20000", "KERNEL__AUTO_TOPICS_PER_MINUTE": "1000000",
+                      "KERNEL__DEFAULT_PARTITIONS": "1"}
 VALUE_BYTES: Final = 100
 ROUND: Final = 10_000                  # messages that are sent before their PUBACKs are read
 

@@ -178,7 +178,9 @@ def start_mosquitto(folder: Path, passwords: Path | None = None) -> Server:
     folder.mkdir(exist_ok=True)
     port, = free_ports(1)
     config = folder / "mosquitto.conf"
-    who = "allow_anonymous true" if passwords is None else f"allow_anonymous false\npassword_file {passwords}"
+    who = "allow_anonymous true"
+    if passwords is not None:                        # where root starts it, it would give up the right to read the file
+        who = f"user root\nallow_anonymous false\npassword_file {passwords}"
     config.write_text(MOSQUITTO.format(port=port, who=who))
     with (folder / "mosquitto.log").open("ab") as log:
         child = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
