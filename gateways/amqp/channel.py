@@ -35,7 +35,7 @@ from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
 from gatehouse.gateways.amqp.vhost import RESERVED
-from gatehouse.kernel.groups.group import Budget
+from gatehouse.kernel.groups.members import Budget
 from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
@@ -363,8 +363,7 @@ class Channel:
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
-                    tag = self.unacked.next_tag
-                    self.unacked.next_tag += 1
+                    tag = self.unacked.give_tags(1)
                     totals.got_auto += 1
                     queues.ack(queue, [leased[:3]])
                 else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import Field
-from gatehouse.kernel.groups.group import HoldLimit
+from gatehouse.kernel.groups.members import HoldLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,8 +133,7 @@ class Consumer(ConsumerSource):
         channel = self.channel
         connection = channel.connection
         if self.no_ack:
-            first = channel.unacked.next_tag
-            channel.unacked.next_tag += len(messages)
+            first = channel.unacked.give_tags(len(messages))
             connection.broker.totals.consumed_auto += len(messages)
         else:
             first = channel.unacked.add(self, [message[:3] for message in messages])

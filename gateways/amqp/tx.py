@@ -78,7 +78,7 @@ class Tx:
         channels = self._channel.connection.channels
         if channels.tx_bytes + size > TX_BYTES_MAX:
             raise _too_large()
-        channels.tx_bytes += size
+        channels.keep_tx(size)
         self._bytes += size
         self._publishes.append(KeptPublish(content, raw, body, sent, self._channel.connection.sender.version))
 
@@ -100,7 +100,7 @@ class Tx:
         self.held = 0
 
     def _drop_publishes(self) -> None:
-        self._channel.connection.channels.tx_bytes -= self._bytes
+        self._channel.connection.channels.keep_tx(-self._bytes)
         self._publishes, self._bytes = [], 0
 
     def _give_back(self, settled: list[Settled]) -> None:
