@@ -94,6 +94,8 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.delivery.watches",
     "gatehouse.kernel.index.memtable",
     "gatehouse.kernel.index.reader",
+    "gatehouse.tracing.events",
+    "gatehouse.tracing.numbering",
     "gatehouse.relay.incoming",
     "gatehouse.relay.origins",
     "gatehouse.transactions.book",

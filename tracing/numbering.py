@@ -8,18 +8,32 @@ chooses evenly, and a trace id that is looked for says which number it is.
 """
 from __future__ import annotations
 
+from binascii import hexlify
 from typing import Final
+
+import numpy as np
 
 HALF: Final = 8
 FACTOR: Final = 0x9E3779B97F4A7C15        # odd: 2**64 over the golden ratio
 MASK: Final = (1 << 64) - 1
 BACK: Final = pow(FACTOR, -1, 1 << 64)
+TEXT_BYTES: Final = 2 * HALF
+MANY: Final = 16                          # from so many on columns cost less than numbers one by one
 
 
 # decision 265
 def scattered(number: int) -> int:
     """The second half of the trace id with this number."""
     return number * FACTOR & MASK
+
+
+def scattered_texts(number: int, count: int) -> bytes:
+    """The second halves of so many trace ids from this number on, in hex, TEXT_BYTES each."""
+    half = scattered(number)
+    if count < MANY:
+        return b"".join([b"%016x" % (half + at * FACTOR & MASK) for at in range(count)])
+    halves = np.arange(count, dtype=np.uint64) * np.uint64(FACTOR) + np.uint64(half)          # modulo 2**64
+    return hexlify(halves.astype(">u8").tobytes())
 
 
 def trace_of(own: bytes, number: int) -> bytes:

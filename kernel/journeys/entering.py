@@ -16,7 +16,7 @@ from gatehouse.kernel.records.record import add_header, encode_header, named_hea
 from gatehouse.kernel.write.pending_frame import Run
 from gatehouse.tracing.context import HEADER, Context, read
 from gatehouse.tracing.events import Kind, text, unsigned
-from gatehouse.tracing.numbering import FACTOR, MASK, scattered, trace_of
+from gatehouse.tracing.numbering import TEXT_BYTES, scattered, scattered_texts, trace_of
 
 CORRELATION: Final = b"correlation-id"
 _WANTED: Final = frozenset((HEADER, CORRELATION))
@@ -118,21 +118,23 @@ class Contexts:
 
     def add(self, messages: list[Any], indexes: Sequence[int]) -> int:
         """To messages that have none; the number of the first."""
-        first = self.take(len(indexes))
-        half: int = scattered(first)
-        whole = self._whole
+        count = len(indexes)
+        first = self.take(count)
+        texts = scattered_texts(first, count)
+        alone = _ONE_MORE[0] + self._whole
+        at = 0
         for index in indexes:
             message = messages[index]
             headers: bytes = message[2]
-            text_half = b"%016x" % half
-            extra = whole + text_half + b"-" + text_half + b"-01"
-            count: int = headers[0]
-            if count < 126:
-                headers = _ONE_MORE[count >> 1] + headers[1:] + extra
+            half = texts[at:at + TEXT_BYTES]
+            at += TEXT_BYTES
+            if len(headers) == 1:
+                headers = b"".join((alone, half, b"-", half, b"-01"))
+            elif headers[0] < 126:
+                headers = b"".join((_ONE_MORE[headers[0] >> 1], headers[1:], self._whole, half, b"-", half, b"-01"))
             else:
-                headers = add_header(headers, extra)
+                headers = add_header(headers, b"".join((self._whole, half, b"-", half, b"-01")))
             messages[index] = (message[0], message[1], headers, message[3], message[4])
-            half = half + FACTOR & MASK
         return first
 
 
@@ -174,7 +176,7 @@ def with_contexts(messages: list[Any], sendings: list[Sending], contexts: Contex
         plain: list[int] = []
         for index in sending.indexes:
             headers: bytes = messages[index][2]
-            if headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0:
+            if len(headers) == 1 or headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0:
                 plain.append(index)
                 continue
             context, correlation = named_in(headers)

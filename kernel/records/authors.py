@@ -72,49 +72,58 @@ class Authors(NamedTuple):
         if begin < 0:
             return []
         at = max(0, bisect_right(self.firsts, begin) - 1)
-        told: list[tuple[int, int]] = []
+        stretches: list[tuple[int, int]] = []
         while at < len(self.firsts) and self.firsts[at] < begin + count:
             number = self.numbers[at]
-            told.append((max(begin, self.firsts[at]) + self.first_id,
+            stretches.append((max(begin, self.firsts[at]) + self.first_id,
                          self.authors[number] if number < len(self.authors) else -1))
             at += 1
-        return told
+        return stretches
 
 
 class CorruptAuthors(Exception):
     """These bytes are no column."""
 
 
-def encode_authors(first_id: int, stretches: Stretches, since: int) -> tuple[bytes, list[Origin]]:
-    """The column of stretches, in order, and the names that it says, which `note_names` is to be told once the frame
-    has its place. Names that were said before the position `since` are said again."""
-    local: dict[Origin, int] = {}
+class Column:
+    """One that is being made; who is in it knows his number there."""
+
+
+def encode_authors(first_id: int, firsts: list[int], authors: list[Origin | None], since: int
+                   ) -> tuple[bytes, list[Origin]]:
+    """The column of stretches, in order: where each begins, counted from `first_id`, and who published it. And the
+    names that it says, which `note_names` is to be told once the frame has its place. Names that were said before
+    the position `since` are said again."""
+    column = Column()
     saying: list[Origin] = []
-    authors: list[int] = []
-    firsts: list[int] = []
+    places: list[int] = []
+    begins: list[int] = []
     numbers: list[int] = []
     before = -1
     since <<= NUMBER_BITS
-    for first, origin in stretches:
-        number = NOBODY_NUMBER
-        if origin is not None:
-            number = local.get(origin, -1)
-            if number < 0:
-                number = NOBODY_NUMBER
-                if len(authors) < MAX_AUTHORS:
-                    number = local[origin] = len(authors)
-                    if origin.named_at >= since and origin.named_at:
-                        authors.append(origin.named_at)
-                    else:
-                        authors.append(len(saying))
-                        saying.append(origin)
+    for at in range(len(firsts)):
+        origin = authors[at]
+        if origin is None:
+            number = NOBODY_NUMBER
+        elif origin.column is column:
+            number = origin.number
+        elif len(places) >= MAX_AUTHORS:
+            number = NOBODY_NUMBER
+        else:
+            number = len(places)
+            origin.note_number(column, number)
+            if origin.named_at >= since and origin.named_at:
+                places.append(origin.named_at)
+            else:
+                places.append(len(saying))
+                saying.append(origin)
         if number != before:
-            firsts.append(first)
+            begins.append(firsts[at])
             numbers.append(number)
             before = number
-    rest = b"".join([array("Q", authors).tobytes(), array(_U32, firsts).tobytes(), array("H", numbers).tobytes(),
+    rest = b"".join([array("Q", places).tobytes(), array(_U32, begins).tobytes(), array("H", numbers).tobytes(),
                      *[_encode_name(origin) for origin in saying]])
-    counts = _HEAD.pack(MAGIC, HEAD_BYTES + len(rest), 0, first_id, len(saying), len(authors), len(firsts))
+    counts = _HEAD.pack(MAGIC, HEAD_BYTES + len(rest), 0, first_id, len(saying), len(places), len(begins))
     crc = crc32c(rest, crc32c(counts[12:]))
     return b"".join([counts[:8], crc.to_bytes(4, "little"), counts[12:], rest]), saying
 

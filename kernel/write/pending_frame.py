@@ -30,7 +30,7 @@ from gatehouse.kernel.message import (
     Stored,
 )
 from gatehouse.kernel.records.asked import ASKED
-from gatehouse.kernel.records.authors import Stretches, encode_authors
+from gatehouse.kernel.records.authors import encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
 from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
@@ -47,6 +47,9 @@ CONTEXT_FIRST: Final = CONTEXT[0]
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 AROUND: Final = 9                           # bytes of a record beside key, value and headers, about
 
+NOWHERE: Final[list[int]] = []
+
+
 class Run:  # decision 3
     """Records of one partition within the pending frame."""
 
@@ -62,7 +65,8 @@ class Run:  # decision 3
         self.beside: bool = False                    # what the hub wrote: the ids are those of other messages
         self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
         self.author: Origin | None = None            # of its newest message
-        self.authors: Stretches | None = None        # None: of none of its messages anybody knows
+        self.authors: list[Origin | None] | None = None        # None: of none of its messages anybody knows
+        self.authors_at: list[int] = NOWHERE         # from which message on they published them
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
@@ -71,9 +75,11 @@ class Run:  # decision 3
         """Its next messages are his."""
         self.author = author
         if self.authors is None:
-            self.authors = [(self.count, author)] if not self.count else [(0, None), (self.count, author)]
+            self.authors = [author] if not self.count else [None, author]
+            self.authors_at = [0] if not self.count else [0, self.count]
         else:
-            self.authors.append((self.count, author))
+            self.authors.append(author)
+            self.authors_at.append(self.count)
 
 
 Entering = tuple[Any, "bytes | None", bytes, int, int]
@@ -423,7 +429,7 @@ class BatchBuilder:
         column = b""
         naming: list[Origin] | None = None
         if self.has_authors:
-            column, naming = encode_authors(first_id, self._stretches(first_id), since)
+            column, naming = encode_authors(first_id, *self._authors(first_id), since)
         data, lengths, crcs, ends = body.encode(self._laid, len(runs), self.now_ms, column, len(self.references) > 0)
         self._laid = []
         partition_ids.fromlist([run.partition_id for run in runs])
@@ -440,20 +446,24 @@ class BatchBuilder:
             self._add_references(entries, next_offsets, moved, data, ends)
         return Sealed(entries, data, record_count, next_id - first_id, naming)
 
-    def _stretches(self, first_id: int) -> Stretches:
-        """Who published what has ids of this frame, in the order of these."""
-        stretches: Stretches = []
+    def _authors(self, first_id: int) -> tuple[list[int], list[Origin | None]]:
+        """Who published what has ids of this frame, in the order of these, and from where on."""
+        firsts: list[int] = []
+        authors: list[Origin | None] = []
         for run in self.runs:
             if run.own_id >= 0:
                 continue
             begins = run.first_id - first_id
             if run.authors is None:
-                stretches.append((begins, None))
+                firsts.append(begins)
+                authors.append(None)
             elif len(run.authors) == 1:
-                stretches.append((begins, run.author))
+                firsts.append(begins)
+                authors.append(run.author)
             else:
-                stretches += [(begins + at, author) for at, author in run.authors]
-        return stretches
+                firsts += [begins + at for at in run.authors_at]
+                authors += run.authors
+        return firsts, authors
 
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int], data: bytes,
                         ends: bytes) -> None:

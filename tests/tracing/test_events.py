@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.tracing.events import MAX_ID, CorruptEvent, Event, Kind, decode, encode, may_tell
-from gatehouse.tracing.numbering import number_of, trace_at, trace_of
+from gatehouse.tracing.numbering import number_of, scattered, scattered_texts, trace_at, trace_of
 
 OWN = b"hub's 8 "
 
@@ -61,3 +61,8 @@ def test_trace_ids_are_spread_evenly_over_their_low_bytes() -> None:
     """Collectors that keep a tenth of the traces choose them so."""
     kept = sum(int.from_bytes(trace_of(OWN, number)[8:], "big") < (1 << 64) // 10 for number in range(1, 1_001))
     assert 95 <= kept <= 105
+
+
+@given(st.integers(0, 1 << 63), st.integers(1, 200))
+def test_numbers_are_scattered_together_as_they_are_one_by_one(first: int, count: int) -> None:
+    assert scattered_texts(first, count) == b"".join([b"%016x" % scattered(first + at) for at in range(count)])

@@ -126,12 +126,12 @@ def test_what_the_hub_writes_itself_has_no_publisher_and_costs_nothing():
 
 
 def test_where_the_frame_that_says_a_name_is_gone_nobody_is_named():
-    column, saying = encode_authors(7, [(0, EDGE)], 0)
+    column, saying = encode_authors(7, [0], [EDGE], 0)
     note_names(saying, 4_000)
     assert decode_authors(column).author_of(7) == 0
-    later, saying = encode_authors(9, [(0, EDGE)], 3_000)
+    later, saying = encode_authors(9, [0], [EDGE], 3_000)
     assert not saying and decode_authors(later).author_of(9) == 4_000 << NUMBER_BITS
-    assert encode_authors(9, [(0, EDGE)], 5_000)[1] == [EDGE], "it was said in another segment"
+    assert encode_authors(9, [0], [EDGE], 5_000)[1] == [EDGE], "it was said in another segment"
 
 
 def test_a_producers_batch_has_one_publisher():
@@ -205,7 +205,8 @@ def test_what_a_column_says_is_what_it_was_told(parts, first_id):
     for count, origin in parts:
         stretches.append((at, origin))
         at += count
-    column, saying = encode_authors(first_id, stretches, 0)
+    column, saying = encode_authors(first_id, [first for first, _ in stretches],
+                                    [origin for _, origin in stretches], 0)
     assert length_of(column) == len(column)
     authors = decode_authors(column)
     begin = 0
@@ -230,7 +231,7 @@ def test_what_a_column_says_is_what_it_was_told(parts, first_id):
 
 def test_beyond_the_authors_of_one_frame_nobody_is_named():
     origins = [Origin("mqtt", client=str(number)) for number in range(MAX_AUTHORS + 5)]
-    column, saying = encode_authors(0, list(enumerate(origins)), 0)
+    column, saying = encode_authors(0, list(range(len(origins))), origins, 0)
     authors = decode_authors(column)
     assert len(saying) == MAX_AUTHORS and authors.author_of(MAX_AUTHORS - 1) >= 0
     assert authors.author_of(MAX_AUTHORS + 2) == -1
