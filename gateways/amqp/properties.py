@@ -22,6 +22,8 @@ NAMES: Final = ("content_type", "content_encoding", "headers", "delivery_mode", 
 KINDS: Final = "ssFoossssqssss"
 """The type of each property in `NAMES`: s short string, F table, o octet, q time (8)."""
 
+EXPIRATION_FLAG: Final = 0x8000 >> NAMES.index("expiration")
+
 PERSISTENT: Final = 2
 CACHED: Final = 4096
 CACHED_BYTES_MAX: Final = 256
@@ -58,6 +60,11 @@ def _size(kind: str, raw: bytes, at: int) -> int:
     if kind == "s":
         return 1 + raw[at] if at < len(raw) else 1
     return 4 + int.from_bytes(raw[at:at + 4], "big")
+
+
+def may_expire(raw: bytes) -> bool:
+    """Whether the message has a time to live of its own."""
+    return bool((raw[0] << 8 | raw[1]) & EXPIRATION_FLAG)
 
 
 def read(raw: bytes) -> dict[str, Any]:

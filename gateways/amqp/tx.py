@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, precondition
 from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.gateways.amqp.properties import may_expire
 from gatehouse.kernel.errors import KernelError, Stopping
 
 if TYPE_CHECKING:
@@ -171,6 +172,7 @@ class Tx:
         sender = connection.sender
         sender.refresh()
         outcomes = [publish.sent if publish.version == sender.version and publish.sent.reply is None
+                    and not may_expire(publish.raw)        # it is published now, and lives from now on
                     else channel.publishing.look_up(publish.content, publish.raw, publish.body)
                     for publish in self._publishes]
         messages: list[Message] = [message for sent in outcomes if sent.message is not None

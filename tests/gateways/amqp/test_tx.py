@@ -47,6 +47,16 @@ def test_nothing_is_seen_before_the_commit_and_all_of_it_after(hub: KernelHub, c
     assert counts(hub) == (2, 1)
 
 
+def test_what_may_expire_lives_from_the_commit_on(hub: KernelHub, client: Client) -> None:
+    client.publish("", "to", b"a", properties_of(expiration="1000"))
+    hub.advance(60_000)
+    client.ask("tx.commit")
+    hub.advance(900)
+    assert counts(hub) == (4, 1)
+    hub.advance(200)
+    assert get(client, "to") is None
+
+
 def test_all_of_it_is_in_one_frame(hub: KernelHub, client: Client) -> None:
     fill(hub.client(), "other", b"x")
     for queue in ("from", "other"):
