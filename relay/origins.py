@@ -113,6 +113,12 @@ class Marks:
                     return stamp
         return None
 
+    def tag(self, said: bytes) -> bytes:
+        """That this hub has said this to somebody."""
+        tag = self._keyed.copy()
+        tag.update(said)
+        return tag.digest()
+
     def _clock_tag(self, hub: bytes) -> bytes:
         tag = self._keyed.copy()
         tag.update(CLOCK_HEADER + hub)
