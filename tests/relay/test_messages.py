@@ -96,6 +96,22 @@ def test_only_addresses_that_both_sides_allow_pass() -> None:
     assert left.links.describe_link("link")["lag"]["messages"] == 0, "what does not match is not behind"
 
 
+def test_a_link_is_of_one_tenant_at_each_hub() -> None:
+    """What others have is not sent, and no rename leads to them."""
+    network, left, right = pair({**SEND, "tenant": "north"}, {
+        **RECEIVE, "tenant": "south", "rename": ("plant/up/# -> north/plant/#",)})
+    left.rig.publish("plant/1", b"of the north", tenant="north")
+    left.rig.publish("plant/up/1", b"renamed", tenant="north")
+    left.rig.publish("plant/1", b"of everybody")
+    network.settle()
+    kernel = right.rig.kernel
+    assert {topic.name for topic in kernel.topics("south")} == {"plant", "north"}
+    assert not kernel.topics("north") and not kernel.topics("/")
+    stored = [record[3] for topic in kernel.topics("south") for partition in topic.partition_ids()
+              for record in right.rig.read_partition(partition)]
+    assert sorted(stored) == [b"of the north", b"renamed"]
+
+
 def test_a_topic_that_the_meeting_point_does_not_list_stops_the_link() -> None:
     network, left, right = pair(SEND, RECEIVE, topics=("other",))
     left.rig.publish("plant/a", b"1")
