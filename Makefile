@@ -10,7 +10,7 @@
 #            which it installs and starts in a temporary folder, as an unprivileged user; distributed Kafka Connect and
 #            MirrorMaker 2 between two hubs (ARGS= goes to pytest)
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
-#   soak     2,000 rounds of the simulator, properties by chance, a link that is cut for ten minutes, then 1,000 hubs killed under load, 200 killed under attack, then
+#   soak     2,000 rounds of the simulator, properties by chance, ten thousand random sessions, a link that is cut for ten minutes, then 1,000 hubs killed under load, 200 killed under attack, then
 #            the order service and its hub killed a hundred times for each door (some hours); and a disk that is full, where one may be mounted
 #   fuzz     send mutations of real conversations to every door, an hour at each, side by side (SEED=, SECONDS=, ARGS=)
 #   sanitize run the native modules' tests under AddressSanitizer (needs libasan, which comes with gcc; ARGS= goes to pytest)
@@ -97,6 +97,7 @@ soak: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	$(COMPILED) -m tests.simulation $(SEED) --rounds 2000
 	GATEHOUSE_EXAMPLES=random $(COMPILED) $(PYTEST) tests/properties tests/relay/test_simulation.py
+	GATEHOUSE_SESSIONS=10000 $(COMPILED) $(PYTEST) tests/kernel/sessions/test_random.py
 	GATEHOUSE_CUT_S=600 $(COMPILED) $(PYTEST) --timeout=2400 tests/relay/test_networks.py
 	$(COMPILED) -m tests.faults --rounds 1000 --seed $(SEED)
 	$(COMPILED) -m tests.faults.attack --kills 200 --seed $(SEED)

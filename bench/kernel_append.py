@@ -2,8 +2,9 @@
 
     python -m bench.kernel_append [--partitions 16] [--n 2000000] [--size 100] [--burst 1000]
 
-Bursts of unencoded (key, value, headers) tuples, keys drawn at random over the partitions, are turned into messages and
-appended as fast as the kernel takes them; the clock stops when the last is durable.
+Bursts of unencoded (place, value, headers) tuples, places drawn at random over the partitions, are turned into messages
+and appended as fast as the kernel takes them; the clock stops when the last is durable. What finds the place of an
+address is a door's, and done before.
 """
 from __future__ import annotations
 
@@ -15,22 +16,20 @@ import time
 
 from bench.kernel_rig import KernelRig, run_on_kernel
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.message import Placement, Stored
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.write import pending_frame
 
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them
 
 
-Unencoded = tuple[bytes, bytes, tuple[tuple[bytes, bytes | None], ...]]      # key, value, headers
+Unencoded = tuple[Placement, bytes, tuple[tuple[bytes, bytes | None], ...]]      # place, value, headers
 
 
 class Load:
-    def __init__(self, kernel: Kernel, bursts: list[list[Unencoded]], total: int, partitions: int,
+    def __init__(self, kernel: Kernel, bursts: list[list[Unencoded]], total: int,
                  loop: asyncio.AbstractEventLoop) -> None:
         self.kernel, self.bursts, self.left, self.loop = kernel, bursts, total, loop
-        topic = kernel.create_topic("load", partitions=partitions)
-        self.places = {b"k%d" % i: kernel.place_in("load", b"k%d" % i, partition=i) for i in range(topic.partitions)}
         self.pending = 0
         self.sent = 0
         self.done = asyncio.Event()
@@ -38,9 +37,7 @@ class Load:
     def feed(self) -> None:
         while self.left and self.pending < IN_FLIGHT:
             tuples = self.bursts[self.sent % len(self.bursts)]
-            places = self.places
-            self.kernel.append([(places[key], value, encode_headers(headers), 1, 0) for key, value, headers in tuples],
-                               self)
+            self.kernel.append([(to, value, encode_headers(headers), 1, 0) for to, value, headers in tuples], self)
             self.sent += 1
             self.left -= 1
             self.pending += 1
@@ -58,9 +55,11 @@ async def measure(options: argparse.Namespace, rig: KernelRig) -> None:
     kernel = rig.kernel
     draw = random.Random(1)
     value = b"x" * options.size
+    topic = kernel.create_topic("load", partitions=options.partitions)
+    places = [kernel.place_in("load", b"k%d" % number, partition=number) for number in range(topic.partitions)]
     bursts: list[list[Unencoded]] = [
-        [(b"k%d" % draw.randrange(options.partitions), value, ()) for _ in range(options.burst)] for _ in range(64)]
-    load = Load(kernel, bursts, options.n // options.burst, options.partitions, asyncio.get_running_loop())
+        [(draw.choice(places), value, ()) for _ in range(options.burst)] for _ in range(64)]
+    load = Load(kernel, bursts, options.n // options.burst, asyncio.get_running_loop())
     gc.collect()
     gc.freeze()
     began, cpu = time.perf_counter(), time.process_time()

@@ -123,10 +123,10 @@ def dimension(folder: Path, direction: str, of: str, rate: int, seconds: float) 
         each_s = (after - before) / (ended_s - began_s)
         print(f"{direction:3} {of:16} {each_s:8,.0f}/s of {rate:,}: {each_s / rate - 1:+.1%}", flush=True)
     finally:
-        server.stop()
         for door in paced:
             door.kill()
             door.wait()
+        server.stop()
 
 
 def main() -> None:

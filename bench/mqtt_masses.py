@@ -1,6 +1,6 @@
 """Many MQTT connections at once, beside mosquitto: they come, are idle, all come back, and all break.
 
-    python -m bench.mqtt_masses [--connections 10000] [--rounds 1]
+    python -m bench.mqtt_masses [--connections 10000] [--rounds 1] [--users 4]
 
     connects    all connections are opened at once, each with a session and a will, until the last CONNACK
     bytes       what the server has grown by for each
@@ -9,19 +9,25 @@
 
 In both servers each connection leaves a session and a will. The hub has them on disk before CONNACK; mosquitto keeps
 them in memory. A connection that is refused or closed counts as lost. One process with one thread makes the load.
+
+With `--users` everybody logs in as one of so many users, whose passwords were proven once before; without, as nobody.
 """
 from __future__ import annotations
 
 import argparse
 import resource
 import selectors
+import shutil
 import socket
 import struct
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Final
 
 from bench.measure import table
-from bench.servers import Server, start_hub, start_mosquitto, work_folder
+from bench.servers import ROOT, Server, ServerFailed, start_hub, start_mosquitto, work_folder
 
 WAIT_S: Final = 120.0
 CONNACK_BYTES: Final = 4
@@ -41,18 +47,28 @@ def _packet(first: int, body: bytes) -> bytes:
     return bytes((first, *length, size)) + body
 
 
-def connect_packet(number: int) -> bytes:
-    """CONNECT of 3.1.1 without clean session, with a will of QoS 0."""
-    return _packet(0x10, _field("MQTT") + b"\4\4\0\0" + _field(f"mass-{number}") + _field(f"wills/{number}")
-                   + _field("bye"))
+def password_of(user: str) -> str:
+    return f"password of {user}"
+
+
+def connect_packet(number: int, users: int) -> bytes:
+    """CONNECT of 3.1.1 without clean session, with a will of QoS 0, and where there are users as one of them."""
+    flags, shown = (0xC4, login(number % users)) if users else (4, b"")
+    return _packet(0x10, _field("MQTT") + bytes((4, flags, 0, 0)) + _field(f"mass-{number}") + _field(f"wills/{number}")
+                   + _field("bye") + shown)
+
+
+def login(number: int) -> bytes:
+    return _field(f"user{number}") + _field(password_of(f"user{number}"))
 
 
 class Crowd:
     """Connections that are opened together."""
 
-    def __init__(self, port: int, count: int) -> None:
+    def __init__(self, port: int, count: int, users: int = 0) -> None:
         self._port = port
         self._count = count
+        self._users = users
         self._open: list[socket.socket] = []
         self.lost = 0
 
@@ -72,7 +88,7 @@ class Crowd:
                 assert isinstance(connection, socket.socket), "only sockets are registered"
                 try:
                     if events & selectors.EVENT_WRITE:
-                        connection.send(connect_packet(key.data))
+                        connection.send(connect_packet(key.data, self._users))
                         selector.modify(connection, selectors.EVENT_READ, key.data)
                         continue
                     answer = connection.recv(CONNACK_BYTES)
@@ -96,9 +112,10 @@ class Crowd:
         self._open.clear()
 
 
-def listen_for_wills(port: int) -> socket.socket:
+def listen_for_wills(port: int, users: int) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_S)
-    connection.sendall(_packet(0x10, _field("MQTT") + b"\4\2\0\0" + _field("undertaker")))
+    connection.sendall(_packet(0x10, _field("MQTT") + (b"\4\xc2" if users else b"\4\2") + b"\0\0" + _field("undertaker")
+                               + (login(0) if users else b"")))
     connection.recv(CONNACK_BYTES)
     connection.sendall(_packet(0x82, b"\0\1" + _field("wills/#") + b"\0"))
     connection.recv(CONNACK_BYTES + 1)
@@ -122,15 +139,49 @@ def count_wills(connection: socket.socket, count: int) -> tuple[int, float]:
     return seen, time.perf_counter() - begun_s
 
 
-def measure(server: Server, count: int) -> list[str]:
+def start_hub_of(users: int, folder: Path) -> Server:
+    if not users:
+        return start_hub(folder, doors=("mqtt",))
+    folder.mkdir()
+    config = folder / "gateways.toml"
+    config.write_text(f'[hub]\ndata_dir = "{folder / "data"}"\n[gateways.mqtt]\n')
+    for name in [f"user{number}" for number in range(users)]:
+        subprocess.run([sys.executable, "-m", "gatehouse.cli", "users", "create", name, "--config", str(config),
+                        "--password-file", "-"], input=password_of(name) + "\n", text=True, capture_output=True,
+                       cwd=ROOT, check=True)
+    rules = "".join([f'[[acl]]\nwho = "user:user{number}"\npattern = "#"\n' for number in range(users)])
+    return start_hub(folder, doors=("mqtt",), settings={"AUTH__ALLOW_ANONYMOUS": "false"}, more=rules)
+
+
+def start_mosquitto_of(users: int, folder: Path) -> Server:
+    if not users:
+        return start_mosquitto(folder)
+    program = shutil.which("mosquitto_passwd")
+    if program is None:
+        raise ServerFailed("mosquitto_passwd is not installed: on Debian, apt-get install mosquitto")
+    folder.mkdir()
+    passwords = folder / "passwords"
+    passwords.touch(0o700)
+    for name in [f"user{number}" for number in range(users)]:
+        subprocess.run([program, "-b", str(passwords), name, password_of(name)], check=True)
+    return start_mosquitto(folder, passwords)
+
+
+def measure(server: Server, count: int, users: int) -> list[str]:
     port = server.ports["mqtt"]
-    crowd = Crowd(port, count)
+    if users:                                        # each password is proven once
+        proving = Crowd(port, users, users)
+        proving.connect()
+        proving.cut()
+        if proving.lost:
+            raise ServerFailed(f"{server.name} refused {proving.lost} of {users} users")
+    crowd = Crowd(port, count, users)
     before = server.resident_bytes()
     connects_s = crowd.connect()
     each = (server.resident_bytes() - before) / count
     crowd.cut()
     storm_s = crowd.connect()
-    watcher = listen_for_wills(port)
+    watcher = listen_for_wills(port, users)
     crowd.cut()
     wills, wills_s = count_wills(watcher, count)
     watcher.close()
@@ -143,20 +194,22 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--users", type=int, default=0, help="0: nobody logs in")
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))         # the servers have it from here
     rows: list[list[str]] = []
     with work_folder() as folder:
         for at in range(options.rounds):
-            for start in (lambda where: start_hub(where, doors=("mqtt",)), start_mosquitto):
-                server = start(folder / f"{len(rows)}-{at}")
+            for start in (start_hub_of, start_mosquitto_of):
+                server = start(options.users, folder / f"{len(rows)}-{at}")
                 try:
-                    rows.append(measure(server, options.connections))
+                    rows.append(measure(server, options.connections, options.users))
                 finally:
                     server.kill()
-    print(table([f"{options.connections:,} connections", "connects/s", "bytes each", "storm: connects/s", "s", "lost",
-                 "wills", "s"], rows))
+    who = f" of {options.users} users" if options.users else ""
+    print(table([f"{options.connections:,} connections{who}", "connects/s", "bytes each", "storm: connects/s", "s",
+                 "lost", "wills", "s"], rows))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ DOORS: Final = ("mqtt", "http", "kafka")
 # Without `set_tcp_nodelay`, which halves its pipes: it writes every packet by itself.
 MOSQUITTO: Final = """\
 listener {port} 127.0.0.1
-allow_anonymous true
+{who}
 max_inflight_messages 0
 max_queued_messages 0
 persistence false
@@ -170,15 +170,17 @@ def start_hub(folder: Path, *, doors: tuple[str, ...] = DOORS, settings: Mapping
 
 # ---- mosquitto ------------------------------------------------------------------------------------------------------
 
-def start_mosquitto(folder: Path) -> Server:
-    """Raises ServerFailed where it is not installed."""
+def start_mosquitto(folder: Path, passwords: Path | None = None) -> Server:
+    """`passwords`: a file of `mosquitto_passwd`, one of which everybody has to show. Raises ServerFailed where it is
+    not installed."""
     program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
     if program is None:
         raise ServerFailed("mosquitto is not installed: on Debian, apt-get install mosquitto")
     folder.mkdir(exist_ok=True)
     port, = free_ports(1)
     config = folder / "mosquitto.conf"
-    config.write_text(MOSQUITTO.format(port=port))
+    who = "allow_anonymous true" if passwords is None else f"allow_anonymous false\npassword_file {passwords}"
+    config.write_text(MOSQUITTO.format(port=port, who=who))
     with (folder / "mosquitto.log").open("ab") as log:
         child = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
     wait_for_port(port, child, "mosquitto", 10)

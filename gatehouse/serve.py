@@ -224,15 +224,15 @@ class Hub:
         anonymous = self.config.auth.allow_anonymous and new.auth.allow_anonymous
         auth = dataclasses.replace(new.auth, allow_anonymous=anonymous)
         self.config = dataclasses.replace(self.config, kernel=new.kernel, auth=auth, rights=new.rights)
-        self._keep_issuer_circuit()
+        self._keep_issuer_circuits()
 
-    def _keep_issuer_circuit(self) -> None:
-        """It is there as long as tokens are taken."""
-        if self._shared is not None and self.config.rights.jwt is not None:
+    def _keep_issuer_circuits(self) -> None:
+        """They are there as long as tokens are taken."""
+        if self._shared is not None:
             admission = self._shared.admission
-            self._shared.circuits.keep(ISSUER, admission.issuer_circuit, admission.on_issuer_circuit)
-        elif self._shared is not None:
-            self._shared.circuits.forget(ISSUER)
+            self._shared.circuits.keep_targets(
+                ISSUER, None if self.config.rights.jwt is None else admission.issuer_circuits,
+                admission.on_issuer_circuit)
 
     @property
     def _relistened(self) -> set[str]:
@@ -314,7 +314,7 @@ class Hub:
             accounts=self._accounts.administration(admission) if self._accounts is not None else None)
         self._shared = services
         services.circuits.keep(CATALOGUE, storage.catalogue_circuit, turned_by_itself)
-        self._keep_issuer_circuit()
+        self._keep_issuer_circuits()
         kernel.groups.follow_circuits(services.circuits)
         self._status.circuits = services.circuits.describe_all
         self.metrics.add(partial(circuit_samples, services.circuits))

@@ -2,7 +2,8 @@
 
     webhook:NAME          the receiver of a webhook, of the tenant that has it; where it has several targets each of
                           them is webhook:NAME:1, webhook:NAME:2, ...
-    issuer:jwt            whoever gives out the key set of `[auth.jwt]`
+    issuer:jwt            whoever gives out the key set of `[auth.jwt]`; where it has mirrors each address is
+                          issuer:jwt:1, issuer:jwt:2, ...
     catalogue:database    the catalogue's database
     relay:meeting-point   what this hub's links meet at
     link:NAME             the other hub of a link
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings, CircuitState
 
 HUB: Final = "/"
@@ -87,6 +89,18 @@ class Circuits:
     def on_forgotten(self, tenant: str, name: str) -> None:
         """A group has none any more."""
         self.forget(group_circuit(name), tenant)
+
+    def keep_targets(self, circuit_id: str, circuits: TargetCircuits | None, on_turned: Callable[[], None]) -> None:
+        """The circuits of a name of the hub's and of its several targets, in place of those that it had; None: it has
+        none any more."""
+        for of, kept in list(self._known):
+            if of == HUB and (kept == circuit_id or kept.startswith(f"{circuit_id}:")):
+                self.forget(kept)
+        if circuits is not None:
+            self.keep(circuit_id, circuits.whole, on_turned)
+            for number, breaker in enumerate(circuits.each, 1):
+                if breaker is not circuits.whole:
+                    self.keep(f"{circuit_id}:{number}", breaker, on_turned)
 
     def ids(self, tenant: str) -> list[str]:
         """Sorted."""

@@ -1,6 +1,8 @@
 """Everything the kernel refuses, each with a stable code that every door translates into its protocol's words."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class KernelError(Exception):
     """Base of all refusals. `code` is stable and documented; the text is for people."""
@@ -99,7 +101,16 @@ class UnknownQueue(KernelError):
     code = "unknown_queue"
 
 
-class MessageTooLarge(KernelError):
+class RecordsRefused(Exception):
+    """Part of refusals of a producer's batch that some of its records may be the reason of. `records`: which, counted
+    from 0, as far as they are told; none where it is the batch."""
+
+    def __init__(self, text: str, records: Sequence[int] = ()) -> None:
+        super().__init__(text)
+        self.records = records
+
+
+class MessageTooLarge(RecordsRefused, KernelError):
     """Larger than the topic's limit, or the hub's where the topic has none."""
 
     code = "message_too_large"
@@ -111,13 +122,13 @@ class CorruptBatch(KernelError):
     code = "corrupt_batch"
 
 
-class InvalidRecord(KernelError):
+class InvalidRecord(RecordsRefused, KernelError):
     """A producer's batch that is not what it claims once it is opened: counts, offsets or lengths of its records."""
 
     code = "invalid_record"
 
 
-class InvalidTimestamp(KernelError):
+class InvalidTimestamp(RecordsRefused, KernelError):
     """A time that no record can have, or a batch that states a false one for its newest record."""
 
     code = "invalid_timestamp"

@@ -180,31 +180,32 @@ class Placement:
     def __init__(self, tenant: str, address: str, topic: str, topic_id: int, partition: int, partition_id: int,
                  key: bytes | None, key_part: bytes, address_header: bytes, max_message_bytes: int,
                  first_level: FirstLevel) -> None:
+        # what each append asks lies together in memory, where this is compiled: a place among many is in no cache
+        self.first_level = first_level
+        self.version = -1
+        self.max_message_bytes = max_message_bytes
+        self.limited = False                         # one of the queues that it enters may be full, or `choosing`
+        self.compact = False                         # the topic keeps the newest record of every key
+        self.partition_id = partition_id             # 64-bit, unique in the hub, never used again
+        self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
+        self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
+        self.targets: tuple[tuple[Subscriber, int], ...] = ()
+        self.also: tuple[int, ...] = ()              # queues that its messages enter besides
+        self.fleeting: tuple[int, ...] = self.also   # those of them that take what is TRANSIENT, too
         self.tenant = tenant  # decision 90
         self.address = address
         self.topic = topic
         self.topic_id = topic_id
-        self.partition = partition                           # number within the topic, from 0
-        self.partition_id = partition_id                     # 64-bit, unique in the hub, never used again
+        self.partition = partition                   # number within the topic, from 0
         self.key = key
-        self.key_part = key_part                     # the key as it stands in a record: varint length, bytes
-        self.address_header = address_header         # encoded header to add, or b"" where topic and key say it all
-        self.max_message_bytes = max_message_bytes
         self.fixed_topic = False                     # topic and key were asked for, not found by address
-        self.compact = False                         # the topic keeps the newest record of every key
-        self.fixed_partition = False                     # the partition was asked for by number, not found by key
-        self.targets: tuple[tuple[Subscriber, int], ...] = ()
-        self.also: tuple[int, ...] = ()              # queues that its messages enter besides
-        self.fleeting: tuple[int, ...] = self.also   # those of them that take what is TRANSIENT, too
+        self.fixed_partition = False                 # the partition was asked for by number, not found by key
         self.routed: tuple[int, ...] | None = None   # those of them that a door chose, in place of its bound queues
         self.choosing: tuple[Chooser, ...] = ()      # who says of each of its messages what that enters besides
         self.chosen: dict[tuple[int, ...], Placement] | None = None    # where those go, by what they enter
         self.queue: Any = None                       # the queue it is, where it leads to one alone
         self.may_create = False                      # whoever asked for it may have its topic made anew,
         self.maker = ""                              # for whom that counts; "": the hub itself
-        self.limited = False                         # one of the queues that it enters may be full, or `choosing`
-        self.first_level = first_level
-        self.version = -1
         self.topics_version = -1
         self.shown: Place | None = None              # as doors see it
 

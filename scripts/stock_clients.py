@@ -1,6 +1,6 @@
-"""Clients that do not come from PyPI, fetched once into build/: Kafka's from Java with its tools, KafkaJS, and for Go
+"""Clients that are not among the locks, fetched once into build/: Kafka's from Java with its tools, KafkaJS, and for Go
 kafka-go, franz-go and sarama; for AMQP Spring's with Java's below it, amqplib, and RabbitMQ's for Go; for MQTT Eclipse
-Paho for Java and for Go, and MQTT.js.
+Paho for Java and for Go, MQTT.js, and amqtt, which asks for versions of its own.
 
     python scripts/stock_clients.py                  what the tests need
     python scripts/stock_clients.py connect          Kafka Connect's file connectors and MirrorMaker 2 too
@@ -38,6 +38,7 @@ PAHO_JAVA: Final = "1.2.5"
 PAHO_GO: Final = "v0.22.0"
 OLDEST_GO: Final = 21                  # that compiles Paho for Go
 MQTT_JS: Final = "5.10.4"
+AMQTT: Final = "0.12.1"
 
 POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -115,6 +116,17 @@ def amqplib() -> Path:
 def mqtt_js() -> Path:
     """MQTT.js as one file for browsers."""
     return _modules("mqtt", MQTT_JS) / "node_modules" / "mqtt" / "dist" / "mqtt.min.js"
+
+
+def amqtt() -> Path:
+    """The folder in which Python finds amqtt, its client and its broker."""
+    folder = BUILD / f"amqtt-{AMQTT}"
+    if not folder.is_dir():
+        coming = _begin(folder)
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target",
+                        str(coming), f"amqtt=={AMQTT}"], check=True, timeout=FETCH_S)
+        coming.rename(folder)
+    return folder
 
 
 def has_recent_go(oldest: int = OLDEST_GO) -> bool:
@@ -221,6 +233,7 @@ def main(arguments: list[str]) -> None:
     kafka_go()
     paho_java()
     mqtt_js()
+    amqtt()
     if has_recent_go():
         paho_go()
     if has_recent_go(OLDEST_GO_OF_KAFKA):

@@ -45,8 +45,8 @@ from gatehouse.gateways.admission.session_registry import RegisteredSession, Reg
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT
+from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.message import Allowed, Judge
 from gatehouse.kernel.shedding import Rung
 
@@ -90,7 +90,7 @@ class Admission:
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_place: WeakSet[GivenPlaces] = WeakSet()          # also what a session alone still holds
         self._settling: list[Callable[[], None]] = []
-        self.issuer_circuit = CircuitBreaker(ISSUER_CIRCUIT)
+        self.issuer_circuits = TargetCircuits(ISSUER_CIRCUIT)
         """Of whoever gives out the key set of `[auth.jwt]`."""
 
         self.limits = LimitBook()
@@ -465,9 +465,9 @@ class Admission:
             if before is not None:
                 before.close()
                 self._forget_tokens()
-                self.issuer_circuit.close()
+            self.issuer_circuits = TargetCircuits(ISSUER_CIRCUIT, 1 if jwt is None else len(jwt.key_sets))
             login.issuer = None if jwt is None or self._outside is None \
-                else Issuer(jwt, self._outside, self.issuer_circuit, log.error, self._forget_tokens)
+                else Issuer(jwt, self._outside, self.issuer_circuits, log.error, self._forget_tokens)
         elif before is not None:
             before.read_again()
         if changed:
@@ -481,7 +481,7 @@ class Admission:
         self.version = object()
 
     def on_issuer_circuit(self) -> None:
-        """People have opened the issuer's circuit, or closed it."""
+        """People have opened a circuit of the issuer's, or closed it."""
         if self._login.issuer is not None:
             self._login.issuer.on_circuit()
 

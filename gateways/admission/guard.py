@@ -20,6 +20,7 @@ from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.checks import require_seen
+from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from gatehouse.gateways.admission.admission import Admission
-    from gatehouse.gateways.admission.limits.charging import Charge
+    from gatehouse.gateways.admission.limits.charging import Charge, Charging
+    from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer, Gathering
@@ -56,17 +58,23 @@ SEEN_MAX: Final = 262_144
 """Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
 
 
+NO_FIRSTS: Final[list[int]] = []       # of a guard that has asked for no topic by its name: nearly all of a fleet's
+NO_STOPS: Final[dict[int, int]] = {}
+
+
 class Partitions:
     """Partitions of topics that were asked for by their names, with the right to them."""
 
     def __init__(self) -> None:
-        self._firsts: list[int] = []
-        self._stops: dict[int, int] = {}
+        self._firsts: list[int] = NO_FIRSTS
+        self._stops: dict[int, int] = NO_STOPS
 
     def __len__(self) -> int:
         return len(self._firsts)
 
     def add(self, topic: Topic) -> None:
+        if self._firsts is NO_FIRSTS:
+            self._firsts, self._stops = [], {}
         for first, count in topic.ranges:
             if first not in self._stops:
                 insort(self._firsts, first)
@@ -125,8 +133,8 @@ class Guard:
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
         self.gathered_wait_ms = 0
-        self._charging = admission.charging(door, self._look, self._fails)
-        self._handing_out = admission.handing_out(door)
+        self._charged_to: Charging | None = None           # made where limits are, as the next
+        self._handed_to: HandingOut | None = None
         if session is not None:
             self._registration = admission.connect(principal, door, session, self.look_again, replaces)
         self._renew()
@@ -175,9 +183,30 @@ class Guard:
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
-        who = (self.logged_in.name, admission.groups(self.logged_in), self.tenant, self._limited_client_id)
-        self._charging.renew(*who)
-        self._handing_out.renew(*who)
+        if self._charged_to is not None:
+            self._charged_to.renew(*self._who())
+        if self._handed_to is not None:
+            self._handed_to.renew(*self._who())
+
+    def _who(self) -> tuple[str, Iterable[str], str, str]:
+        """Whom limits speak of: user, groups, tenant, client id."""
+        return self.logged_in.name, self._admission.groups(self.logged_in), self.tenant, self._limited_client_id
+
+    @property
+    def _charging(self) -> Charging:
+        charging = self._charged_to
+        if charging is None:
+            charging = self._charged_to = self._admission.charging(self._door, self._look, self._fails)
+            charging.renew(*self._who())
+        return charging
+
+    @property
+    def _handing_out(self) -> HandingOut:
+        handing_out = self._handed_to
+        if handing_out is None:
+            handing_out = self._handed_to = self._admission.handing_out(self._door)
+            handing_out.renew(*self._who())
+        return handing_out
 
     def limit_client(self, client_id: str) -> None:
         """Limits of a client id speak of this one, too: it is what the client says, and rights do not depend on it."""
@@ -275,7 +304,7 @@ class Guard:
     @property
     def gathering(self) -> Gathering:
         """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
-        `given_places`, while nothing that is sent is limited."""
+        `given_places`, and what limits set aside (`spends`)."""
         return self._gathering
 
     def place(self, address: str, said: bytes = b"") -> int:
@@ -509,16 +538,28 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        charges = self._charging.weigh_batch(name, count, len(batch)) if self._admission.limits.limits_in else None
+        charging, charges, is_taken = self._charging, None, False
+        if self._admission.limits.limits_in:
+            is_taken = charging.take_batch(name, count, len(batch))
+            if not is_taken:
+                charges = charging.weigh_batch(name, count, len(batch))
         self._speak()
         try:
             with self.submission(owner, token) as number:
                 self._port.append_batch(partition_id, batch, number, divert, self._guard())
-        except KernelError as refusal:
-            self.tell_refused(name, refusal.code, str(refusal), batch)
+        except Exception as refusal:
+            if is_taken:
+                charging.give_back()
+            if isinstance(refusal, KernelError):
+                self.tell_refused(name, refusal.code, str(refusal), batch)
             raise
         self._admission.count_in(self._door, count, len(batch))
-        return self._charging.charge(charges) if charges is not None else 0
+        if charges is None:
+            return 0
+        wait_ms = charging.charge(charges)
+        if not wait_ms:
+            charging.set_aside_for(name)
+        return wait_ms
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
                        token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:
@@ -708,7 +749,7 @@ class Guard:
             return 0
         wait_ms = self._charging.charge(charges, messages if refuses else ())
         if not wait_ms and messages:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return wait_ms
 
     def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
@@ -735,6 +776,8 @@ class Guard:
         admission = self._admission
         if self._version is not admission.version:
             self._renew()
+        if len(messages) > PART_MESSAGES or size_bytes > PART_BYTES:
+            return False
         if not admission.limits.limits_in or not self._charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
@@ -754,8 +797,17 @@ class Guard:
             return False
         self.gathered_wait_ms = self._charging.charge(charges)
         if not self.gathered_wait_ms:
-            self._charging.set_aside(messages[0][0])
+            self._charging.set_aside(messages)
         return True
+
+    def spends(self, messages: list[Message], size_bytes: int) -> bool:
+        """For a native reader, whose places are those of now: whether these few may be gathered, and are charged where
+        anything limits them; False: they are to be weighed. decision 316"""
+        return not self._charging.limited or self._charging.take(messages, size_bytes)
+
+    def gives_back(self) -> None:
+        """What `spends` took was not gathered."""
+        self._charging.give_back()
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

@@ -32,6 +32,8 @@ class SessionConnection(Protocol):
 class GuardedSession:
     """See the module's text; each call is `api.SessionPort`'s, and most of them are it."""
 
+    __slots__ = ("_allowed", "_connection", "_guard", "_port", "_version")
+
     def __init__(self, guard: Guard, sessions: SessionsPort, connection: SessionConnection, client_id: str, *,
                  clean: bool, expiry_ms: int, window: int, owner: Owner, token: object) -> None:
         """The session of a client id, held until `hold(False)`. Answered once it is durable. Raises SessionRefused,

@@ -1,7 +1,8 @@
 """The issuer of tokens as it is reached: its key set, read by another thread, kept, and read again when it is due.
 
 A key set that cannot be read leaves the one from before in use; where that goes on, a circuit opens, and the issuer is
-asked once a minute, then less often. A token of an unknown key has it read at once, but not
+asked once a minute, then less often. Where it has mirrors they are asked in turn, and one that fails is followed by the
+next at once (`gateways.target_circuits`). A token of an unknown key has it read at once, but not
 more often than `refetch_s`, whatever tokens come: the waiting ones are answered together.
 """
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSettings, KeySet, UnknownKid, read_claims
+from gatehouse.gateways.target_circuits import NOBODY
 from gatehouse.kernel.ports import Timer
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.circuit_breaker import CircuitBreaker
+    from gatehouse.gateways.target_circuits import TargetCircuits
 
 WAITING_MAX: Final = 1000                # tokens that wait for a key set
 
@@ -24,15 +26,16 @@ OnClaims = Callable[[Claims | NotAuthenticated], None]
 
 
 class Issuer:
-    """One `[auth.jwt]`, behind a circuit that outlives it. `on_failure` is told in a sentence, once until it is well
+    """One `[auth.jwt]`, behind `circuits` of its addresses. `on_failure` is told in a sentence, once until it is well
     again; `on_other_keys` when what was verified by the keys of before is to be verified anew."""
 
-    def __init__(self, settings: JwtSettings, outside: Outside, circuit: CircuitBreaker,
+    def __init__(self, settings: JwtSettings, outside: Outside, circuits: TargetCircuits,
                  on_failure: Callable[[str], None], on_other_keys: Callable[[], None]) -> None:
         self.settings = settings
         self.failures = 0
         self._outside = outside
-        self._circuit = circuit
+        self._circuits = circuits
+        self._tries = 0                  # one after the other, of the addresses
         self._on_failure = on_failure
         self._on_other_keys = on_other_keys
         self._keys: KeySet | None = None
@@ -46,8 +49,9 @@ class Issuer:
 
     def read_again(self) -> None:
         """Read the key set again: somebody has changed it, and says so."""
-        if not self._circuit.by_hand:
-            self._circuit.close()
+        for circuit in dict.fromkeys((self._circuits.whole, *self._circuits.each)):
+            if not circuit.by_hand:
+                circuit.close()
         self._fetch()
 
     def on_circuit(self) -> None:
@@ -87,22 +91,26 @@ class Issuer:
 
     def _may_fetch(self) -> bool:
         now_ms = self._outside.loop.now_ms()
-        return not self._closed and self._circuit.would_pass(now_ms) and \
+        return not self._closed and self._circuits.whole.would_pass(now_ms) and \
             now_ms >= self._fetched_ms + self.settings.refetch_s * 1000
 
     def _fetch(self) -> None:
         now_ms = self._outside.loop.now_ms()
-        if self._fetching or self._closed or not self._circuit.may_pass(now_ms):
+        if self._fetching or self._closed:
+            return
+        target = self._circuits.choose(now_ms)
+        if target == NOBODY:
             return
         self._fetching = True
-        fetch, where = self._outside.fetch, self.settings.jwks
-        self._outside.fetching.submit(lambda: KeySet(fetch(where)), partial(self._on_fetched, now_ms))
+        self._tries += 1
+        fetch, where = self._outside.fetch, self.settings.key_sets[target]
+        self._outside.fetching.submit(lambda: KeySet(fetch(where)), partial(self._on_fetched, target, now_ms))
 
-    def _on_fetched(self, began_ms: int, keys: KeySet | None, error: BaseException | None) -> None:
+    def _on_fetched(self, target: int, began_ms: int, keys: KeySet | None, error: BaseException | None) -> None:
         self._fetching = False
         loop = self._outside.loop
         self._fetched_ms = loop.now_ms()
-        self._circuit.note(keys is not None, self._fetched_ms, self._fetched_ms - began_ms, str(error or ""))
+        self._circuits.note(target, keys is not None, self._fetched_ms, self._fetched_ms - began_ms, str(error or ""))
         if keys is not None:
             others = self._keys is not None and self._keys.digest != keys.digest
             self._keys, self._failing = keys, False
@@ -110,14 +118,20 @@ class Issuer:
                 self._on_other_keys()
         else:
             self.failures += 1
+            if self._tries < len(self.settings.key_sets):
+                self._fetch()
+                if self._fetching:
+                    return
             if not self._failing:
                 self._failing = True
-                self._on_failure(f"auth.jwt.jwks {self.settings.jwks} cannot be read: {error}; it is tried again")
+                self._on_failure(f"auth.jwt.jwks {self.settings.key_sets[target]} cannot be read: {error}; it is tried "
+                                 "again")
+        self._tries = 0
         if not self._closed:
             wait_s = self.settings.refetch_s if keys is None else self.settings.refresh_s
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(max(self._fetched_ms + wait_s * 1000, self._circuit.until_ms), self._fetch)
+            self._timer = loop.call_at(max(self._fetched_ms + wait_s * 1000, self._circuits.until_ms), self._fetch)
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:

@@ -21,6 +21,7 @@ from gatehouse.gateways.admission.principal import ANONYMOUS, BY_TOKEN, DEFAULT_
 
 MAX_TOKEN_BYTES: Final = 16_384
 MAX_KEYS: Final = 100                    # of one key set
+KEY_SETS_MAX: Final = 10                 # addresses of one key set
 TOKENS_MAX: Final = 10_000               # verified tokens that are remembered until they expire; about 5 MB
 MAX_GROUPS: Final = 200                  # that a token may name
 MAX_NAME_CHARACTERS: Final = 255
@@ -59,6 +60,15 @@ class JwtSettings:
         "min": 1, "max": 86_400,
         "help": "A token of an unknown key has the key set read at once, but not more often than this, in seconds."})
 
+    jwks_mirrors: tuple[str, ...] = field(default=(), metadata={
+        "help": "Further https addresses of the same key set, asked in turn with `jwks`: where one does not answer the "
+                "next is asked at once, and it is left alone for a while."})
+
+    @property
+    def key_sets(self) -> tuple[str, ...]:
+        """Where the key set is."""
+        return (self.jwks, *self.jwks_mirrors)
+
     def __post_init__(self) -> None:
         unknown = sorted(set(self.algorithms) - ALGORITHMS)
         if unknown:
@@ -68,6 +78,10 @@ class JwtSettings:
                 raise ValueError(f"{name} is needed")
         if "://" in self.jwks:
             _check_address(self.jwks)
+        for mirror in self.jwks_mirrors:
+            _check_address(mirror)
+        if len(set(self.key_sets)) < len(self.key_sets) or len(self.key_sets) > KEY_SETS_MAX:
+            raise ValueError(f"jwks and jwks_mirrors are {KEY_SETS_MAX} addresses at most, each of them once")
 
 
 def _check_address(url: str) -> None:

@@ -204,5 +204,9 @@ class Listener:
         else:
             self.counts["tls_handshakes"] += 1
 
+    def note_held(self, size: int) -> None:
+        """See `tls_transport.Doorstep`."""
+        self._services.connections.encrypted_bytes += size
+
     def note_broken(self, peer: str, reason: str) -> None:
         self._endings.note(peer, reason)

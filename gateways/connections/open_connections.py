@@ -47,6 +47,8 @@ class OpenConnections:  # decision 99
         self._open: dict[int, OpenConnection] = {}     # by number, so in the order in which they came
         self._asking: list[int] = []                   # those that are not asked yet what they hold
         self._held_bytes = self._asked_bytes = 0       # by all that were asked last, and so far by those of now
+        self.encrypted_bytes = 0
+        """What has come of peers that speak TLS, and waits for the rest of a record or of a handshake."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -70,7 +72,7 @@ class OpenConnections:  # decision 99
         self._asked_bytes += sum(self._open[number].held_bytes() for number in now if number in self._open)
         if not self._asking:
             self._held_bytes, self._asked_bytes = self._asked_bytes, 0
-        return max(self._held_bytes, self._asked_bytes)
+        return max(self._held_bytes, self._asked_bytes) + self.encrypted_bytes
 
     def certificates(self) -> dict[int, bytes]:
         """The clients' verified certificates, by the connections' numbers."""

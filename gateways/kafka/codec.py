@@ -18,6 +18,7 @@ those schemas, byte for byte, by tests/gateways/kafka/test_codec.py.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from gatehouse.gateways.connections.receiving import ReceiveBuffer
@@ -44,9 +45,9 @@ Frame = tuple[bytes, int, int]
 ProduceTopic = tuple[bytes, "list[tuple[int, bytes | None]]"]
 """(name, or topic id from version 13; [(partition, record batch)])"""
 
-ProducedTopic = tuple[bytes, "list[tuple[int, int, int, int, int, bytes | None]]"]
+ProducedTopic = tuple[bytes, "list[tuple[int, int, int, int, int, bytes | None, Sequence[int]]]"]
 """(name, or topic id from version 13; [(partition, error code, base offset, append time in ms or -1, log start offset,
-error text)])"""
+error text, which records of the batch it is about)])"""
 
 class Malformed(Exception):
     """The peer sent bytes that are not what they claim to be. Kafka closes the connection, and so does the door."""
@@ -275,13 +276,18 @@ def encode_produced(version: int, correlation_id: int, topics: list[ProducedTopi
     for name, partitions in topics:
         parts.append(name if version >= PRODUCE_TOPIC_IDS else encode_string(name, flexible))
         parts.append(encode_count(len(partitions), flexible))
-        for index, error, base_offset, append_ms, log_start, text in partitions:
+        for index, error, base_offset, append_ms, log_start, text, records in partitions:
             if version < 5:
                 parts.append(_PRODUCED_V3.pack(index, error, base_offset, append_ms))
                 continue
             parts.append(_PRODUCED_V5.pack(index, error, base_offset, append_ms, log_start))
             if version >= 8:
-                parts.append(encode_count(0, flexible))        # record errors: none are told apart
+                parts.append(encode_count(len(records), flexible))
+                for at in records:                             # KIP-467: each with its text
+                    parts.append(_I32.pack(at))
+                    parts.append(encode_string(text, flexible))
+                    if flexible:
+                        parts.append(b"\0")
                 parts.append(encode_string(text, flexible))
             if flexible:
                 parts.append(b"\0")

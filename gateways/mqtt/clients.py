@@ -83,11 +83,11 @@ class Clients:
             topic = self._topics[address.address] = topic_field(address.address)
         return topic
 
-    def properties_of(self, message: Message, now_ms: int) -> bytes | None:
+    def properties_of(self, message: Message, now_ms: int, was_sent: bool = False) -> bytes | None:
         """`shown_properties`, remembered where they do not change with the time of day (`now_ms`)."""
         _, _, headers, attributes, timestamp_ms = message
         if is_timed(headers):
-            return shown_properties(headers, attributes, timestamp_ms, now_ms)
+            return shown_properties(headers, attributes, timestamp_ms, now_ms, was_sent)
         key = (headers, 0 if attributes & DOOR_MASK == DOOR else timestamp_ms)
         shown = self._properties.get(key)
         if shown is None:

@@ -78,6 +78,8 @@ class Welcome:
 class DurableSession:
     """See the module's text. Made when CONNECT is accepted; `start` when CONNACK has left."""
 
+    __slots__ = ("_end", "_held", "_link", "_most", "_outbox", "_over", "_session")
+
     def __init__(self, guard: Guard, sessions: SessionsPort, outbox: Outbox, client_id: str, receive_maximum: int,
                  end: Callable[[str], None], *, clean: bool, expiry_ms: int, welcome: Welcome) -> None:
         """Raises SessionRefused, TooManySessions, Stopping."""
@@ -214,7 +216,7 @@ class DurableSession:
         if outgoing is not None:
             stored: Message = (0, message.value, encode_headers(message.headers), message.attributes,
                                message.timestamp_ms)
-            shown = outgoing.properties_of(stored)
+            shown = outgoing.properties_of(stored, message.dup)
             if shown is None:
                 self._outbox.trace.on_event("mqtt", "expired")
                 return b""

@@ -82,6 +82,8 @@ again, would be refused again."""
 UNKNOWN: Final = -1                    # no packet id that is in use
 NO_ACKS: Final[deque[bytes]] = deque() # of who has published nothing: a deque of its own takes 760 bytes
 NO_COUNTS: Final[deque[int]] = deque()
+NO_IDS: Final[list[bytes]] = []
+NO_LATE_ACKS: Final[list[tuple[int, bytes]]] = []
 NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish, OverQuota)
 """The same, and refusals that only MQTT 5 has."""
 
@@ -106,7 +108,7 @@ class Inbox:
         self.incoming = incoming         # MQTT 5 alone
         self.slow_down: Callable[[int], None] = _nobody        # the session's, once a limit was overdrawn
         self.durable: DurableSession | None = None             # keeps packet ids of QoS 2 over connections
-        self._taking: list[bytes] = []                         # of these, those that are being submitted
+        self._taking: list[bytes] = NO_IDS                     # of these, those that are being submitted
         self._under_way: deque[bytes] = NO_ACKS                # acknowledgements of each submission
         self._counts: deque[int] = NO_COUNTS                   # how many those are, MQTT 5 alone
         self._unacknowledged = 0                               # their sum
@@ -123,7 +125,7 @@ class Inbox:
         self._alone = 0                  # the last submission that was not gathered
         self._is_gathered = False        # something was
         self._is_refused = False         # the hub could not store something: the connection ends
-        self._late_acks: list[tuple[int, bytes]] = []          # (answers to wait for, acknowledgements)
+        self._late_acks: list[tuple[int, bytes]] = NO_LATE_ACKS    # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
 
     def reader_room(self) -> int:
@@ -244,7 +246,7 @@ class Inbox:
         if self._taking:                 # in the frame of their messages
             if self.durable is not None:
                 self.durable.take_in(self._taking)
-            self._taking = []
+            self._taking = NO_IDS
         if self._under_way is NO_ACKS:
             self._under_way = deque()
         self._under_way.append(acks)
@@ -360,7 +362,7 @@ class Inbox:
             refused.append(encode_ack(PUBREC if exact_ids else PUBACK, packet_id, reason, text))
         self.acknowledge_in_turn(b"".join(refused))
         if not kept:
-            self._taking = []
+            self._taking = NO_IDS
             return 0
         return self.submit([messages[at] for at in kept], [packet_ids[at] for at in kept] if packet_ids else [],
                            [exact_ids[at] for at in kept] if exact_ids else [], size_bytes * len(kept) // len(messages))
@@ -636,6 +638,8 @@ class Inbox:
         if self.settled:
             self._link.write(acks)
         elif len(self._late_acks) < LATE_ACKS_MAX:
+            if self._late_acks is NO_LATE_ACKS:
+                self._late_acks = []
             self._late_acks.append((self._submitted, acks))
         else:
             self._end("too_many_refused: a flood of publishes that are not allowed, while the disk is slow")

@@ -120,11 +120,14 @@ cdef class PublishReader(Reader):
         cdef bytes acks = None
         cdef unsigned char ids[MESSAGES * ACK_BYTES]
         cdef int count = 0
-        if not self.is_open or size > READ_BYTES or self.admission.version is not self.version \
-                or self.admission.limits.limits_in or self.shedding.level:
+        cdef bint is_limited
+        if not self.is_open or size > READ_BYTES or self.admission.version is not self.version or self.shedding.level:
             return 0
         messages = self.decode(data, size, ids, &count)
         if messages is None or self.count + count > self.room:
+            return 0
+        is_limited = self.admission.limits.limits_in
+        if is_limited and not self.guard.spends(messages, size):           # decision 316
             return 0
         if count:
             acks = PyBytes_FromStringAndSize(<const char *>ids, count * ACK_BYTES)
@@ -134,6 +137,8 @@ cdef class PublishReader(Reader):
             if count:
                 self.under_way.pop()
                 self.count -= count
+            if is_limited:
+                self.guard.gives_back()
             return 0
         self.heard_ms = now_ms()
         return 1

@@ -30,12 +30,12 @@ class Outgoing:
         self._aliases: dict[str, int] = {}             # of addresses that the client was sent under their alias
         self._naming: tuple[str, int] = ("", 0)        # the one that the next packet gives an alias
 
-    def properties_of(self, message: Message) -> bytes | None:
-        """Those of a message; None where it is worth nothing any more."""
+    def properties_of(self, message: Message, was_sent: bool = False) -> bytes | None:
+        """Those of a message; None where it is worth nothing any more, and was not sent before."""
         headers = message[2]
         if headers == b"\0" and not message[4]:
             return b""
-        return self._clients.properties_of(message, self._clients.wall_ms())
+        return self._clients.properties_of(message, self._clients.wall_ms(), was_sent)
 
     def hands_on_retain(self, address: str) -> bool:
         """Whether a filter asks for RETAIN as it was published."""

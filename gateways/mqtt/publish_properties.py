@@ -59,10 +59,11 @@ def stored_headers(given: Properties, now_ms: int) -> Meaning:
     return (encode_headers(pairs) if pairs else NO_HEADERS), timestamp_ms
 
 
-def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes | None:
+def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms: int, was_sent: bool = False
+                     ) -> bytes | None:
     """The properties of a PUBLISH to a client, without their length, for a message with these headers; None where it is
-    worth nothing any more. What MQTT cannot say is left out: values beyond 65,535 bytes, user properties that are no
-    text."""
+    worth nothing any more, which one that was sent before never is [MQTT5-4.3.3-7]. What MQTT cannot say is left out:
+    values beyond 65,535 bytes, user properties that are no text."""
     shown = bytearray()
     seen: set[bytes] = set()
     has_timestamp = not timestamp_ms or attributes & DOOR_MASK == DOOR
@@ -73,7 +74,9 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
             if normal is not None:
                 seen.add(name)
                 if name == EXPIRES_AT and int(normal) <= now_ms:
-                    return None
+                    if not was_sent:
+                        return None
+                    now_ms = int(normal)                       # no second is left
                 shown += _property(name, normal, now_ms)
                 continue
         if name == ADDRESS_HEADER:

@@ -22,7 +22,11 @@ class Fields:
 
     def short(self) -> int:
         """Two bytes."""
-        return self.byte() << 8 | self.byte()
+        at, body = self.at, self.body
+        self.at = at + 2
+        if self.at > len(body):
+            raise MalformedPacket("a packet shorter than its fields")
+        return body[at] << 8 | body[at + 1]
 
     def binary(self) -> bytes:
         """Two bytes of size and as many bytes."""

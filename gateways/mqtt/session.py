@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import TooManyConnections
-from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timers
+from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.authenticating import Done, EnhancedLogin, read_auth
@@ -105,7 +105,8 @@ class MqttSession:
         self._figures: System | None = None                # where it has a filter of `$SYS`
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
-        self._slowing: Slowing | None = None               # once it is known who publishes
+        self._slowing: Slowing | None = None               # where a limit speaks of the client
+        self._pumping: Timer | None = None                 # once the client was to wait for more
         self._may_read = new_reader is not None            # a native reader, once something was published
         self._ended = False
         self._stopping = False
@@ -130,11 +131,13 @@ class MqttSession:
         try:
             if inbox is not None and outbox is not None:
                 slowing = self._slowing
+                if slowing is None and inbox.guard.limited:
+                    slowing = self._slows()
                 if slowing is not None and slowing.is_needed(len(data)):
                     rest, needed = slowing.feed(data)
                     self._received.keep(rest, 0, needed)
-                    return
-                self._handle_packets(data, 0, inbox, outbox)
+                else:
+                    self._handle_packets(data, 0, inbox, outbox)
                 if self._may_read:
                     self._open_reader(inbox, outbox)
             elif data:
@@ -308,8 +311,20 @@ class MqttSession:
 
     def _slow_down(self, wait_ms: int) -> None:
         """A limit was overdrawn: what is published has to wait, and the rest goes on."""
-        if self._slowing is not None and not self._ended:
-            self._slowing.wait(wait_ms)
+        if not self._ended:
+            self._slows().wait(wait_ms)
+
+    def _slows(self) -> Slowing:
+        """What slows down a client that a limit speaks of: made when one does."""
+        if self._slowing is None:
+            assert self._guard is not None
+            self._slowing = Slowing(self._link, self._guard, self._timers, self._pacer, self._now_ms,
+                                    partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
+            self._slowing.refuses = self._can_be_refused
+        return self._slowing
+
+    def _can_be_refused(self) -> bool:
+        return self._level == packets.MQTT5
 
     def _handle_control(self, first: int, packet: bytes) -> None:
         """A whole packet that is neither PUBLISH nor an acknowledgement of four bytes."""
@@ -552,16 +567,8 @@ class MqttSession:
         self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms,
                             ends_on_denied=config.on_denied == "disconnect", incoming=incoming)
         self._inbox.slow_down = self._slow_down
-        self._slowing = Slowing(link, guard, self._timers, self._pacer, self._now_ms,
-                                partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
-        self._slowing.refuses = lambda: self._level == packets.MQTT5
         outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
-        pumping = self._timers.add(lambda _: outbox.pump())
-        outbox.later = lambda wait_ms: pumping.at(self._now_ms() + max(1, wait_ms))
-        self._subscriptions = Subscriptions(guard, outbox, self._kernel, config, self._level, self._transact,
-                                            self._system, self._count)
-        if outgoing is not None:
-            outgoing.subscriptions = self._subscriptions
+        outbox.later = self._pump_later
         self._silence.expect(self._now_ms(),
                              int(connecting.keep_alive_of(connect, config) * 1000 * config.keep_alive_factor))
         self._expiry_ms = connecting.session_expiry_of(connect, config)
@@ -609,22 +616,52 @@ class MqttSession:
             connect, self._config, self._client_id, self._packet_bytes_max,
             session_present=durable is not None and durable.present,
             session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms), proof=self._proof))
-        if durable is not None and self._subscriptions is not None:
-            for subscribed in durable.subscriptions():
-                self._subscriptions.resume(subscribed)
-                if subscribed.filter in self._subscriptions.by_filter and subscribed.filter.startswith(mapping.SYSTEM):
-                    self._system().give(subscribed.filter)
-            self._subscriptions.durable = durable
-            if self._outbox is not None and self._outbox.choosing is not None:
-                self._outbox.choosing.begin()
-            durable.start()
-            for topic_filter, (qos, start) in durable.owed_retained().items():
-                if topic_filter in self._subscriptions.by_filter and self._outbox is not None:
-                    self._outbox.give_retained(topic_filter, qos, start)
+        if durable is not None:
+            self._resume(durable)
         if self._pacer.is_held:
             self._pacer.release()
             if self._received.held_bytes:
                 self._take_rest()
+
+    def _resume(self, durable: DurableSession) -> None:
+        """What the session has had before goes on."""
+        outbox, subscribed = self._outbox, durable.subscriptions()
+        assert outbox is not None
+        if subscribed:
+            subscriptions = self._filters()
+            subscriptions.durable = None                       # it has them
+            for each in subscribed:
+                subscriptions.resume(each)
+                if each.filter in subscriptions.by_filter and each.filter.startswith(mapping.SYSTEM):
+                    self._system().give(each.filter)
+            subscriptions.durable = durable
+            if outbox.choosing is not None:
+                outbox.choosing.begin()
+        durable.start()
+        for topic_filter, (qos, start) in durable.owed_retained().items():
+            if self._subscriptions is not None and topic_filter in self._subscriptions.by_filter:
+                outbox.give_retained(topic_filter, qos, start)
+
+    def _filters(self) -> Subscriptions:  # decision 293
+        """The client's filters: made with the first of them."""
+        if self._subscriptions is None:
+            assert self._guard is not None and self._outbox is not None
+            self._subscriptions = Subscriptions(self._guard, self._outbox, self._kernel, self._config, self._level,
+                                                self._transact, self._system, self._count)
+            self._subscriptions.durable = self._durable
+            if self._outbox.outgoing is not None:
+                self._outbox.outgoing.subscriptions = self._subscriptions
+        return self._subscriptions
+
+    def _pump_later(self, wait_ms: int) -> None:
+        """Send more then, in hub time."""
+        if self._pumping is None:
+            self._pumping = self._timers.add(self._pump)
+        self._pumping.at(self._now_ms() + max(1, wait_ms))
+
+    def _pump(self, now_ms: int) -> None:
+        if self._outbox is not None:
+            self._outbox.pump()
 
     def _dress(self, connect: Connect) -> tuple[Incoming | None, Outgoing | None]:
         """What is MQTT 5's alone."""
@@ -694,8 +731,8 @@ class MqttSession:
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def _subscribe(self, body: bytes) -> None:
-        subscriptions, outbox = self._subscriptions, self._outbox
-        assert subscriptions is not None and outbox is not None
+        subscriptions, outbox = self._filters(), self._outbox
+        assert outbox is not None
         packet_id, wishes, given = packets.decode_subscribe(body, self._level)
         identifier = given.number(properties.SUBSCRIPTION_ID)
         before = set(subscriptions.by_filter)
@@ -734,8 +771,7 @@ class MqttSession:
             outbox.give_retained(topic_filter, qos)
 
     def _unsubscribe(self, body: bytes) -> None:
-        subscriptions = self._subscriptions
-        assert subscriptions is not None
+        subscriptions = self._filters()
         packet_id, filters = packets.decode_unsubscribe(body, self._level)
         if self._durable is not None:
             for raw in filters:

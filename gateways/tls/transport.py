@@ -55,6 +55,9 @@ class Doorstep(Protocol):
     def end_handshake(self, peer: str, reason: str) -> None:
         """A handshake that had begun is over: done (reason empty), or failed, `code: text`."""
 
+    def note_held(self, size: int) -> None:
+        """So many bytes more than before, or fewer, have come of peers and wait for the rest of their records."""
+
     def note_broken(self, peer: str, reason: str) -> None:
         """A peer whose handshake was done sent what is no TLS, or called it off, `code: text`."""
 
@@ -69,8 +72,8 @@ _CLOSED: Final = 3         # nothing is read or written any more
 class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
     """See above. `make` makes the door's protocol once the peer has shown that it speaks TLS."""
 
-    __slots__ = ("_context", "_doorstep", "_incoming", "_make", "_outgoing", "_peer", "_protocol", "_raw", "_stage",
-                 "_timeout_s", "_timer", "_tls")
+    __slots__ = ("_context", "_doorstep", "_held_bytes", "_incoming", "_make", "_outgoing", "_peer", "_protocol",
+                 "_raw", "_stage", "_timeout_s", "_timer", "_tls")
 
     def __init__(self, context: ssl.SSLContext, timeout_s: float, doorstep: Doorstep,
                  make: Callable[[], asyncio.Protocol]) -> None:
@@ -85,6 +88,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         self._protocol: asyncio.Protocol | None = None
         self._raw: asyncio.Transport | None = None
         self._peer = "unknown"
+        self._held_bytes = 0             # of what has come, see `_hold`
         self._stage = _NEW
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,9 +107,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
     def data_received(self, data: bytes) -> None:
         if self._stage == _OPEN:
             self._incoming.write(data)
+            self._hold(self._held_bytes + len(data))
             self._read()
         elif self._stage == _HANDSHAKE:
             self._incoming.write(data)
+            self._hold(self._held_bytes + len(data))
             self._shake_hands(data)
 
     def eof_received(self) -> bool:
@@ -122,6 +128,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         if self._stage == _HANDSHAKE:
             self._end_handshake("tls_broken_off: the peer left during its handshake")
         self._stop_timer()
+        self._hold(0)
         self._stage = _CLOSED
         self._raw = None                 # they point at each other: OpenSSL's state would await collection
         protocol, self._protocol = self._protocol, None
@@ -242,16 +249,23 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         else:
             self._send()
             self._end_handshake("")
+            self._hold(self._incoming.pending)
             self._stage = _OPEN
             self._protocol = self._make()  # decision 97
             self._protocol.connection_made(self)
             self._read()                 # what came right behind the handshake
 
+    def _hold(self, size: int) -> None:
+        """So much has come that waits: of a handshake what it has taken, else a part of a record, or a little more."""
+        if size != self._held_bytes:
+            self._doorstep.note_held(size - self._held_bytes)
+            self._held_bytes = size
+
     def _read(self) -> None:
         """Hand over all that can be decrypted: nothing waits here while the protocol wants nothing read."""
         tls, incoming = self._tls, self._incoming
         parts: list[bytes] = []
-        ended, failure = False, None
+        ended, failure, is_partial = False, None, False
         try:
             while not ended and (incoming.pending or tls.pending()):
                 part = tls.read(RECORD_BYTES)
@@ -260,11 +274,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
                 else:
                     ended = True         # close_notify
         except ssl.SSLWantReadError:
-            pass                         # the rest of a record is on its way
+            is_partial = True            # the rest of a record is on its way
         except ssl.SSLZeroReturnError:
             ended = True
         except ssl.SSLError as error:
             failure = error
+        if not is_partial:
+            self._hold(0)
+        elif parts:
+            self._hold(min(self._held_bytes, RECORD_BYTES))
         self._send()                     # an answer to a key update, or the alert that says what was wrong
         if parts and self._protocol is not None and self._stage == _OPEN:
             self._protocol.data_received(parts[0] if len(parts) == 1 else b"".join(parts))

@@ -127,6 +127,11 @@ class WebSocketReader:
         self._held = data[at:]
         return out
 
+    @property
+    def held_bytes(self) -> int:
+        """What has come and waits for the rest of its head or control frame."""
+        return len(self._held)
+
     def _end_frame(self, out: list[bytes | Control | MessageEnd]) -> None:
         """Tell the end of a message, where a frame has ended that was its last."""
         if self._marks_ends and not self._left and not self._within:
@@ -201,6 +206,11 @@ class MessageReader:
                 self._parts, self._size = [], 0
                 out.append(self._inflate(payload) if part.compressed else payload)
         return out
+
+    @property
+    def held_bytes(self) -> int:
+        """What has come and waits for the rest of its message."""
+        return self._size + self._reader.held_bytes
 
     def _inflate(self, payload: bytes) -> bytes:
         inflater = self._inflater

@@ -199,8 +199,8 @@ class WebSocketOpening:
             self._close(f"principal_ended: {reason}")
 
     def held_bytes(self) -> int:
-        """What waits in the session that speaks in the frames."""
-        return held_by(self._inner)
+        """What waits for the rest of the request; once that is there, what waits in the WebSocket."""
+        return len(self._head) if self._inner is None else held_by(self._inner)
 
     def describe(self) -> dict[str, Any]:
         return {"transport": "websocket"} if self._inner is None else self._inner.describe()

@@ -88,8 +88,8 @@ class WebSocketSession:  # decision 98
         self._inner.on_principal_ended(reason)
 
     def held_bytes(self) -> int:
-        """What waits in the session that speaks in the frames."""
-        return held_by(self._inner)
+        """What waits here for the rest of a frame's head, and in the session that speaks in the frames."""
+        return self._reader.held_bytes + held_by(self._inner)
 
     def describe(self) -> dict[str, Any]:
         return {**self._inner.describe(), "transport": "websocket"}

@@ -202,7 +202,7 @@ class Deliveries:
 
 
 def _piece_of(run: Run) -> Piece:
-    return Piece(run.first_offset, run.count, True, run.first, 0, run.max_ms, run.first_id)
+    return Piece(run.first_offset, run.count, True, run.batch, 0, run.max_ms, run.first_id)
 
 
 # decision 55: one list for each subscriber

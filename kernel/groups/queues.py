@@ -3,7 +3,8 @@
 A queue is a definition in the state until somebody uses it; then its group is in memory. Queues that are limited, or in
 which something is to happen by itself, are in memory from the start on.
 
-Queues that nobody uses for so long (`QueueSettings.expires_ms`) are deleted. Use is a member, a pop, or a declaration.
+Queues that nobody uses for so long (`QueueSettings.expires_ms`) are deleted. Use is a member, a pop, a declaration, or
+a session that sleeps and takes from the queue when it wakes.
 When a queue was last used is kept with its definition, coarsely: a quarter of the time may pass before it is written
 down again. A start gives whoever uses a queue the time to come back.
 """
@@ -73,6 +74,7 @@ class Queues:
         self._sweep = Sweep(core, loop, watermarks, fetch, definitions.get, self.group_of)
         self._unused = Unused(core, self)
         self._listeners: list[Callable[[Queue], None]] = []      # see `on_gone`
+        self._has_sleeper: Callable[[str, str], bool] = _nobody_sleeps
         self._groups: dict[int, LeasedGroup] = {}      # by first partition id
         self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
@@ -90,6 +92,15 @@ class Queues:
             self._core.deadlines.act(group.start)
         self._core.deadlines.at(self._core.now_ms() + REST_MS, self._let_go)
         self._sweep.begin([queue for queue in queues if queue.first_partition_id not in self._groups])
+
+    def ask(self, has_sleeper: Callable[[str, str], bool]) -> None:
+        """Whether a session has a shared filter of a tenant: `has_sleeper(tenant, filter)`."""
+        self._has_sleeper = has_sleeper
+
+    def is_awaited(self, queue: Queue) -> bool:
+        """Whether somebody takes from it, or sleeps and will."""
+        group = self._groups.get(queue.first_partition_id)
+        return group is not None and group.taken_from or self._has_sleeper(queue.tenant, queue.name)
 
     def in_memory(self) -> list[LeasedGroup]:
         """The groups of queues that somebody uses."""
@@ -278,6 +289,11 @@ class Queues:
                 group.configure(self._group_settings(group.queue, name))
 
 
+def _nobody_sleeps(tenant: str, filter_text: str) -> bool:
+    """Where there are no sessions."""
+    return False
+
+
 def _may_go(group: LeasedGroup) -> bool:
     """Whether a queue's group need not be in memory."""
     return group.queue is not None and not group.queue.settings.watched and group.rests
@@ -325,10 +341,10 @@ class Unused:
             self._used.pop(first_partition_id, None)
             return
         group = self._queues.group_in_memory(queue)
-        taken_from = group is not None and group.taken_from
+        is_awaited = self._queues.is_awaited(queue)
         if group is not None:
             self.note_use(queue, group.used_ms)
-        used_ms = now_ms if taken_from else self._used.get(first_partition_id, queue.used_ms)
+        used_ms = now_ms if is_awaited else self._used.get(first_partition_id, queue.used_ms)
         if now_ms - used_ms >= expires_ms:
             self._queues.delete(queue)
             self._wake(queue, now_ms + TRY_AGAIN_MS)
@@ -337,4 +353,4 @@ class Unused:
         step_ms = max(expires_ms // USE_PARTS, SHORTEST_MS)
         if used_ms - queue.used_ms >= step_ms:
             self._queues.redefine(replace(queue, used_ms=used_ms))
-        self._wake(queue, now_ms + step_ms if taken_from else min(used_ms + expires_ms, now_ms + step_ms))
+        self._wake(queue, now_ms + step_ms if is_awaited else min(used_ms + expires_ms, now_ms + step_ms))

@@ -31,6 +31,7 @@ from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 
 MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
+LOOK_BYTES: Final = 8 << 10        # to find a partition in the index takes as long as to read so much of it
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
 
@@ -52,8 +53,15 @@ class ReadPlan(NamedTuple):
     changed: Changed | None  # where kept records are wanted: those that the store may not have yet
 
 
+class ColdRead(NamedTuple):
+    """What the reading thread is to find for one fetch: so much of all of it, the first in any case."""
+
+    max_bytes: int
+    plans: list[ReadPlan]
+
+
 Reads = list[tuple[list[Piece], int]]
-"""The pieces of each want, and the offset behind all that was tried."""
+"""The pieces of each want, and the offset behind all that was tried; -1: it was not that one's turn."""
 
 
 def _size_of(reads: Reads) -> int:
@@ -92,8 +100,8 @@ class Reader:
         self._index = index
         self._log = log
         self._worker = worker
-        self._replays: ColdReads[list[ReadPlan], Reads] = ColdReads(replay_worker, self._read_cold, _size_of)
-        self._bulk: ColdReads[list[ReadPlan], Reads] = ColdReads(bulk_worker, self._read_cold, _size_of)
+        self._replays: ColdReads[ColdRead, Reads] = ColdReads(replay_worker, self._read_cold, _size_of)
+        self._bulk: ColdReads[ColdRead, Reads] = ColdReads(bulk_worker, self._read_cold, _size_of)
         self._slice_bytes = slice_bytes
         self._on_damage = on_damage
         self._opening = Opening(worker, limit_of)
@@ -118,7 +126,7 @@ class Reader:
             on_done = partial(self._opening.open, wants, max_bytes, on_done)
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
-        left, cold_left = max_bytes, -1
+        left, cold_bytes = max_bytes, 0
         for partition_id, offset, partition_max_bytes in wants:
             start, high = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
             first = self.start_of(partition_id)
@@ -129,23 +137,24 @@ class Reader:
             if not (0 if kept else first) <= offset < high:
                 answer.error = OffsetOutOfRange(f"offset {offset} is outside {start} to {high}")
                 continue
-            if left <= 0:
+            if left <= 0 and not cold:
                 continue
-            want = Want(partition_id, offset, min(partition_max_bytes, left), kept or first < start)
-            pieces = None if offset < start else self._from_memory(want)
-            if pieces is None and cold_left < 0:
-                cold_left = self._slice_bytes(COLD_BYTES)
-            if pieces is None and cold_left > 0:
-                want = want._replace(max_bytes=min(want.max_bytes, cold_left))
+            want = Want(partition_id, offset, partition_max_bytes, kept or first < start)
+            pieces = None if offset < start else self._from_memory(want._replace(
+                max_bytes=min(partition_max_bytes, left)))
+            if pieces is not None:
+                if left > 0:
+                    answer.pieces = pieces
+                    left -= sum([len(stored_piece.data) for stored_piece in pieces])
+                continue
+            if not cold:               # all that must be read shares this much, as it turns out how large it is
+                cold_bytes = min(left, self._slice_bytes(COLD_BYTES))
+                left -= cold_bytes
+            if len(cold) * LOOK_BYTES < cold_bytes:
                 cold.append((answer, want))
-                left -= want.max_bytes
-                cold_left -= want.max_bytes
-            elif pieces is not None:
-                answer.pieces = pieces
-                left -= sum([len(stored_piece.data) for stored_piece in pieces])
         if cold:
             self.cold_reads += 1
-            self._submit_cold(self._bulk if stored else self._replays, answers, cold, on_done)
+            self._submit_cold(self._bulk if stored else self._replays, cold_bytes, answers, cold, on_done)
         else:
             on_done(answers)
 
@@ -154,11 +163,11 @@ class Reader:
         """As `fetch`, with what is kept below the start of a partition."""
         self.fetch(wants, max_bytes, on_done, kept=True)
 
-    def _submit_cold(self, through: ColdReads[list[ReadPlan], Reads], answers: list[Fetched],
+    def _submit_cold(self, through: ColdReads[ColdRead, Reads], max_bytes: int, answers: list[Fetched],
                      cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None]) -> None:
         plans = [ReadPlan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
                  for _, want in cold]
-        through.submit(plans, partial(self._cold_done, through, answers, cold, on_done))
+        through.submit(ColdRead(max_bytes, plans), partial(self._cold_done, through, max_bytes, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
@@ -197,10 +206,20 @@ class Reader:
                 total += entry.byte_length
         return entries
 
-    def _read_cold(self, plans: list[ReadPlan]) -> Reads:
-        """On the reading thread."""
-        return [self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
-                for plan in plans]
+    # decision 297
+    def _read_cold(self, cold: ColdRead) -> Reads:
+        """On the reading thread: one partition after the other, while there is room."""
+        reads: Reads = []
+        left = cold.max_bytes
+        for plan in cold.plans:
+            if left <= 0 and reads:
+                reads.append(([], -1))
+                continue
+            plan = plan._replace(want=plan.want._replace(max_bytes=min(plan.want.max_bytes, left)))
+            read = self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
+            reads.append(read)
+            left -= max(LOOK_BYTES, sum([len(stored_piece.data) for stored_piece in read[0]]))
+        return reads
 
     def _read_plan(self, plan: ReadPlan) -> tuple[list[Piece], int]:
         entries = self._entries_of(plan)
@@ -260,7 +279,7 @@ class Reader:
             pieces.append(piece(entry, data))
         return pieces
 
-    def _cold_done(self, through: ColdReads[list[ReadPlan], Reads], answers: list[Fetched],
+    def _cold_done(self, through: ColdReads[ColdRead, Reads], max_bytes: int, answers: list[Fetched],
                    cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None], reads: Reads | None,
                    error: BaseException | None) -> None:
         assert reads is None or len(reads) == len(cold), "an answer for each that was asked"
@@ -275,7 +294,7 @@ class Reader:
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:
-            self._submit_cold(through, answers, damaged, on_done)     # who got nothing would ask here for ever
+            self._submit_cold(through, max_bytes, answers, damaged, on_done)   # else who got nothing asks for ever
         else:
             on_done(answers)
 

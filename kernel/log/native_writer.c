@@ -9,6 +9,8 @@
    busy()               whether a job of Python waits, runs, or has not been asked for
    fileno()             readable while something has ended that nobody has asked for; one write for a burst of it
 
+   encode_body(...)     a frame's body out of messages as they came: see kernel/write/body.py
+
    A frame's result is 0, or the errno of what failed: above zero for the write, below zero for the sync. What follows
    from it is Python's to say (kernel/log/frame_writer.py), and so is where a frame goes. The layout of an envelope is
    that of kernel/log/segments.py. Linux only: eventfd. */
@@ -459,7 +461,262 @@ static PyObject *module_crc32c(PyObject *Py_UNUSED(module), PyObject *args)
     return PyLong_FromUnsignedLong(found);
 }
 
+/* ---- the body of a frame */
+
+#define RECORD_FIELDS 5              /* of a message: where, value, headers, attributes, timestamp */
+
+typedef struct {
+    uint64_t size, at;
+    uint32_t count;                  /* records */
+    uint32_t next;                   /* the number of the record that is written next */
+    uint64_t first;                  /* of all records, its first one */
+} Run;
+
+static uint64_t zigzag(int64_t value)
+{
+    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
+}
+
+static int varint_size(uint64_t rest)
+{
+    int size = 1;
+    for (; rest > 0x7F; rest >>= 7)
+        size++;
+    return size;
+}
+
+static unsigned char *put_varint(unsigned char *at, uint64_t rest)
+{
+    for (; rest > 0x7F; rest >>= 7)
+        *at++ = (rest & 0x7F) | 0x80;
+    *at++ = (unsigned char)rest;
+    return at;
+}
+
+static unsigned char *put_bytes(unsigned char *at, PyObject *bytes)
+{
+    Py_ssize_t size = PyBytes_GET_SIZE(bytes);
+    memcpy(at, PyBytes_AS_STRING(bytes), size);
+    return at + size;
+}
+
+/* A message as a record: what of it stands in which field. */
+typedef struct {
+    PyObject *value, *headers;       /* value: NULL where there is none */
+    uint64_t delta, size;            /* size: of what the record's length counts */
+    unsigned char attributes;
+} Message;
+
+/* 0, or -1 with an exception. Only looks: no code of Python is run. */
+static int read_message(PyObject *item, PyObject *key_part, uint32_t number, long long now_ms, Message *message)
+{
+    if (!PyTuple_CheckExact(item) || PyTuple_GET_SIZE(item) != RECORD_FIELDS) {
+        PyErr_SetString(PyExc_TypeError, "a message is a tuple of five");
+        return -1;
+    }
+    PyObject *value = PyTuple_GET_ITEM(item, 1), *headers = PyTuple_GET_ITEM(item, 2);
+    PyObject *attributes = PyTuple_GET_ITEM(item, 3), *timestamp = PyTuple_GET_ITEM(item, 4);
+    if ((value != Py_None && !PyBytes_Check(value)) || !PyBytes_Check(headers) || !PyLong_Check(attributes)
+        || !PyLong_Check(timestamp)) {
+        PyErr_SetString(PyExc_TypeError, "value and headers are bytes, attributes and timestamp numbers");
+        return -1;
+    }
+    long of_record = PyLong_AsLong(attributes);
+    long long timestamp_ms = PyLong_AsLongLong(timestamp);
+    if (PyErr_Occurred())
+        return -1;
+    if (of_record < 0 || of_record > 255) {
+        PyErr_SetString(PyExc_ValueError, "a record has one byte of attributes");
+        return -1;
+    }
+    message->attributes = (unsigned char)of_record;
+    message->value = value == Py_None ? NULL : value;
+    message->headers = headers;
+    message->delta = timestamp_ms ? zigzag((int64_t)((uint64_t)timestamp_ms - (uint64_t)now_ms)) : 0;
+    uint64_t value_size = message->value ? (uint64_t)PyBytes_GET_SIZE(value) : 0;
+    message->size = 1 + varint_size(message->delta) + varint_size(zigzag(number)) + PyBytes_GET_SIZE(key_part)
+        + (message->value ? varint_size(zigzag((int64_t)value_size)) : 1) + value_size + PyBytes_GET_SIZE(headers);
+    return 0;
+}
+
+/* Where a run begins in what is laid: its number, and the key of its messages, or NULL before a producer's batch. */
+static Run *begin_run(PyObject *laid, Py_ssize_t at, Run *runs, Py_ssize_t run_count, PyObject **key_part)
+{
+    Py_ssize_t number = PyLong_AsSsize_t(PyList_GET_ITEM(laid, at));
+    if (number < 0 || number >= run_count || at + 1 >= PyList_GET_SIZE(laid)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "there is no such run");
+        return NULL;
+    }
+    PyObject *key = PyList_GET_ITEM(laid, at + 1);
+    if (key == Py_None) {
+        *key_part = NULL;
+        if (at + 3 >= PyList_GET_SIZE(laid)) {
+            PyErr_SetString(PyExc_ValueError, "a batch has a place, and what follows it");
+            return NULL;
+        }
+    } else if (PyBytes_Check(key)) {
+        *key_part = key;
+    } else {
+        PyErr_SetString(PyExc_TypeError, "a key is bytes as it stands in a record");
+        return NULL;
+    }
+    return runs + number;
+}
+
+/* How long each run will be. */
+static int measure_runs(PyObject *laid, Run *runs, Py_ssize_t run_count, long long now_ms)
+{
+    Run *run = NULL;
+    PyObject *key_part = NULL;
+    Message message;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(laid); at++) {
+        PyObject *item = PyList_GET_ITEM(laid, at);
+        if (PyLong_CheckExact(item)) {
+            run = begin_run(laid, at++, runs, run_count, &key_part);
+            if (!run)
+                return -1;
+            if (!key_part) {
+                for (int piece = 0; piece < 2; piece++) {
+                    Py_buffer data;
+                    if (PyObject_GetBuffer(PyList_GET_ITEM(laid, ++at), &data, PyBUF_SIMPLE) < 0)
+                        return -1;
+                    run->size += data.len;
+                    PyBuffer_Release(&data);
+                }
+                run = NULL;
+            }
+        } else if (!run || read_message(item, key_part, run->count, now_ms, &message) < 0) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a message stands behind the number of its run");
+            return -1;
+        } else {
+            run->count++;
+            run->size += varint_size(zigzag((int64_t)message.size)) + message.size;
+        }
+    }
+    return 0;
+}
+
+/* The same once more, now written: `body` has room for all of it. `ends` may be NULL. */
+static int write_runs(PyObject *laid, Run *runs, Py_ssize_t run_count, long long now_ms, unsigned char *body,
+                      const uint64_t *starts, uint32_t *ends)
+{
+    Run *run = NULL;
+    PyObject *key_part = NULL;
+    Message message;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(laid); at++) {
+        PyObject *item = PyList_GET_ITEM(laid, at);
+        if (PyLong_CheckExact(item)) {
+            run = begin_run(laid, at++, runs, run_count, &key_part);
+            if (!run)
+                return -1;
+            for (int piece = 0; !key_part && piece < 2; piece++) {
+                Py_buffer data;
+                if (PyObject_GetBuffer(PyList_GET_ITEM(laid, ++at), &data, PyBUF_SIMPLE) < 0)
+                    return -1;
+                if ((uint64_t)data.len > starts[run - runs + 1] - run->at) {
+                    PyBuffer_Release(&data);
+                    PyErr_SetString(PyExc_SystemError, "what is laid has changed");
+                    return -1;
+                }
+                memcpy(body + run->at, data.buf, data.len);
+                run->at += data.len;
+                PyBuffer_Release(&data);
+            }
+            continue;
+        }
+        if (read_message(item, key_part, run->next, now_ms, &message) < 0)
+            return -1;
+        uint64_t length = zigzag((int64_t)message.size);
+        if (varint_size(length) + message.size > starts[run - runs + 1] - run->at) {
+            PyErr_SetString(PyExc_SystemError, "what is laid has changed");
+            return -1;
+        }
+        unsigned char *to = put_varint(body + run->at, length);
+        *to++ = message.attributes;
+        to = put_varint(to, message.delta);
+        to = put_varint(to, zigzag(run->next));
+        to = put_bytes(to, key_part);
+        to = put_varint(to, message.value ? zigzag(PyBytes_GET_SIZE(message.value)) : 1);
+        if (message.value)
+            to = put_bytes(to, message.value);
+        to = put_bytes(to, message.headers);
+        run->at = to - body;
+        if (ends)
+            ends[run->first + run->next] = (uint32_t)(run->at - starts[run - runs]);
+        run->next++;
+    }
+    return 0;
+}
+
+/* (body, lengths, crcs, ends) out of `runs`, which are measured; `starts` has room for one more than there are. */
+static PyObject *lay_out(PyObject *laid, Run *runs, Py_ssize_t run_count, long long now_ms, PyObject *front,
+                         int with_ends, uint64_t *starts)
+{
+    uint64_t at = PyBytes_GET_SIZE(front), records = 0;
+    for (Py_ssize_t i = 0; i < run_count; i++) {
+        starts[i] = runs[i].at = at;
+        at += runs[i].size;
+        runs[i].first = records;
+        records += runs[i].count;
+    }
+    starts[run_count] = at;
+    if (at > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "a body has at most four gigabytes");
+        return NULL;
+    }
+    PyObject *body = PyBytes_FromStringAndSize(NULL, at);
+    PyObject *lengths = PyBytes_FromStringAndSize(NULL, 4 * run_count);
+    PyObject *crcs = PyBytes_FromStringAndSize(NULL, 4 * run_count);
+    PyObject *ends = PyBytes_FromStringAndSize(NULL, with_ends ? 4 * records : 0);
+    PyObject *result = NULL;
+    if (body && lengths && crcs && ends) {
+        unsigned char *data = (unsigned char *)PyBytes_AS_STRING(body);
+        put_bytes(data, front);
+        if (write_runs(laid, runs, run_count, now_ms, data, starts,
+                       with_ends ? (uint32_t *)PyBytes_AS_STRING(ends) : NULL) == 0) {
+            for (Py_ssize_t i = 0; i < run_count; i++) {
+                uint32_t length = (uint32_t)runs[i].size, crc = crc32c(0, data + starts[i], runs[i].size);
+                memcpy(PyBytes_AS_STRING(lengths) + 4 * i, &length, 4);
+                memcpy(PyBytes_AS_STRING(crcs) + 4 * i, &crc, 4);
+            }
+            result = PyTuple_Pack(4, body, lengths, crcs, ends);
+        }
+    }
+    Py_XDECREF(body);
+    Py_XDECREF(lengths);
+    Py_XDECREF(crcs);
+    Py_XDECREF(ends);
+    return result;
+}
+
+static PyObject *module_encode_body(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *laid, *front, *result = NULL;
+    Py_ssize_t run_count;
+    long long now_ms;
+    int with_ends;
+    if (!PyArg_ParseTuple(args, "O!nLSp", &PyList_Type, &laid, &run_count, &now_ms, &front, &with_ends))
+        return NULL;
+    if (run_count < 0) {
+        PyErr_SetString(PyExc_ValueError, "runs are counted from 0");
+        return NULL;
+    }
+    Run *runs = PyMem_Calloc(run_count + 1, sizeof(Run));
+    uint64_t *starts = PyMem_Calloc(run_count + 1, sizeof(uint64_t));
+    if (!runs || !starts)
+        PyErr_NoMemory();
+    else if (measure_runs(laid, runs, run_count, now_ms) == 0)
+        result = lay_out(laid, runs, run_count, now_ms, front, with_ends, starts);
+    PyMem_Free(starts);
+    PyMem_Free(runs);
+    return result;
+}
+
 static PyMethodDef module_methods[] = {
+    {"encode_body", module_encode_body, METH_VARARGS,
+     "encode_body(laid, run_count, now_ms, front, with_ends): (body, lengths, crcs, ends), see kernel/write/body.py."},
     {"crc32c", module_crc32c, METH_VARARGS, "crc32c(data, crc=0, by_table=False), as it is counted here; for tests."},
     {NULL, NULL, 0, NULL}};
 

@@ -45,12 +45,12 @@ def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limi
         if length < SMALLEST_RECORD or length > size - at:
             raise InvalidRecord(f"record {i} claims {length} bytes, and {size - at} are left")
         if length > limit_bytes:
-            raise MessageTooLarge(f"record {i} has {length} bytes, more than its topic takes: {limit_bytes}")
+            raise MessageTooLarge(f"record {i} has {length} bytes, more than its topic takes: {limit_bytes}", [i])
         end = at + length
         delta_ms, at = _number(data, at + 1, end, TIME_BITS)
         delta, at = _number(data, at, end, NUMBER_BITS)
         if delta != i:
-            raise InvalidRecord(f"record {i} has the offset delta {delta}")
+            raise InvalidRecord(f"record {i} has the offset delta {delta}", [i])
         at = _skip(data, at, end, NULL_BYTES)
         at = _skip(data, at, end, NULL_BYTES)
         if at < end and data[at] == 0:
@@ -66,7 +66,8 @@ def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limi
             raise InvalidRecord(f"record {i} is not as long as it claims")
         timestamp_ms = base_ms + delta_ms
         if timestamp_ms < NO_TIMESTAMP or timestamp_ms > MAX_TIMESTAMP_MS:
-            raise InvalidTimestamp(f"record {i} has the timestamp {timestamp_ms}, beyond the year 9999 or before 1970")
+            raise InvalidTimestamp(f"record {i} has the timestamp {timestamp_ms}, beyond the year 9999 or before 1970",
+                                   [i])
         if timestamp_ms > largest_ms:
             largest_ms = timestamp_ms
     return at, largest_ms, headers, named

@@ -45,6 +45,7 @@ from gatehouse.kernel.sessions.records import (
     split_named,
 )
 from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session
+from gatehouse.kernel.sessions.shared import SharedFilters
 from gatehouse.kernel.sessions.terms import Terms, decode_terms
 from gatehouse.kernel.sessions.values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
 from gatehouse.kernel.sessions.weight import Weight
@@ -79,6 +80,7 @@ class Sessions:  # decision 162
         self.wills = Wills(loop, state, committer, on_error)
         self.keeper = Keeper(loop, committer, watermarks, on_settled, self._read_back)
         self.entrusting = Entrusting(loop, state, self.keeper, group_of, self._on_left)
+        self.shared = SharedFilters()
         self._state = state
         self._subscriptions = subscriptions
         self._topics = topics
@@ -162,12 +164,14 @@ class Sessions:  # decision 162
         self._by_partition[session.partition_id] = session
         for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
+        self.shared.add(session)
 
     def _remove(self, session: Session) -> None:
         """It is not known any more."""
         session.end()
         for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
+        self.shared.remove(session)
         del self._by_partition[session.partition_id]
         named = self._by_name[session.tenant]
         del named[session.client_id]
@@ -211,6 +215,9 @@ class Sessions:  # decision 162
 
     def _of_user(self, tenant: str, client_id: str, user: str) -> Session | None:
         session = self._named(tenant, client_id)
+        if session is not None and session.is_over(self.loop.now_ms()):      # and `_end_due` has not come to it
+            self._end(session, DELETED)
+            return None
         if session is not None and session.user != user:
             raise SessionRefused("the session of this client id belongs to another user")  # decision 166
         return session
@@ -250,7 +257,7 @@ class Sessions:  # decision 162
     def owner_of(self, tenant: str, client_id: str) -> str | None:
         """See `api.SessionsPort`."""
         session = self._named(tenant, client_id)
-        return None if session is None else session.user
+        return None if session is None or session.is_over(self.loop.now_ms()) else session.user
 
     def clear(self, tenant: str, client_id: str, user: str) -> bool:
         """See `api.SessionsPort`."""
@@ -318,7 +325,9 @@ class Sessions:  # decision 162
         # decision 164: which filters a message is for is told by its offset
         self.keeper.touch(session, 0)
         was_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
+        self.shared.remove(session)
         answer = change(self.keeper.since(session.partition_id))
+        self.shared.add(session)
         is_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
         if is_bound and not was_bound:
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)

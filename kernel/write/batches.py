@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import Places
@@ -39,6 +40,7 @@ from gatehouse.kernel.write.validating import MAX_RECORDS, Arrived, Entering, Va
 STEP_RECORDS = 64
 """Records of a batch that are placed before the clock is read: a tenth of a millisecond."""
 
+MAX_NAMED_RECORDS: Final = 100         # of those that a batch is refused for: decision 299
 RETAIN_HEADER: Final = b"retain"
 TRUE: Final = (b"true", b"1")
 
@@ -241,8 +243,9 @@ class Batches:
                 attributes |= RETAIN
             if settings.compact or attributes & RETAIN:
                 if settings.compact and key is None:
+                    keyless = islice((record[0] for record in inside.records if record[2] is None), MAX_NAMED_RECORDS)
                     raise InvalidRecord("Compacted topic cannot accept message without key in topic partition "
-                                        f"{topic.name}-{partition}.")
+                                        f"{topic.name}-{partition}.", list(keyless))
                 placement = self._places.for_record(topic, partition, key, headers)
                 retained_key(topic.tenant, placement.address)
                 inside.noted.append((at, (placement, value, encode_headers(headers), attributes, timestamp_ms)))

@@ -393,9 +393,11 @@ class Committer:
         self._answering.tell(pending_frame, None)
         if builder.heard:
             self._deliver(builder.heard)
-        entered = set(entries.partition_id) if builder.runs else NOTHING
+        entered: AbstractSet[int] | None = None
         for follower in self._followers:
             if follower.waiting:
+                if entered is None:
+                    entered = set(entries.partition_id) if builder.runs else NOTHING
                 follower.follow(entered)
         if self._on_grown is not None:
             self._on_grown()

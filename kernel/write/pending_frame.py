@@ -1,5 +1,5 @@
-"""What gathers between two flushes: messages encoded as they arrive, sealed into one frame; who has a part in it, and
-who waits for it. Hot.
+"""What gathers between two flushes: messages as they arrive, encoded when they are sealed into one frame; who has a
+part in it, and who waits for it. Hot.
 
 Messages of one partition lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
 that a run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as
@@ -32,8 +32,10 @@ from gatehouse.kernel.message import (
 from gatehouse.kernel.records.asked import ASKED
 from gatehouse.kernel.records.authors import Stretches, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
-from gatehouse.kernel.records.record import SMALL, SMALL_LIMIT, add_header, varint
+from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
 from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
+from gatehouse.kernel.write import body
+from gatehouse.kernel.write.body import Laid
 
 FIRST: Final = 14
 """The length of STATED, ASKED and MARK, as it stands in front of their names."""
@@ -43,19 +45,17 @@ assert STATED[0] == ASKED[0] == MARK[0] == FIRST
 CONTEXT_FIRST: Final = CONTEXT[0]
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
-
-ATTRIBUTES_NOW: Final[list[bytes]] = [bytes((attributes, 0)) for attributes in range(256)]
-"""Attribute byte and a timestamp delta of zero: nearly every message is stamped with the append time."""
-
+AROUND: Final = 9                           # bytes of a record beside key, value and headers, about
 
 class Run:  # decision 3
     """Records of one partition within the pending frame."""
 
     def __init__(self, partition_id: int, now_ms: int) -> None:
         self.partition_id: int = partition_id
+        self.number: int = -1                        # among the runs of its frame
         self.count: int = 0
-        self.first: bytes = b""                      # most runs of a wide batch are one record: no list for them
-        self.more: list[bytes] | None = None
+        self.batch: bytes = b""                      # a producer's own, as it was sent
+        self.batch_at: int = -1                      # where that is laid
         self.max_ms: int = now_ms
         self.flags: int = 0
         self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
@@ -168,6 +168,7 @@ class BatchBuilder:
         self.now_ms: int = now_ms
         self.size_bytes: int = 0
         self.runs: list[Run] = []
+        self._laid: Laid = []                            # what the body is made of, in the order of arrival
         self._open: dict[int, Run] = {}
         self.heard: Heard = []
         # messages that change state of their own, the value of their address or the newest record of their key:
@@ -181,14 +182,14 @@ class BatchBuilder:
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
             placements: dict[int, Placement] | None = None, author: Origin | None = None,
             stops: list[int] | None = None, authors: list[Origin] | None = None) -> None:
-        """Encode messages, in order. Their placements' targets are fresh and their sizes checked.
+        """Take messages, in order. Their placements' targets are fresh and their sizes checked.
 
         `places` is given where the caller wants to know: run and index in it are added per message. `own` is the run
         that they enter, where they have ids already: they are all of its partition, and it has room for them.
         `placements` by number, where messages have numbers in front. `author` published them; or those before each of
         `stops` the one of `authors`.
         """
-        now_ms = self.now_ms
+        laid = self._laid
         at = part = 0
         stop = -1
         if stops is not None and authors is not None:
@@ -202,7 +203,8 @@ class BatchBuilder:
         stretch: Stretch | None = None
         compact = picky = False
         passing = 0
-        key_part = address_header = b""
+        address_header = b""
+        around = 0
         for message in messages:
             where, value, headers, attributes, timestamp_ms = message
             while at == stop:
@@ -218,8 +220,11 @@ class BatchBuilder:
                 last = where
                 placement = where if placements is None else placements[where]
                 assert placement is not None, "a place is known since its message was checked"
-                compact, key_part, address_header = placement.compact, placement.key_part, placement.address_header
+                key_part = placement.key_part
+                compact, address_header, around = placement.compact, placement.address_header, len(key_part) + AROUND
                 run = self._run(placement.partition_id) if own is None else own
+                laid.append(run.number)
+                laid.append(key_part)
                 heard = None
                 if placement.targets:
                     heard = []
@@ -242,44 +247,26 @@ class BatchBuilder:
                     self.stretches.append(stretch)
             if heard is not None:
                 heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
-            if address_header:
-                headers = add_header(headers, address_header)
             if run.author is not author:
                 run.note_author(author)
                 self.has_authors = True
             n = run.count
             if compact or attributes & RETAIN:
                 assert placement is not None
-                self.noted.append(((placement, value, message[2], attributes, timestamp_ms), run, n))
+                self.noted.append(((placement, value, headers, attributes, timestamp_ms), run, n))
             if places is not None:
                 places.append((run, n))
-            if timestamp_ms == 0:
-                front = ATTRIBUTES_NOW[attributes]
+            if timestamp_ms > run.max_ms:
+                run.max_ms = timestamp_ms
+            assert 0 <= attributes < 256, "a record has one byte of attributes"
+            if address_header:
+                laid.append((where, value, add_header(headers, address_header), attributes, timestamp_ms))
             else:
-                front = bytes((attributes,)) + varint(timestamp_ms - now_ms)
-                if timestamp_ms > run.max_ms:
-                    run.max_ms = timestamp_ms
-            middle = SMALL[n] + key_part
-            if value is None:
-                tail = b"\x01" + headers
-                size = len(front) + len(middle) + len(tail)
-                record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
-            elif len(value) < SMALL_LIMIT:
-                tail = SMALL[len(value)] + value + headers
-                size = len(front) + len(middle) + len(tail)
-                record = (SMALL[size] if size < SMALL_LIMIT else varint(size)) + front + middle + tail
-            else:                                        # copied once: it may be megabytes
-                tail = varint(len(value))
-                size = len(front) + len(middle) + len(tail) + len(value) + len(headers)
-                record = b"".join((varint(size), front, middle, tail, value, headers))
-            if n == 0:
-                run.first = record
-            elif run.more is None:
-                run.more = [record]
-            else:
-                run.more.append(record)
+                laid.append(message)
             run.count = n + 1
-            size_bytes += size
+            size_bytes += around + len(headers)
+            if value is not None:
+                size_bytes += len(value)
         if stretch is not None:
             stretch.stop = stretch.run.count
         self.size_bytes += size_bytes
@@ -289,8 +276,13 @@ class BatchBuilder:
         if run is None or run.count >= RUN_LIMIT or run.own_id >= 0:
             run = Run(partition_id, self.now_ms)
             self._open[partition_id] = run
-            self.runs.append(run)
+            self._number(run)
         return run
+
+    def _number(self, run: Run) -> None:
+        """It is part of this frame."""
+        run.number = len(self.runs)
+        self.runs.append(run)
 
     def add_batch(self, partition_id: int, batch: bytes, count: int, max_ms: int, author: Origin | None = None) -> Run:
         """A producer's batch, already checked."""
@@ -301,9 +293,11 @@ class BatchBuilder:
             self.has_authors = True
         run.count = count
         run.flags = WHOLE
-        run.first = batch
+        run.batch = batch
         self._open.pop(partition_id, None)
-        self.runs.append(run)
+        self._number(run)
+        run.batch_at = len(self._laid) + 2               # its place, which is known once it is sealed
+        self._laid += [run.number, None, b"", memoryview(batch)[PLACE_BYTES:]]
         self.size_bytes += len(batch)
         return run
 
@@ -337,7 +331,7 @@ class BatchBuilder:
             run = Run(partition_id, self.now_ms)
             run.own_id = message_id
             self._open[partition_id] = run
-            self.runs.append(run)
+            self._number(run)
         return run
 
     def add_beside(self, messages: list[Message], first_id: int, places: list[tuple[Run, int]]) -> None:
@@ -349,7 +343,7 @@ class BatchBuilder:
             run.own_id = first_id
             run.beside = True
             self._open.pop(run.partition_id, None)
-            self.runs.append(run)
+            self._number(run)
             self.add(part, places, run)
 
     def note_bytes(self, size_bytes: int) -> None:
@@ -399,70 +393,52 @@ class BatchBuilder:
         """
         runs = self.runs
         assert len(next_offsets) == len(runs) + len(self.references), "an offset for each run and each reference"
-        first_offsets: list[int] = []
+        entries = Entries()
+        partition_ids, first_offsets = entries.partition_id, entries.first_offset
         first_ids: list[int] = []
         counts: list[int] = []
-        lengths: list[int] = []
-        crcs: list[int] = []
-        bodies: list[bytes | memoryview] = []
         moved: dict[int, int] = {}
         several = len(self._open) != len(runs) or len(self.references) > 0     # of a partition, perhaps
         next_id = first_id
         record_count = 0
-        i = 0
-        for run in runs:
+        for i, run in enumerate(runs):
             count = run.count
             offset = next_offsets[i]
-            i += 1
             if several:
                 offset += moved.get(run.partition_id, 0)
                 moved[run.partition_id] = moved.get(run.partition_id, 0) + count
+                next_offsets[i] = offset
             run.first_offset = offset
             message_id = run.own_id
             if message_id < 0:
                 message_id = next_id
                 next_id += count
             run.first_id = message_id
+            assert count > 0 and offset >= 0 and message_id >= 0, "no run is empty, and each has its place"
             record_count += count
-            data = run.first
-            if run.flags:                    # a producer's batch is copied once, by the join below
-                place = place_of(data, offset, epoch)
-                rest = memoryview(data)[PLACE_BYTES:]
-                crcs.append(crc32c(rest, crc32c(place)))
-                bodies.append(place)
-                bodies.append(rest)
-            else:
-                if run.more is not None:
-                    data = data + b"".join(run.more)
-                crcs.append(crc32c(data))
-                bodies.append(data)
-            first_offsets.append(offset)
+            if run.flags:                    # a producer's batch
+                self._laid[run.batch_at] = place_of(run.batch, offset, epoch)
             first_ids.append(message_id)
             counts.append(count)
-            lengths.append(len(data))
-        assert 0 not in counts, "no run is empty"
-        assert -1 not in first_offsets and -1 not in first_ids, "every run has its place"
-        start = 0
+        column = b""
         naming: list[Origin] | None = None
         if self.has_authors:
             column, naming = encode_authors(first_id, self._stretches(first_id), since)
-            start = len(column)
-            bodies.insert(0, column)
-        entries = Entries()
-        entries.partition_id.fromlist([run.partition_id for run in runs])
-        entries.first_offset.fromlist(first_offsets)
+        data, lengths, crcs, ends = body.encode(self._laid, len(runs), self.now_ms, column, len(self.references) > 0)
+        self._laid = []
+        partition_ids.fromlist([run.partition_id for run in runs])
+        first_offsets.fromlist(next_offsets[:len(runs)])
         entries.max_ms.fromlist([run.max_ms for run in runs])
         entries.message_id.fromlist(first_ids)
         entries.count.fromlist(counts)
-        entries.byte_offset.fromlist(list(accumulate(lengths, initial=start))[:-1])
-        entries.byte_length.fromlist(lengths)
-        entries.crc.fromlist(crcs)
+        entries.byte_length.frombytes(lengths)
+        entries.byte_offset.fromlist(list(accumulate(entries.byte_length, initial=len(column)))[:-1])
+        entries.crc.frombytes(crcs)
         entries.flags.fromlist([run.flags for run in runs])
+        assert len(data) == len(column) + sum(entries.byte_length), "entries lie in the body"
         if self.references:
-            self._add_references(entries, next_offsets, moved)
-        body = b"".join(bodies)              # one that is bytes is given as it is
-        assert len(body) == start + sum(lengths), "entries lie in the body"
-        return Sealed(entries, body, record_count, next_id - first_id, naming)
+            self._add_references(entries, next_offsets, moved, data, ends)
+        return Sealed(entries, data, record_count, next_id - first_id, naming)
 
     def _stretches(self, first_id: int) -> Stretches:
         """Who published what has ids of this frame, in the order of these."""
@@ -479,26 +455,26 @@ class BatchBuilder:
                 stretches += [(begins + at, author) for at, author in run.authors]
         return stretches
 
-    def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int]) -> None:
-        """An entry per reference: the bytes of its records within their run, which has its own entry."""
-        numbers: dict[Run, int] = {run: number for number, run in enumerate(self.runs)}
-        ends: dict[Run, list[int]] = {}                  # where each record of a run ends, for runs taken in part
+    def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int], data: bytes,
+                        ends: bytes) -> None:
+        """An entry per reference: the bytes of its records within their run, which has its own entry. `ends`: see
+        `body.encode`."""
+        record_ends = memoryview(ends).cast("I")
+        firsts = list(accumulate([0 if run.flags else run.count for run in self.runs], initial=0))
         i = len(self.runs)
         for reference in self.references:
             run, start, stop = reference.run, reference.start, reference.stop
-            partition_id, number = reference.partition_id, numbers[run]
+            partition_id, number = reference.partition_id, run.number
             assert 0 <= start < stop <= run.count, "a reference points into its run"
             offset = reference.first_offset = next_offsets[i] + moved.get(partition_id, 0)
             i += 1
             moved[partition_id] = moved.get(partition_id, 0) + stop - start
             byte_offset, length, crc = entries.byte_offset[number], entries.byte_length[number], entries.crc[number]
-            if stop - start < run.count and run.more is not None:
-                if run not in ends:
-                    ends[run] = [0, *accumulate([len(run.first), *[len(record) for record in run.more]])]
-                parts = run.more[start - 1:stop - 1] if start else [run.first, *run.more[:stop - 1]]
-                byte_offset += ends[run][start]
-                length = ends[run][stop] - ends[run][start]
-                crc = crc32c(b"".join(parts))
+            if stop - start < run.count and not run.flags:
+                before = record_ends[firsts[number] + start - 1] if start else 0
+                byte_offset += before
+                length = record_ends[firsts[number] + stop - 1] - before
+                crc = crc32c(memoryview(data)[byte_offset:byte_offset + length])
             entries.partition_id.append(partition_id)
             entries.first_offset.append(offset)
             entries.max_ms.append(run.max_ms)

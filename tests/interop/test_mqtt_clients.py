@@ -1,11 +1,14 @@
-"""MQTT clients that do not come from PyPI: Eclipse Paho for Java and for Go, MQTT.js in a page of a real browser.
+"""MQTT clients that are not among the locks: Eclipse Paho for Java and for Go, amqtt, MQTT.js in a page of a real
+browser.
 
 What they need is fetched once by scripts/stock_clients.py.
 """
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,13 +17,14 @@ from pathlib import Path
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from scripts.stock_clients import has_recent_go, mqtt_js, paho_go, paho_java
+from scripts.stock_clients import amqtt, has_recent_go, mqtt_js, paho_go, paho_java
 from tests.console.browser import Browser, Tab
 from tests.interop.test_mqtt_sessions import Hub, Paho, hub
 from tests.running_hub import RunningHub, free_port
 
 WAIT_S = 60
 VALUES = [b"%d" % at for at in range(50)]
+AMQTT_SLEEPER = Path(__file__).parent / "mqtt" / "amqtt_sleeper.py"
 
 __all__ = ["hub"]
 
@@ -34,9 +38,9 @@ def sender_of(hub: Hub) -> Paho:
 class Program:
     """A client's program, once its filter stands."""
 
-    def __init__(self, *command: object) -> None:
+    def __init__(self, *command: object, environment: dict[str, str] | None = None) -> None:
         self._process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                                         stderr=subprocess.STDOUT, text=True)
+                                         stderr=subprocess.STDOUT, text=True, env={**os.environ, **(environment or {})})
         assert self._process.stdout is not None
         self._said = self._process.stdout
         first = self._said.readline()
@@ -66,6 +70,25 @@ def test_paho_for_java_gets_what_it_missed_over_a_kill_of_the_hub(hub: Hub, vers
     sender.publish("plant/1", VALUES[25:], qos)
     assert java(hub, version, qos, len(VALUES)).lines() == [
         f"plant/1 {qos} {value.decode()}" for value in VALUES]
+    sender.leave()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_amqtts_client_gets_what_it_missed_over_a_kill_of_the_hub_and_answers(hub: Hub, qos: int) -> None:
+    def sleeper(count: int) -> Program:
+        return Program(sys.executable, AMQTT_SLEEPER, f"mqtt://127.0.0.1:{hub.port}", "amqtt", "plant/#", qos, count,
+                       environment={"PYTHONPATH": str(amqtt())})
+
+    assert sleeper(0).lines() == []
+    sender = sender_of(hub)
+    sender.subscribe("answers/#", 2)
+    sender.publish("plant/1", VALUES[:25], qos)
+    hub.kill()
+    sender.present.get(timeout=WAIT_S)
+    sender.subscribe("answers/#", 2)
+    sender.publish("plant/1", VALUES[25:], qos)
+    assert sleeper(len(VALUES)).lines() == [f"plant/1 {qos} {value.decode()}" for value in VALUES]
+    assert sender.take(len(VALUES)) == [(value, 2) for value in VALUES]
     sender.leave()
 
 

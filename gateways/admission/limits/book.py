@@ -27,7 +27,7 @@ from gatehouse.gateways.admission.limits.limit import (
     Limit,
 )
 from gatehouse.gateways.admission.limits.meter import Meter
-from gatehouse.gateways.admission.limits.purse import Purse
+from gatehouse.gateways.admission.limits.purse import SET_ASIDE_MS, Purse
 from gatehouse.gateways.admission.patterns import overlaps
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.kernel.addresses.address import levels_of
@@ -69,7 +69,7 @@ class LimitBook:
         self._meters: dict[tuple[str, str, str], Meter] = {}                 # by id, tenant and name
         self._meters_by_id: dict[str, dict[tuple[str, str, str], Meter]] = {}
         self._purses: dict[tuple[tuple[Meter, ...], tuple[Meter, ...]], Purse] = {}
-        self._open_purses: dict[Purse, None] = {}        # of which something may have been taken
+        self._open_purses: dict[Purse, None] = {}        # in which something is set aside, longest first
 
     # ---- which there are
 
@@ -283,22 +283,38 @@ class LimitBook:
         return [(limit, kind, name) for kind, name in names.items() for of in dict.fromkeys((name, EACH))
                 for limit in self._bounding.get((kind, of), {}).values()]
 
-    # ---- what is charged a little later
+    # ---- what is reserved for small bursts
 
-    def purse(self, common: tuple[Meter, ...], own: tuple[Meter, ...], now_ms: int) -> Purse | None:
-        """What is set aside for small bursts that are charged to these meters; None: nothing, they have little left."""
+    def purse(self, common: tuple[Meter, ...], own: tuple[Meter, ...]) -> Purse:
+        """The purse of everybody whose messages are charged to these meters."""
         purse = self._purses.get((common, own))
         if purse is None:
             if len(self._purses) >= PURSES_MAX:
                 self._forget_purses()
             purse = self._purses[common, own] = Purse(common, own)
-        if not purse.set_aside(now_ms):
-            return None
-        self._open_purses[purse] = None
         return purse
 
+    def open_purse(self, purse: Purse, now_ms: int) -> bool:
+        """Set a part of what is left aside in it, in place of the part that it has; False: there is too little left."""
+        self._open_purses.pop(purse, None)
+        if not purse.set_aside(now_ms):
+            return False
+        self._open_purses[purse] = None
+        return True
+
+    def reclaim(self, now_ms: int) -> None:
+        """Somebody is to be weighed: what others have set aside for long, and not used, is given back before."""
+        old: list[Purse] = []
+        for purse in self._open_purses:
+            if now_ms - purse.opened_ms < SET_ASIDE_MS:
+                break
+            old.append(purse)
+        for purse in old:
+            del self._open_purses[purse]
+            purse.settle()
+
     def settle(self) -> None:
-        """Charge what was taken out of purses."""
+        """Nothing is set aside any more, and what was taken is known."""
         for purse in self._open_purses:
             purse.settle()
         self._open_purses.clear()

@@ -51,6 +51,15 @@ class TokenBucket:  # decision 235
         level = self._level = self._level - amount * TOKEN
         return 0 if level > 0 else self._owes_ms()
 
+    def reserve(self, amount: int) -> None:
+        """Take what is there, as `level` has just said; some of it may be given back."""
+        self._level -= amount * TOKEN
+
+    def give_back(self, amount: int) -> None:
+        """Undo a part of `reserve`, as far as the bucket holds it."""
+        level = self._level + amount * TOKEN
+        self._level = level if level < self._full else self._full
+
     def wait_ms(self, now_ms: int) -> int:
         """For how many ms the bucket owes; 0: something may be taken."""
         self._fill(now_ms)

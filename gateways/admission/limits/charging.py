@@ -30,6 +30,8 @@ MET_MAX: Final = 64
 WHOLE: Final = -1
 """What stands for a producer's batch, which has a topic and no place."""
 
+EVERYWHERE: Final = 0
+"""What stands for the place where places do not matter."""
 
 
 class Charge(NamedTuple):
@@ -57,7 +59,8 @@ class Charging:
         self._of_place: dict[int, tuple[Meter, ...]] = {}
         self._of_topic: dict[str, tuple[Meter, ...]] = {}
         self._met: dict[Meter, None] = {}
-        self._purses: dict[int, Purse] = {}              # by place, 0 where places do not matter
+        self._purses: dict[int, Purse] = {}              # by place
+        self._purses_of_topics: dict[str, Purse] = {}    # of batches; "" where topics do not matter
         self._taken: tuple[Purse, int, int, int] | None = None
         self._is_closed = False
 
@@ -95,52 +98,74 @@ class Charging:
         if self._version != self._book.version:
             self._resolve()
         now_ms = self._now_ms()
-        if self._taken is not None:
-            left = self._taken[0].left(now_ms)
-            if left[0]:
-                return left
         messages = size_bytes = NO_BOUND
         if self._book.places_in and not self._of_place and not self._of_topic:
             messages = 1                     # nothing is known yet of where messages go
         for meter in (*self._meters, *self._met):
             room = meter.room(now_ms)
             messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
+        if self._taken is not None:
+            left = self._taken[0].left()
+            messages, size_bytes = messages + left[0], size_bytes + left[1]
         return messages, size_bytes
 
     # ---- small bursts, far from every limit
 
     def take(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int) -> bool:
-        """Whether a burst to one place could be taken out of what was set aside: then it is charged. Else it is to be
-        weighed."""
+        """Whether a burst could be taken out of what was set aside: then it is charged. Else it is to be weighed."""
         book = self._book
-        if self._version != book.version:
+        if self._version != book.version or book.publishing_waits:
             return False
         count = len(messages)
         if not count:
             return False
-        if count == 1:
-            place, value, _, _, _ = messages[0]
-            values_bytes = 0 if value is None else len(value)
-        else:
-            place = messages[0][0]
-            if book.places_in and len({message[0] for message in messages}) > 1:
-                return False
-            values_bytes = sum([len(message[1]) for message in messages if message[1]])
-        purse = self._purses.get(place if book.places_in else 0)
+        place, value, _, _, _ = messages[0]
+        purse = self._purses.get(place if book.places_in else EVERYWHERE)
         if purse is None:
             return False
+        if count == 1:
+            values_bytes = 0 if value is None else len(value)
+        else:
+            if book.places_in and not self._share(messages, purse):
+                return False
+            values_bytes = sum([len(message[1]) for message in messages if message[1]])
         if values_bytes > size_bytes:
             size_bytes = values_bytes
-        if not purse.take(count, size_bytes, values_bytes, self._now_ms()):
+        return self._take(purse, count, size_bytes, values_bytes)
+
+    def take_batch(self, topic: str, count: int, size_bytes: int) -> bool:
+        """The same of a producer's batch, which has a topic and no place."""
+        book = self._book
+        if self._version != book.version or book.publishing_waits:
+            return False
+        purse = self._purses_of_topics.get(topic if book.places_in else "")
+        return purse is not None and self._take(purse, count, size_bytes, size_bytes)
+
+    def _take(self, purse: Purse, count: int, size_bytes: int, values_bytes: int) -> bool:
+        if not purse.take(count, size_bytes, values_bytes) and not (
+                purse.is_used and self._book.open_purse(purse, self._now_ms())
+                and purse.take(count, size_bytes, values_bytes)):
+            purse.settle()                   # what is weighed has all that is there
             return False
         self._taken = purse, count, size_bytes, values_bytes
+        return True
+
+    def _share(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], purse: Purse) -> bool:
+        """Whether all of a burst's places have this purse, as those of one topic often do."""
+        purses, last = self._purses, -1
+        for message in messages:
+            place = message[0]
+            if place != last:
+                if purses.get(place) is not purse:
+                    return False
+                last = place
         return True
 
     def give_back(self) -> None:
         """What `take` took last was not stored."""
         if self._taken is not None:
-            purse, *amounts = self._taken
-            purse.give_back(*amounts)
+            purse, count, size_bytes, values_bytes = self._taken
+            purse.give_back(count, size_bytes, values_bytes)
             self._taken = None
 
     # ---- weighing: before anything is stored
@@ -152,6 +177,7 @@ class Charging:
         book = self._book
         if self._version != book.version:
             self._resolve()
+        book.reclaim(self._now_ms())
         count = len(messages)
         values_bytes = sum([len(message[1]) for message in messages if message[1]])
         charges = [Charge(self._meters, count, values_bytes if values_bytes > size_bytes else size_bytes)]
@@ -182,13 +208,10 @@ class Charging:
         all of them. Raises OverQuota."""
         if self._version != self._book.version:
             self._resolve()
+        self._book.reclaim(self._now_ms())
         charges = [Charge(self._meters, count, size_bytes)]
         if self._book.places_in:
-            meters = self._of_topic.get(topic)
-            if meters is None:
-                meters = self._of_topic[topic] = self._note(
-                    self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
-            charges.append(Charge(meters, count, size_bytes))
+            charges.append(Charge(self._meters_of_topic(topic), count, size_bytes))
         if refuses or self._is_closed:
             self._require(charges, {WHOLE}, refuses, topic)
         elif self._book.stored:
@@ -243,18 +266,32 @@ class Charging:
             wait_ms = 0
         return max(wait_ms, WAIT_MS) if self._book.publishing_waits else wait_ms
 
-    def set_aside(self, place: int) -> None:
-        """A small burst to one place was charged: the next may be taken out of a purse."""
-        if self._version != self._book.version:
+    def set_aside(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]]) -> None:
+        """A burst was charged: the next to its places may be taken out of a purse."""
+        book = self._book
+        if self._version != book.version or book.publishing_waits:
             return
-        places = self._book.places_in
-        purse = self._book.purse(self._meters, self._meters_of_place(place) if places else (), self._now_ms())
-        if purse is None:
-            self._purses.pop(place if places else 0, None)
+        now_ms = self._now_ms()
+        opened: set[Purse] = set()
+        for place in {message[0] for message in messages} if book.places_in else (EVERYWHERE,):
+            purse = self._purses.get(place)
+            if purse is None:
+                if len(self._purses) >= PLACES_MAX:
+                    self._purses.clear()
+                purse = self._purses[place] = book.purse(self._meters, self._meters_of_place(place)
+                                                         if book.places_in else ())
+            if purse not in opened:
+                opened.add(purse)
+                book.open_purse(purse, now_ms)
+
+    def set_aside_for(self, topic: str) -> None:
+        """A batch was charged: the next to its topic may be taken out of a purse."""
+        book = self._book
+        if self._version != book.version or book.publishing_waits:
             return
-        if len(self._purses) >= PLACES_MAX:
-            self._purses.clear()
-        self._purses[place if places else 0] = purse
+        own = self._meters_of_topic(topic) if book.places_in else ()
+        purse = self._purses_of_topics[topic if book.places_in else ""] = book.purse(self._meters, own)
+        book.open_purse(purse, self._now_ms())
 
     # ---- which apply
 
@@ -267,6 +304,7 @@ class Charging:
         self._of_topic.clear()
         self._met.clear()
         self._purses.clear()
+        self._purses_of_topics.clear()
         self._taken = None
         self._is_closed = any(meter.is_closed for meter in self._meters)
 
@@ -278,6 +316,12 @@ class Charging:
             place = self._look(number)
             meters = self._of_place[number] = self._note(
                 self._book.of_place(IN, self._tenant, place.topic, place.address, self._now_ms()))
+        return meters
+
+    def _meters_of_topic(self, topic: str) -> tuple[Meter, ...]:
+        meters = self._of_topic.get(topic)
+        if meters is None:
+            meters = self._of_topic[topic] = self._note(self._book.of_topic(IN, self._tenant, topic, self._now_ms()))
         return meters
 
     def _note(self, meters: tuple[Meter, ...]) -> tuple[Meter, ...]:

@@ -107,6 +107,26 @@ class Meter:
             self.slowed_ms += wait_ms
         return wait_ms
 
+    def reserve(self, messages: int, size_bytes: int, operations: int) -> None:
+        """Take what `spare` has just said to be there, and more; `settle` follows."""
+        for bucket, amount in ((self._messages, messages), (self._bytes, size_bytes), (self._operations, operations)):
+            if bucket is not None:
+                bucket.reserve(amount)
+        if self.stored is not None:
+            self.stored.add(messages, size_bytes)
+
+    def settle(self, messages: int, size_bytes: int, operations: int, messages_used: int, bytes_used: int,
+               operations_used: int) -> None:
+        """Of what was reserved so much was used: the rest is given back. The limit may read otherwise by now."""
+        self.messages_taken += messages_used
+        self.bytes_taken += bytes_used
+        for bucket, unused in ((self._messages, messages - messages_used), (self._bytes, size_bytes - bytes_used),
+                               (self._operations, operations - operations_used)):
+            if bucket is not None:
+                bucket.give_back(unused)
+        if self.stored is not None:
+            self.stored.add(messages_used - messages, bytes_used - size_bytes)
+
     def refuse(self, messages: int, now_ms: int) -> None:
         """Messages were refused for this limit or another: that is an operation, and nothing else is charged."""
         self.refused += messages

@@ -122,6 +122,10 @@ class WebSocketConnection:
                 self._frames.append(part)
         self._go_on()
 
+    def held_bytes(self) -> int:
+        """What has come and waits: for the rest of its message, or to be looked at."""
+        return self._reader.held_bytes + sum([len(frame) for frame in self._frames])
+
     def handle_drained(self) -> None:
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():

@@ -6,6 +6,7 @@ notices. acks=1 and acks=all are the same here: stored means synced.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from gatehouse.gateways.kafka.not_honoured import note_delay
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_by_id, find_topic, text_of
 from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves
-from gatehouse.kernel.errors import KernelError, UnknownTopic
+from gatehouse.kernel.errors import KernelError, RecordsRefused, UnknownTopic
 from gatehouse.kernel.message import Record, Stored
 from gatehouse.kernel.records.batch import BatchHeader
 from gatehouse.kernel.records.validation import Divert
@@ -32,7 +33,7 @@ class Produced:
     """What becomes of one partition's batch; the kernel carries it as the append's token."""
 
     __slots__ = ("produce", "index", "error", "base_offset", "append_ms", "shows_time", "log_start", "text",
-                 "decisions")
+                 "records", "decisions")
 
     def __init__(self, produce: Produce, index: int) -> None:
         self.produce = produce
@@ -43,11 +44,12 @@ class Produced:
         self.shows_time = False             # its topic has the time of the append
         self.log_start = -1
         self.text: str | None = None
+        self.records: Sequence[int] = ()    # of the batch, that it is refused for
         self.decisions: list[Record] = []   # about transactions, until they are stored
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
-            self.refuse(code_of(stored.error), str(stored.error))
+            self.refuse_for(stored.error)
         else:
             partition_id, self.base_offset, _ = stored.positions[0]
             if self.shows_time:
@@ -62,14 +64,19 @@ class Produced:
     def refuse(self, error: int, text: str) -> None:
         self.error, self.text = error, text
 
+    def refuse_for(self, refusal: Exception) -> None:
+        self.refuse(code_of(refusal), str(refusal))
+        if isinstance(refusal, RecordsRefused):
+            self.records = refusal.records
+
     def keep_decisions(self, header: BatchHeader, records: list[Record]) -> bool:
         """Keep the decisions of a batch: they are carried out once they are stored."""
         self.decisions = records
         return False
 
-    def row(self) -> tuple[int, int, int, int, int, bytes | None]:
+    def row(self) -> tuple[int, int, int, int, int, bytes | None, Sequence[int]]:
         return (self.index, self.error, self.base_offset, self.append_ms, self.log_start,
-                None if self.text is None else self.text.encode())
+                None if self.text is None else self.text.encode(), self.records)
 
 
 class Produce:
@@ -110,7 +117,7 @@ class Produce:
             except Refused as refusal:
                 row.refuse(refusal.code, str(refusal))
             except (KernelError, Denied) as refusal:
-                row.refuse(code_of(refusal), str(refusal))
+                row.refuse_for(refusal)
 
     def _append(self, topic: Topic, row: Produced, batch: bytes, count: int) -> None:
         """Raises Refused, KernelError, Denied."""

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.tokens import JwtSettings, KeySet
+from gatehouse.kernel.circuit_breaker import CircuitState
 from tests.gateways.admission.kit import Rig
 
 WHERE = "/keys.json"
@@ -294,6 +295,48 @@ def test_an_issuer_that_is_down_is_asked_once_a_minute_then_less_and_people_have
         made.login(token=token(made))
     assert made.fetched == 6, "tokens do not have it asked"
     documents[WHERE] = ALL
-    made.admission.issuer_circuit.close()
+    made.admission.issuer_circuits.whole.close()
     made.admission.on_issuer_circuit()
     assert made.login(token=token(made)).name == "ann" and made.fetched == 7
+
+
+MIRRORS = ("https://mirror-1.example/keys.json", "https://mirror-2.example/keys.json", "https://mirror-3.example/keys.json")
+
+
+def test_an_address_of_the_key_set_that_fails_is_followed_by_the_next_at_once() -> None:
+    made = rig({MIRRORS[0]: ALL}, jwks_mirrors=MIRRORS[:1])
+    assert made.login(token=token(made)).name == "ann"
+    assert made.fetched == 2 and made.admission.statistics()["jwks_failures"] == 1
+
+
+def test_an_address_that_goes_on_failing_is_isolated_and_no_more_than_one_of_four() -> None:
+    documents = {MIRRORS[1]: ALL, MIRRORS[2]: ALL}
+    made = rig(documents, jwks_mirrors=MIRRORS, refetch_s=60, refresh_s=60)
+    for _ in range(30):
+        made.clock.advance(60_000)
+    states = [circuit.state for circuit in made.admission.issuer_circuits.each]
+    assert states.count(CircuitState.CLOSED) == 3 and states[2:] == [CircuitState.CLOSED] * 2
+    assert made.login(token=token(made)).name == "ann"
+    assert made.admission.issuer_circuits.whole.state is CircuitState.CLOSED
+
+
+def test_when_all_addresses_fail_one_is_tried_at_a_time_and_the_first_that_answers_is_enough() -> None:
+    documents: dict[str, bytes] = {}
+    made = rig(documents, jwks_mirrors=MIRRORS, refetch_s=1, refresh_s=3600)
+    made.clock.advance(60_000)
+    asked = made.fetched
+    assert made.admission.issuer_circuits.whole.state is not CircuitState.CLOSED
+    made.clock.advance(120_000)
+    assert 1 <= made.fetched - asked <= 2, "a probe a minute, whatever addresses there are"
+    documents |= dict.fromkeys((WHERE, *MIRRORS), ALL)
+    made.clock.advance(600_000)
+    assert made.login(token=token(made)).name == "ann"
+    assert made.admission.issuer_circuits.whole.state is CircuitState.CLOSED
+
+
+@pytest.mark.parametrize("jwks, mirrors", [
+    (MIRRORS[0], MIRRORS[:1]), (WHERE, ("http://mirror.example/keys.json",)), (WHERE, ("keys.json",)),
+    (WHERE, tuple(f"https://mirror-{number}.example/" for number in range(10)))])
+def test_mirrors_that_cannot_be(jwks: str, mirrors: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError):
+        JwtSettings(jwks, "https://issuer", "gatehouse", jwks_mirrors=mirrors)

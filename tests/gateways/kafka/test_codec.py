@@ -62,12 +62,15 @@ def named(name: bytes, version: int) -> bytes:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_encodes_what_was_produced(version: int) -> None:
-    rows = [(0, 0, 1 << 40, 77_000, 5, None), (9, 10, -1, -1, -1, b"too large")]
+    rows: list[tuple[int, int, int, int, int, bytes | None, list[int]]] = [
+        (0, 0, 1 << 40, 77_000, 5, None, []), (9, 10, -1, -1, -1, b"too large", [0, 300])]
     answer = codec.encode_produced(version, 77, [(named(b"plant", version), rows)], 25)
     topic = ProduceResponse.TopicProduceResponse
     part = topic.PartitionProduceResponse
     start = {"log_start_offset": 5} if version >= 5 else {}
-    text = {"error_message": "too large"} if version >= 8 else {}
+    text = {"error_message": "too large", "record_errors": [
+        part.BatchIndexAndErrorMessage(version=version, batch_index=at, batch_index_error_message="too large")
+        for at in (0, 300)]} if version >= 8 else {}
     expected = ProduceResponse(version=version, throttle_time_ms=25, responses=[topic(
         version=version, name="plant", topic_id=TOPIC_ID, partition_responses=[
             part(version=version, index=0, error_code=0, base_offset=1 << 40, log_append_time_ms=77_000, **start),

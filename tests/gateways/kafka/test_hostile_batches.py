@@ -10,6 +10,7 @@ from gatehouse.gateways.kafka.error_codes import CORRUPT_MESSAGE, INVALID_RECORD
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, KernelError, MessageTooLarge
 from gatehouse.kernel.records.validation import SMALL_BYTES
 from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.kernel.write.batches import MAX_NAMED_RECORDS
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed, produce
@@ -112,3 +113,48 @@ def test_a_session_that_stops_answers_what_is_being_opened() -> None:
     assert not peer.link.closed
     answer, = peer.produced()
     assert answer["plant", 0].error_code == 0 and peer.link.closed
+
+
+def told(part: Any) -> dict[int, str]:
+    """The records that an answer names, with what it says of each."""
+    return {error.batch_index: error.batch_index_error_message for error in part.record_errors}
+
+
+def test_the_records_without_a_key_are_named_to_a_compacted_topic() -> None:
+    peer = KernelPeer()
+    peer.rig.kernel.create_topic("state", partitions=1, settings=TopicSettings(compact=True))
+    peer.rig.run()
+    keyless = b"".join(encode_record(i, b"k" if i % 3 else None, b"v") for i in range(8))
+    answer, = peer.produced(produce(9, {("state", 0): wrap(keyless, 8), ("plant", 0): batch(b"v")}))
+    part = answer["state", 0]
+    assert part.error_code == INVALID_RECORD
+    assert list(told(part)) == [0, 3, 6] and set(told(part).values()) == {part.error_message}
+    assert "without key in topic partition state-0" in part.error_message
+    assert (answer["plant", 0].error_code, told(answer["plant", 0])) == (0, {})
+
+
+def test_not_more_records_are_named_than_a_bound() -> None:
+    peer = KernelPeer()
+    peer.rig.kernel.create_topic("state", partitions=1, settings=TopicSettings(compact=True))
+    peer.rig.run()
+    many = b"".join(encode_record(i, None, b"v") for i in range(MAX_NAMED_RECORDS + 5))
+    answer, = peer.produced(produce(9, {("state", 0): wrap(many, MAX_NAMED_RECORDS + 5)}))
+    assert list(told(answer["state", 0])) == [*range(MAX_NAMED_RECORDS)]
+
+
+@pytest.mark.parametrize(("fault", "code"), [
+    ({"delta_ms": -5_000}, INVALID_TIMESTAMP), ({"value": bytes(2_000)}, MESSAGE_TOO_LARGE)])
+def test_the_first_record_that_cannot_be_is_named(fault: dict[str, Any], code: int) -> None:
+    peer = KernelPeer()
+    peer.rig.kernel.create_topic("small", partitions=1, settings=TopicSettings(max_message_bytes=1_000))
+    peer.rig.run()
+    records = b"".join(encode_record(i, b"k", **{"value": b"v", **(fault if i == 2 else {})}) for i in range(4))
+    answer, = peer.produced(produce(9, {("small", 0): wrap(gzip(records), 4, codec=1)}))
+    part = answer["small", 0]
+    assert (part.error_code, told(part)) == (code, {2: part.error_message})
+    assert part.error_message.startswith("record 2 has ")
+
+
+def test_a_batch_that_lies_as_a_whole_names_none() -> None:
+    answer, = KernelPeer().produced(produce(9, {("plant", 0): wrap(TEN, 11)}))
+    assert (answer["plant", 0].error_code, told(answer["plant", 0])) == (INVALID_RECORD, {})

@@ -423,11 +423,20 @@ def test_a_window_gives_no_id_below_its_lowest(lowest: int) -> None:
     assert min(given) >= lowest and max(given) <= LAST_ID and len(given) > 10
 
 
-def test_the_wills_of_a_hub_that_was_killed_are_published_by_the_door() -> None:
+def test_what_a_client_retained_stays_when_its_session_ends() -> None:
     hub = FakeHub()
-    Client(hub, "c", will=("w", b"bye", 1, False, []))
-    assert len(hub.kernel.sessions.wills) == 1
-    assert GATEWAY.opened is not None
+    client = sleeper(hub)
+    client.send(publish_packet("plant/1", b"kept", 1, retain=True))
+    hub.kernel.flush()
+    leave(client)
+    hub.kernel.sessions.delete("/", "c")
+    session, _ = connect_clean(hub, "d")
+    session.handle_data(packet(0x31, sized(b"plant/2") + b"kept"))
+    hub.cut(session)
+    hub.kernel.flush()
+    other = Client(hub, "other")
+    other.subscribe(("plant/+", 0))
+    assert sorted(seen.topic for seen in other.behind) == ["plant/1", "plant/2"]
 
 
 def test_what_waited_comes_under_topic_aliases() -> None:

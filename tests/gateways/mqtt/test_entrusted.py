@@ -8,7 +8,15 @@ from gatehouse.gateways.mqtt.properties import SESSION_EXPIRY, SUBSCRIPTION_ID, 
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
-from tests.gateways.mqtt.five import Client, Seen, ack_packet, packet, publish_packet, subscribe_packet
+from tests.gateways.mqtt.five import (
+    Client,
+    Seen,
+    ack_packet,
+    packet,
+    publish_packet,
+    subscribe_packet,
+    unsubscribe_packet,
+)
 from tests.gateways.mqtt.test_durable import KEEPS, PUBACK, PUBCOMP, PUBREC, leave, messages, publish, rest, sleeper
 
 FILTERS = pytest.mark.parametrize("shared", ["$share/crew/jobs/#", "$share/crew/jobs/+"])
@@ -234,3 +242,48 @@ def test_transient_values_and_filters_of_qos_0_are_entrusted_to_nobody() -> None
     publish(hub, "jobs/a", b"1", qos=2)
     assert [(seen.value, seen.qos) for seen in values + messages(client)] == [(b"plant/1", 0), (b"1", 1)]
     assert entrusted(hub) == 0
+
+
+DAY_MS = 24 * 3_600_000
+NEVER_EXPIRES = [(SESSION_EXPIRY, 0xFFFFFFFF)]
+
+
+def waiting_for_the_group(hub: FakeHub) -> int:
+    """How many jobs wait in the queue of the shared filter; -1: it is gone."""
+    queue = hub.kernel.groups.queue("$share/crew/jobs/+")
+    return -1 if queue is None else hub.kernel.groups.queue_group(queue).counts().ready
+
+
+def days_go_by(hub: FakeHub, count: int) -> None:
+    for _ in range(count * 24):
+        hub.advance(3_600_000)
+
+
+def test_the_groups_queue_stays_while_a_session_that_takes_from_it_sleeps() -> None:
+    hub = FakeHub()
+    leave(sleeper(hub, ("$share/crew/jobs/+", 1), properties=NEVER_EXPIRES))
+    publish(hub, "jobs/a", b"1")
+    days_go_by(hub, 4)
+    assert waiting_for_the_group(hub) == 1
+    assert [seen.value for seen in messages(sleeper(hub, properties=NEVER_EXPIRES))] == [b"1"]
+
+
+@pytest.mark.parametrize("end", ["expired", "deleted", "unsubscribed"])
+def test_it_goes_a_day_after_the_last_such_session(end: str) -> None:
+    hub = FakeHub()
+    shared, keeps = "$share/crew/jobs/+", [(SESSION_EXPIRY, 4 * 86_400)] if end == "expired" else NEVER_EXPIRES
+    leave(sleeper(hub, (shared, 1), client_id="first", properties=KEEPS))
+    leave(sleeper(hub, (shared, 1), client_id="last", properties=keeps))
+    publish(hub, "jobs/a", b"1")
+    days_go_by(hub, 4)
+    assert hub.kernel.sessions.owner_of("/", "first") is None and waiting_for_the_group(hub) == 1
+    if end == "deleted":
+        hub.kernel.sessions.delete("/", "last")
+    elif end == "unsubscribed":
+        client = sleeper(hub, client_id="last", properties=keeps)
+        messages(client)
+        client.send(unsubscribe_packet(2, shared))
+        hub.kernel.flush()
+        leave(client)
+    days_go_by(hub, 2)
+    assert waiting_for_the_group(hub) == -1

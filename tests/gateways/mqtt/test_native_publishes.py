@@ -16,6 +16,7 @@ from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.shedding import Rung
+from tests.gateways.limiting import drop_limit, set_limit
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_gathered import ALL, IS_NATIVE, SMALL, Offering, connect
@@ -232,3 +233,44 @@ def test_a_hub_with_too_much_to_do_has_the_session_judge_each_read(hub: FakeHub)
     hub.kernel.flush()
     assert client.link.take() == acks(1, 2)
     assert [record[3] for record in hub.kernel.records("all")][1:] == [b"1", b"2"]
+
+
+def test_far_from_every_limit_reads_are_taken_natively_and_charged(hub: FakeHub) -> None:
+    set_limit(hub, "hub", messages_per_s=100_000, bytes_per_s=10_000_000)
+    set_limit(hub, "topic:*", id="2", messages_per_s=100_000)
+    client = Client(hub)
+    before = charged(hub, "1"), charged(hub, "2")
+    for packet_id in (1, 2, 3):
+        client.send(publish(b"t", b"x", packet_id) + publish(b"t", b"y", 0))
+    hub.kernel.flush()
+    assert client.took(3) and client.link.take() == acks(1, 2, 3)
+    assert (charged(hub, "1"), charged(hub, "2")) == (before[0] + 6, before[1] + 6)
+
+
+def test_a_limit_that_comes_is_asked_with_the_next_read_and_one_that_is_near_by_the_session(hub: FakeHub) -> None:
+    client = Client(hub)
+    client.send(publish(b"t", b"1", 1))
+    assert client.took(1)
+    set_limit(hub, "user:*", messages_per_s=4)
+    for packet_id in range(2, 9):
+        client.send(publish(b"t", b"x", packet_id))
+    hub.kernel.flush()
+    assert client.took(1) and client.link.take() == acks(1, 2, 3, 4, 5, 6), "four were there, one is owed"
+    drop_limit(hub)
+    hub.advance(2_000)
+    hub.kernel.flush()
+    assert client.link.take() == acks(7, 8)
+
+
+def test_a_limit_of_somebody_else_costs_nothing_here(hub: FakeHub) -> None:
+    set_limit(hub, "user:somebody", messages_per_s=1)
+    client = Client(hub)
+    client.send(publish(b"t", b"1", 1))
+    client.send(publish(b"t", b"2", 2))
+    hub.kernel.flush()
+    assert client.took(2) and client.link.take() == acks(1, 2)
+
+
+def charged(hub: FakeHub, id: str) -> int:
+    """Messages that a limit has counted."""
+    return sum(meter.messages_taken for meter in hub.admission.limits.most_used(id, 9))

@@ -20,7 +20,7 @@ from tests.gateways.mqtt.conversations import FOLDER
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "gateways" / "mqtt" / "STATEMENTS.md"
 TESTS: Final = tuple(sorted((ROOT / "tests" / "gateways" / "mqtt").glob("test_*.py")))
-OF_5: Final = ("test_five.py", "test_authenticating.py")
+OF_5: Final = ("test_five.py", "test_five_sessions.py", "test_authenticating.py")
 NAMED: Final = re.compile(r"^def (test_mqtt_(\d+)_(\d+)_(\d+)_(\d+)_\w+)", re.MULTILINE)
 TITLED: Final = re.compile(r"^# \[(MQTT5?)-(\d+\.\d+\.\d+-\d+)\] (.*)$", re.MULTILINE)
 

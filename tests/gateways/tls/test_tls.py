@@ -149,6 +149,42 @@ def test_a_byte_at_a_time(place: Place, plain: bool) -> None:
     run_stage(test, place.listen(), plain=plain)
 
 
+@both_loops
+def test_what_has_come_of_a_record_that_is_not_all_there_is_counted_until_it_is(place: Place, plain: bool) -> None:
+    async def test(stage: Stage) -> None:
+        held = stage.listener._services.connections
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = place.client().wrap_bio(incoming, outgoing, server_hostname="localhost")
+        reader, writer = await raw(stage)
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.do_handshake()
+        hello = outgoing.read()
+        writer.write(hello[:100])
+        await until(lambda: held.held_bytes() == 100)
+        writer.write(hello[100:])
+        while True:
+            incoming.write(await reader.read(1 << 16))
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                continue
+        writer.write(outgoing.read())
+        await until(lambda: held.held_bytes() == 0)
+        tls.write(bytes(10_000))
+        record = outgoing.read()
+        writer.write(record[:6_000])
+        await until(lambda: 5_500 < held.held_bytes() <= 6_000)
+        writer.write(record[6_000:])
+        await until(lambda: held.held_bytes() == 0)
+        tls.write(bytes(10_000))
+        writer.write(outgoing.read()[:3_000])
+        await until(lambda: held.held_bytes() == 3_000)
+        writer.transport.abort()
+        await until(lambda: held.held_bytes() == 0)
+    run_stage(test, place.listen(), plain=plain)
+
+
 async def read_to_end(reader: asyncio.StreamReader) -> bytes:
     """What came until the end, which is a reset where the rest of what was sent lay unread."""
     try:

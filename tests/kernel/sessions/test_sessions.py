@@ -8,6 +8,7 @@ import pytest
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import SessionRefused, StorageFull, TooManySessions
+from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import RETAIN
 from gatehouse.kernel.records.record import add_header, encode_headers
 from gatehouse.kernel.sessions.records import decode_flight, encode_flight
@@ -544,3 +545,90 @@ def test_a_session_that_a_full_disk_did_not_delete_is_there_still() -> None:
     publish(rig, "plant/1", b"a")
     assert client.connect()
     assert client.values() == [b"a"]
+
+
+def days_go_by(rig: Rig, count: int) -> None:
+    for _ in range(count * 24):
+        rig.world.advance(3_600_000)
+
+
+def test_a_session_keeps_the_queue_of_its_shared_filter_over_starts(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    client, shared = Client(rig), "$share/crew/jobs/+"
+    client.connect()
+    client.subscribe(shared)
+    client.sleep()
+    rig.kernel.groups.shared_group(shared)
+    publish(rig, "jobs/a", b"1")
+    days_go_by(rig, 2)
+    rig.restart()
+    days_go_by(rig, 2)
+    queue = rig.kernel.groups.queue(shared)
+    assert queue is not None and rig.kernel.groups.queue_group(queue).counts().ready == 1
+    rig.kernel.sessions.clear("/", "c1", "ann")
+    days_go_by(rig, 2)
+    assert rig.kernel.groups.queue(shared) is None
+
+
+def test_a_queue_is_not_kept_for_a_filter_that_the_disk_did_not_take() -> None:
+    log = FullLog()
+    rig = Rig(log=log)
+    client, shared = Client(rig), "$share/crew/jobs/+"
+    client.connect()
+    rig.kernel.groups.shared_group(shared)
+    rig.run()
+    log.full = True
+    client.held.subscribe(Subscribed(shared, 1))
+    rig.world.run()
+    log.full = False
+    assert client.ended
+    days_go_by(rig, 2)
+    assert rig.kernel.groups.queue(shared) is None
+
+
+def test_a_session_whose_time_ran_out_while_the_hub_was_down_is_nobodys(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    client = Client(rig, user="eve")
+    client.connect()
+    client.subscribe("plant/#")
+    client.sleep(500)
+    rig.restart()                                    # a second passes, and nothing has looked at it yet
+    assert rig.kernel.sessions.owner_of("/", "c1") is None
+    client = Client(rig, user="ann")
+    assert not client.connect() and client.held.subscriptions() == []
+    rig.world.advance(10_000)
+    assert rig.kernel.sessions.owner_of("/", "c1") == "ann"
+
+
+class CountingLog(MemoryLog):
+    """Counts what is read of it."""
+
+    spans = 0
+
+    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        self.spans += len(spans)
+        return super().read(spans)
+
+
+def spans_read_to_wake(passing: int) -> int:
+    """For ten messages on `+/x/cmd`, between so many that are not for the session."""
+    log = CountingLog()
+    rig = Rig(log=log)
+    client = Client(rig)
+    client.connect()
+    client.subscribe("+/x/cmd")
+    client.sleep()
+    for at in range(10):
+        for other in range(passing // 10):
+            publish(rig, f"line{other % 20}/y/cmd", b"passes")
+        publish(rig, f"line{at}/x/cmd", b"%d" % at)
+    rig.world.advance(60_000)
+    rig.restart()
+    log.spans = 0
+    assert client.connect()
+    assert client.values() == [b"%d" % at for at in range(10)]
+    return log.spans
+
+
+def test_waking_reads_what_waits_and_nothing_of_what_has_passed() -> None:
+    assert 0 < spans_read_to_wake(0) == spans_read_to_wake(1_000)

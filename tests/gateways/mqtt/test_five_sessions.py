@@ -1,0 +1,239 @@
+"""MQTT 5 over connections: what a session keeps, what ends with a connection, wills, what comes again."""
+from __future__ import annotations
+
+import string
+
+import pytest
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.mqtt import properties as P
+from gatehouse.gateways.mqtt import reasons
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.properties import Packet
+from tests.gateways.mqtt.five import (
+    Client,
+    ack_packet,
+    connect_packet,
+    publish_packet,
+    subscribe_packet,
+    unsubscribe_packet,
+)
+from tests.gateways.mqtt.test_durable import PUBACK, PUBCOMP, PUBREC, PUBREL, leave, messages, publish, rest, sleeper
+
+SIGNS = string.digits + string.ascii_letters
+
+
+@pytest.mark.parametrize("client_id", ["0", SIGNS[:23], SIGNS[23:46], SIGNS[39:]])
+def test_mqtt_3_1_3_5_client_ids_that_every_server_takes(client_id: str) -> None:
+    client = Client(FakeHub(), client_id)
+    assert P.ASSIGNED_ID not in client.connack.properties.values
+    assert client.session.describe()["client_id"] == client_id
+
+
+def test_mqtt_3_1_2_4_a_clean_start_ends_the_session_that_was_there() -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 2))
+    client.send(publish_packet("other", b"half sent", 7, qos=2))
+    leave(client)
+    publish(hub, "plant/1", b"a", qos=2)
+    client = Client(hub, "c", clean=True, properties=[(P.SESSION_EXPIRY, 3_600)])
+    assert not client.connack.session_present and messages(client) == []
+    publish(hub, "plant/1", b"b", qos=2)
+    assert messages(client) == [], "its filters are gone, too"
+    [completed] = client.ask(ack_packet(PUBREL, 7))
+    assert (completed.kind, completed.reason) == (Packet.PUBCOMP, reasons.ID_NOT_FOUND)
+
+
+def test_mqtt_3_1_4_6_what_follows_a_connect_that_is_refused_is_not_taken() -> None:
+    hub = FakeHub()
+    client = Client(hub, config=MqttConfig(max_qos=1), connects=False)
+    client.send(connect_packet(will=("w", b"bye", 2, False, [])) + publish_packet("t", b"x", 1))
+    client.send(publish_packet("t", b"x", 2))
+    hub.kernel.flush()
+    [connack] = client.take()
+    assert connack.reason == reasons.NO_QOS and client.link.closed
+    assert hub.kernel.records() == []
+
+
+def test_mqtt_3_1_2_5_a_session_is_resumed_until_its_time_is_over() -> None:
+    hub = FakeHub()
+    leave(sleeper(hub, ("plant/#", 1), properties=[(P.SESSION_EXPIRY, 5)]))
+    publish(hub, "plant/1", b"a")
+    hub.advance(4_000)
+    client = sleeper(hub, properties=[(P.SESSION_EXPIRY, 5)])
+    assert client.connack.session_present and [seen.value for seen in messages(client)] == [b"a"]
+    leave(client)
+    hub.advance(6_000)
+    assert not sleeper(hub).connack.session_present
+
+
+# --- wills
+
+def test_mqtt_3_1_2_7_a_will_is_stored_before_its_client_is_let_in() -> None:
+    hub = FakeHub()
+    client = Client(hub, connects=False)
+    client.send(connect_packet(will=("w", b"bye", 1, False, [])))
+    assert client.take() == []
+    hub.kernel.flush()
+    assert client.take()[0].kind is Packet.CONNACK
+    assert hub.kernel.sessions.statistics()["wills"] == 1
+
+
+def test_mqtt_3_1_2_14_a_will_without_retain_is_not_retained() -> None:
+    hub = FakeHub()
+    for retain in (False, True):
+        hub.cut(Client(hub, "c", will=(f"w/{retain}", b"bye", 1, retain, [])).session)
+        hub.kernel.flush()
+    late = Client(hub, "late")
+    late.subscribe(("w/+", 1))
+    assert [(seen.topic, seen.retain) for seen in late.behind] == [("w/True", True)]
+
+
+def test_mqtt_3_1_3_10_user_properties_of_a_will_keep_their_order() -> None:
+    hub = FakeHub()
+    watcher = Client(hub, "watcher")
+    watcher.subscribe(("w", 1))
+    users = [("b", "1"), ("a", "2"), ("b", "1"), ("id", "mine")]
+    hub.cut(Client(hub, "c", will=("w", b"bye", 1, False, [(P.USER, user) for user in users])).session)
+    hub.kernel.flush()
+    [seen] = watcher.received()
+    assert seen.user() == users
+
+
+def test_mqtt_3_1_2_10_a_will_is_published_once() -> None:
+    hub = FakeHub()
+    leave(sleeper(hub, will=("w", b"bye", 1, False, [])))
+    assert hub.kernel.sessions.statistics()["wills"] == 0
+    leave(sleeper(hub))
+    hub.advance(4_000_000)
+    assert [record[3] for record in hub.kernel.records()] == [b"bye"]
+
+
+# --- what comes again, and what does not
+
+def test_mqtt_4_3_3_7_what_was_sent_with_qos_2_does_not_expire_any_more() -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 2))
+    other = Client(hub, "publisher")
+    other.ask(publish_packet("plant/1", b"a", 1, qos=2, properties=[(P.EXPIRY, 5)]))
+    [message] = messages(client)
+    leave(client)
+    hub.advance(60_000)
+    client = sleeper(hub)
+    [again] = messages(client)
+    assert (again.value, again.packet_id, again.first & 8) == (b"a", message.packet_id, 8)
+    [release] = client.ask(ack_packet(PUBREC, again.packet_id))
+    assert release.kind is Packet.PUBREL
+
+
+def test_mqtt_4_3_3_13_qos_2_goes_on_after_its_message_has_expired() -> None:
+    hub = FakeHub()
+    client = Client(hub)
+    [received] = client.ask(publish_packet("plant/1", b"a", 3, qos=2, properties=[(P.EXPIRY, 1)]))
+    hub.advance(60_000)
+    [again] = client.ask(publish_packet("plant/1", b"a", 3, qos=2, dup=True, properties=[(P.EXPIRY, 1)]))
+    [completed] = client.ask(ack_packet(PUBREL, 3))
+    assert [(seen.kind, seen.reason) for seen in (received, again, completed)] == [
+        (Packet.PUBREC, 0), (Packet.PUBREC, 0), (Packet.PUBCOMP, 0)]
+    assert len(hub.kernel.records()) == 1
+
+
+def test_mqtt_4_3_3_9_behind_a_pubrec_that_refuses_the_packet_id_is_free() -> None:
+    def decision(principal: Principal, operation: Operation, address: str) -> bool:
+        return address.startswith("yes")
+
+    hub = FakeHub(decision=decision)
+    client = Client(hub)
+    [refused] = client.ask(publish_packet("no", b"1", 5, qos=2))
+    [taken] = client.ask(publish_packet("yes", b"2", 5, qos=2))
+    assert (refused.kind, refused.reason) == (Packet.PUBREC, reasons.NOT_AUTHORIZED)
+    assert (taken.kind, taken.reason) == (Packet.PUBREC, 0)
+    assert [record[3] for record in hub.kernel.records()] == [b"2"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_mqtt_4_4_0_2_what_was_refused_does_not_come_again(qos: int) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", qos))
+    publish(hub, "plant/1", b"a", b"b", qos=qos)
+    refused, kept = messages(client)
+    client.send(ack_packet(PUBACK if qos == 1 else PUBREC, refused.packet_id, reasons.FAILURE))
+    hub.advance(100)
+    leave(client)
+    assert [(seen.value, seen.packet_id) for seen in messages(sleeper(hub))] == [(b"b", kept.packet_id)]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_mqtt_3_10_4_3_what_was_sent_is_completed_after_unsubscribe(qos: int) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", qos))
+    publish(hub, "plant/1", b"a", qos=qos)
+    [message] = messages(client)
+    client.ask(unsubscribe_packet(2, "plant/#"))
+    publish(hub, "plant/1", b"b", qos=qos)
+    leave(client)
+    client = sleeper(hub)
+    [again] = messages(client)
+    assert (again.value, again.packet_id, again.first & 8) == (b"a", message.packet_id, 8)
+    client.send(ack_packet(PUBACK if qos == 1 else PUBREC, again.packet_id))
+    if qos == 2:
+        hub.kernel.flush()
+        [release] = rest(client)
+        assert release.kind is Packet.PUBREL
+        client.send(ack_packet(PUBCOMP, again.packet_id))
+    hub.advance(100)
+    assert client.session.describe()["in_flight"] == 0
+
+
+def test_mqtt_3_8_4_4_nothing_is_lost_while_a_subscription_is_replaced() -> None:
+    hub = FakeHub()
+    clients = [Client(hub, "plain"), sleeper(hub, client_id="durable")]
+    other = Client(hub, "publisher")
+    for client in clients:
+        client.subscribe(("t", 1))
+    for at in range(1, 4):
+        other.send(publish_packet("t", b"before %d" % at, 2 * at))
+        for client in clients:
+            client.send(subscribe_packet(at, ("t", 1)))
+        other.send(publish_packet("t", b"behind %d" % at, 2 * at + 1))
+    for client in clients:
+        assert [seen.value for seen in messages(client)] == [
+            b"%s %d" % (when, at) for at in range(1, 4) for when in (b"before", b"behind")]
+
+
+# --- topic aliases
+
+def test_mqtt_3_3_2_7_an_alias_ends_with_its_connection() -> None:
+    hub = FakeHub()
+    client = sleeper(hub)
+    client.ask(publish_packet("long/name", b"1", 1, properties=[(P.ALIAS, 3)]))
+    leave(client)
+    client = sleeper(hub)
+    client.send(publish_packet("", b"2", 2, properties=[(P.ALIAS, 3)]))
+    assert client.ended().reason == reasons.PROTOCOL_ERROR
+
+
+def test_mqtt_3_3_2_12_every_alias_that_connack_allows_is_taken() -> None:
+    hub = FakeHub()
+    client = Client(hub, config=MqttConfig(max_topic_aliases=9))
+    listener = Client(hub, "listener")
+    listener.subscribe(("#", 1))
+    for alias in range(1, 10):
+        client.ask(publish_packet(f"t/{alias}", b"", 1, properties=[(P.ALIAS, alias)]))
+    for alias in range(1, 10):
+        client.ask(publish_packet("", b"", 1, properties=[(P.ALIAS, alias)]))
+    assert [seen.topic for seen in listener.received()] == 2 * [f"t/{alias}" for alias in range(1, 10)]
+    client.send(publish_packet("t/10", b"", 1, properties=[(P.ALIAS, 10)]))
+    assert client.ended().reason == reasons.BAD_ALIAS
+
+
+@pytest.mark.parametrize("said", [[], [(P.ALIAS_MAXIMUM, 0)]])
+def test_mqtt_3_1_2_27_no_aliases_for_who_takes_none(said: list[tuple[int, int]]) -> None:
+    hub = FakeHub()
+    client = Client(hub, properties=said)
+    client.subscribe(("#", 1))
+    publish(hub, "quite/long", b"1", b"2", b"3")
+    assert [(seen.topic, seen.properties.values.get(P.ALIAS)) for seen in client.received()] == [
+        ("quite/long", None)] * 3

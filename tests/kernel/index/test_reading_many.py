@@ -1,0 +1,62 @@
+"""A fetch of many partitions that must be read from the disk: they share what one read takes, and take turns."""
+from __future__ import annotations
+
+from gatehouse.kernel.background import LOOK_MS, SLICE_BYTES
+from gatehouse.kernel.index.reader import LOOK_BYTES
+from gatehouse.kernel.message import COLD_BYTES, Fetched
+from tests.kernel.rig import Rig
+
+PARTITIONS = 40
+MIB = 1 << 20
+
+
+def stored(value_bytes: int, partitions: int = PARTITIONS) -> tuple[Rig, range]:
+    """A hub that has started anew over so many partitions of one message each, and their ids."""
+    rig = Rig()
+    topic = rig.kernel.create_topic("wide", partitions=partitions)
+    for partition in range(partitions):
+        placement = rig.kernel.place_in("wide", b"k", partition=partition)
+        rig.kernel.append([(placement, b"v" * value_bytes, b"\0", 0, 0)], None)
+    rig.run()
+    rig.restart()
+    first = topic.partition_id(0)
+    return rig, range(first, first + partitions)
+
+
+def fetch(rig: Rig, partition_ids: range, max_bytes: int = 50 * MIB) -> list[Fetched]:
+    found: list[Fetched] = []
+    rig.kernel.fetch([(partition_id, 0, MIB) for partition_id in partition_ids], max_bytes, found.extend)
+    rig.run()
+    return found
+
+
+def given(answers: list[Fetched]) -> list[bool]:
+    return [bool(answer.pieces) for answer in answers]
+
+
+def test_small_partitions_come_in_one_fetch() -> None:
+    rig, ids = stored(100)
+    assert all(given(fetch(rig, ids)))
+
+
+def test_also_while_somebody_publishes() -> None:
+    rig, ids = stored(100)
+    rig.publish("elsewhere/x", b"v")
+    rig.world.advance(LOOK_MS)
+    assert rig.kernel.background.yields()
+    answers = fetch(rig, ids)
+    many = SLICE_BYTES // LOOK_BYTES
+    assert given(answers) == [True] * many + [False] * (PARTITIONS - many)
+    assert all(answer.next_offset <= 0 for answer in answers[many:])
+
+
+def test_large_partitions_share_one_read() -> None:
+    rig, ids = stored(COLD_BYTES // 4)
+    assert given(fetch(rig, ids)) == [True] * 4 + [False] * (PARTITIONS - 4)
+
+
+def test_the_fetch_has_a_bound_of_its_own() -> None:
+    rig, ids = stored(1_000)
+    answers = fetch(rig, ids, 10_000)
+    assert given(answers)[:2] == [True, True] and not given(answers)[-1]
+    assert given(fetch(rig, ids, 1)) == [True] + [False] * (PARTITIONS - 1)

@@ -1,0 +1,77 @@
+"""The body of a frame: what was laid down as it came is what a reader finds, natively as in plain Python."""
+from __future__ import annotations
+
+from array import array
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.record import encode_headers, encode_key
+from gatehouse.kernel.write import body
+
+NOW_MS = 1_700_000_000_000
+KEY = encode_key(b"k")
+
+values = st.none() | st.binary(max_size=300)
+times = st.sampled_from([0, NOW_MS, NOW_MS - 1, NOW_MS + 70_000_000]) | st.integers(-1 << 60, 1 << 60)
+messages = st.tuples(st.integers(0, 9), values, st.sampled_from([b"\0", encode_headers([(b"a", b"b")])]),
+                     st.integers(0, 255), times)
+stretches = st.tuples(st.integers(0, 3), st.binary(max_size=200).map(encode_key), st.lists(messages, max_size=5))
+whole = st.tuples(st.binary(max_size=20), st.binary(max_size=100))
+
+
+def laid_of(run_stretches: list[Any], batches: list[tuple[bytes, bytes]]) -> body.Laid:
+    laid: body.Laid = []
+    for number, key_part, of_run in run_stretches:
+        laid += [number, key_part, *of_run]
+    for number, (place, rest) in enumerate(batches, 4):
+        laid += [number, None, place, memoryview(rest)]
+    return laid
+
+
+@given(st.lists(stretches, max_size=8), st.lists(whole, max_size=3), st.binary(max_size=9), st.booleans())
+def test_both_ways_make_the_same(run_stretches: list[Any], batches: list[tuple[bytes, bytes]], front: bytes,
+                                 with_ends: bool) -> None:
+    laid = laid_of(run_stretches, batches)
+    count = 4 + len(batches)
+    made = body.encode(laid, count, NOW_MS, front, with_ends)
+    assert made == body.encode_plain(laid, count, NOW_MS, front, with_ends)
+    assert made[0].startswith(front) and len(made[0]) == len(front) + sum(array("I", made[1]))
+
+
+@given(st.lists(messages, min_size=1, max_size=20))
+def test_a_reader_finds_what_was_laid_and_where_each_ends(of_run: list[Any]) -> None:
+    data, _, _, ends = body.encode([0, KEY, *of_run], 1, NOW_MS, b"", True)
+    found = records_of(Piece(10, len(of_run), False, data, NOW_MS, NOW_MS, 70))
+    assert [(record[0], record[2], record[3], record[1], record[5]) for record in found] == [
+        (10 + at, b"k", value, time_ms or NOW_MS, attributes)
+        for at, (_, value, _, attributes, time_ms) in enumerate(of_run)]
+    bounds = [0, *array("I", ends)]
+    assert bounds[-1] == len(data)
+    alone = [body.encode([0, KEY, message], 1, NOW_MS, b"", False)[0] for message in of_run]
+    assert [stop - start for start, stop in pairwise(bounds)] == [*map(len, alone)]
+
+
+@pytest.mark.parametrize(("laid", "count"), [
+    ([(0, b"v", b"\0", 0, 0)], 1),                             # no run before it
+    ([1, KEY, (0, b"v", b"\0", 0, 0)], 1),                     # a run that there is not
+    ([-1, KEY, (0, b"v", b"\0", 0, 0)], 1),
+    ([0], 1),
+    ([0, "k", (0, b"v", b"\0", 0, 0)], 1),
+    ([0, None, b"place"], 1),
+    ([0, None, b"place", 7], 1),
+    ([0, KEY, (0, "v", b"\0", 0, 0)], 1),
+    ([0, KEY, (0, b"v", None, 0, 0)], 1),
+    ([0, KEY, (0, b"v", b"\0", 256, 0)], 1),
+    ([0, KEY, (0, b"v", b"\0", 0, 1 << 70)], 1),
+    ([0, KEY, (0, b"v", b"\0", 0)], 1),
+    ([0, KEY, [0, b"v", b"\0", 0, 0]], 1)])
+def test_native_code_believes_nothing(laid: body.Laid, count: int) -> None:
+    if body.encode is not body.encode_plain:
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            body.encode(laid, count, NOW_MS, b"", True)
