@@ -24,7 +24,7 @@ from gatehouse.kernel.errors import (
     StorageFull,
 )
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RELAY, RETAIN, Headers, Message, Placement, Record, Stamp, Stored
+from gatehouse.kernel.message import DOOR_MASK, RELAY, RETAIN, Headers, Message, Placement, Record, Stamp, Stored
 from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import leased_of
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
@@ -34,7 +34,7 @@ from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, without_origin
+from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.replies import Replies
@@ -321,6 +321,8 @@ class Incoming:
         came = None if whole else came_by(headers)
         if whole:
             attributes &= ~RETAIN
+        if has_side(headers):                # it stays there: here the message is as one of another door
+            attributes &= ~DOOR_MASK
         if came is None:
             came = Came(sender, offset, message_id)
         elif not self._is_news(came, advanced):
@@ -415,7 +417,7 @@ class Incoming:
         encoded = encode_headers(headers)
         if len(encoded) + len(value or b"") > parked.max_message_bytes:      # said, and its value left out
             value, encoded = None, encode_headers(headers[-2:])
-        messages.append((parked, value, encoded, record[5] & ~RETAIN, max(record[1], 0)))
+        messages.append((parked, value, encoded, record[5] & ~(RETAIN | DOOR_MASK), max(record[1], 0)))
         self.counts.parked += 1
 
     def _stamp(self, came: Came, headers: Headers, append_ms: int) -> Stamp:

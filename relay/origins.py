@@ -153,6 +153,11 @@ class OriginMarks:
         return b"".join((_SHOWN_START, SMALL[len(shown)], shown, self._said, said, self._tag))
 
 
+def has_side(headers: Headers) -> bool:
+    """Whether a door of the other hub keeps something of its own with the message, which does not cross."""
+    return any(name.startswith(MARK) and name not in (ORIGIN_HEADER, CLOCK_HEADER) for name, _ in headers)
+
+
 def without_origin(headers: Headers) -> Headers:
     """The headers without these two, and without what is private to a door of the other hub."""
     return tuple([header for header in headers

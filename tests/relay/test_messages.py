@@ -6,7 +6,8 @@ import random
 import pytest
 import zstandard
 
-from gatehouse.kernel.message import RETAIN, Stamp
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, Stamp
+from gatehouse.kernel.records.private import MARK
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
@@ -52,6 +53,17 @@ def test_key_headers_timestamp_and_origin_cross() -> None:
     assert record[4][:3] == ((b"content-type", b"text/plain"), (b"traceparent", b"00-ab-cd-01"), (b"n", None))
     assert dict(record[4])[SHOWN_HEADER] == f"{left.rig.kernel.hub.hex()}/{sent[6]}".encode()
     assert not [name for name, _ in record[4] if name == ORIGIN_HEADER], "private headers are not shown"
+
+
+def test_what_a_door_keeps_of_a_message_does_not_cross_and_the_message_is_no_longer_its_own() -> None:
+    """AMQP's door reads its own side in a message that says it came by it: here there is none."""
+    network, left, right = pair(SEND, RECEIVE)
+    amqp = 3
+    left.rig.publish("plant/a", b"v", headers=[(MARK + b"amqp", b"its side"), (b"shown", b"1")], attributes=amqp)
+    network.settle()
+    record, = right.rig.read("plant")
+    assert dict(record[4])[b"shown"] == b"1" and MARK + b"amqp" not in dict(record[4])
+    assert record[5] & DOOR_MASK != amqp
 
 
 def test_a_producers_batch_crosses_whole() -> None:
