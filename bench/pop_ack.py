@@ -13,7 +13,8 @@ import gc
 import time
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
-from gatehouse.kernel.groups.group import LeasedGroup, Pop
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import Pop
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import Leased
 

@@ -16,7 +16,8 @@ import time
 import psutil
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
-from gatehouse.kernel.groups.group import LeasedGroup, Membership
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import Membership
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import Leased

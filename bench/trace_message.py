@@ -7,8 +7,13 @@ warmed it up. Every call of a Python function of ours is noted meanwhile, on all
 
     files    how many of our files were in it
     moves    how often the path went from one file to another
+    besides  files that were only met in what a hub does by itself
 
-`--list` shows the files in the order in which they are first met.
+Before the publish the same hub is left alone for some seconds. What begins in that time begins without any message (it
+looks at its memory, at the load, at its own delays), so it is not counted when it begins again beside one; what a
+client begins is (a long poll that goes on).
+
+`--list` shows the files in the order in which they are first met, and then what began by itself.
 """
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 from bench.servers import ROOT, free_ports
 from gatehouse_client import SyncClient
@@ -31,18 +36,38 @@ QUIET_S: Final = 0.5
 """After each step: what a message leaves to later turns (answers, acknowledgements) belongs to it; a checkpoint, which
 comes after two seconds, does not."""
 
+ALONE_S: Final = 5.0
+"""What a hub does by itself comes more often than that, the checkpoint of the message before included."""
+
 HUB: Final = """
 import atexit, json, mmap, sys, threading
 flag, output, root = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1) + "/"
 with open(flag, "r+b") as file:
     on = mmap.mmap(file.fileno(), 1)
-seen = []
+alone, seen = set(), []
+runs = root + "gatehouse/clocks.py", root + "gatehouse/runtime.py"        # what runs everything else
+def begun_by(frame):                  # the function of ours that the loop or a thread has called
+    outer = inner = None
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if name.endswith(("/asyncio/runners.py", "/asyncio/events.py", "/threading.py")):
+            break
+        if name.startswith(root + "gatehouse/"):
+            outer = f"{name[len(root):]} {frame.f_code.co_qualname}"
+            if name not in runs:
+                inner = outer
+        frame = frame.f_back
+    return inner or outer
 def note(frame, event, argument):
     if event == "call" and on[0]:
         name = frame.f_code.co_filename
         if name.startswith(root + "gatehouse/"):
-            seen.append(name[len(root):])
-atexit.register(lambda: open(output, "w").write(json.dumps(seen)))
+            begun = begun_by(frame)
+            if on[0] == 2:
+                seen.append((name[len(root):], begun))
+            elif not begun.startswith("gatehouse/gateways/connections/"):              # that is: by a client
+                alone.add(begun)
+atexit.register(lambda: open(output, "w").write(json.dumps([seen, sorted(alone)])))
 threading.setprofile(note)
 sys.setprofile(note)
 from gatehouse.cli.main import main
@@ -141,8 +166,21 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def trace(door: str) -> list[str]:
+class Trace(NamedTuple):
+    """What a message went through."""
+
+    calls: list[str]
     """The file of every call, in order."""
+
+    besides: list[str]
+    """The same of what the hub did by itself meanwhile."""
+
+    alone: list[str]
+    """Functions that began while there was no message."""
+
+
+def trace(door: str) -> Trace:
+    """One message through a door."""
     with TemporaryDirectory() as name:
         folder, (port,) = Path(name), free_ports(1)
         advertise = f'advertise = "127.0.0.1:{port}"\n' if door == "kafka" else ""
@@ -161,14 +199,17 @@ def trace(door: str) -> list[str]:
         time.sleep(QUIET_S)
         with (folder / "flag").open("r+b") as file, mmap.mmap(file.fileno(), 1) as flag:
             flag[0] = 1
+            time.sleep(ALONE_S)
+            flag[0] = 2
             publish()
             time.sleep(QUIET_S)
             flag[0] = 0
         end()
         hub.terminate()
         hub.wait(30)
-        calls: list[str] = json.loads((folder / "calls").read_text())
-        return calls
+        seen, alone = json.loads((folder / "calls").read_text())
+        return Trace([file for file, begun in seen if begun not in alone],
+                     [file for file, begun in seen if begun in alone], alone)
 
 
 def main() -> None:
@@ -177,12 +218,14 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="the files too")
     options = parser.parse_args()
     for door in options.doors:
-        calls = trace(door)
+        calls, besides, alone = trace(door)
         files = list(dict.fromkeys(calls))
         moves = sum(before != after for before, after in zip(calls, calls[1:], strict=False))
-        print(f"{door}: {len(files)} files, {moves} moves between them, {len(calls)} calls")
+        print(f"{door}: {len(files)} files, {moves} moves between them, {len(calls)} calls; "
+              f"besides {len(set(besides) - set(files))} files")
         if options.list:
             print("".join(f"    {file}\n" for file in files), end="")
+            print("".join(f"    by itself: {begun}\n" for begun in alone), end="")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ SETTINGS: Final = {"off": "enabled = false", "as set": "", "1 %": "rate = 0.01\n
 FIRST_N: Final = 20_000
 """Messages of the run that says how many a run has."""
 
-KEPT: Final = "[kernel]\nretention_bytes = 1073741824\nsegment_bytes = 67108864\n"
+KEPT: Final = "[kernel]\nretention_bytes = 4294967296\nsegment_bytes = 67108864\n"
 """What a hub keeps of a run: the next one does not need it, and the disk has an end."""
 
 

@@ -90,7 +90,7 @@ class Overload:
         before = self._shedding.level
         if level == before:
             return
-        self._shedding.level = level
+        self._shedding.set_level(level)
         self._admission.look_at_overload()
         if level > before:
             log.warning("overload, %s: left undone are now %s", self._ladder.reason, ", ".join(self._shedding.left))

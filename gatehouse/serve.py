@@ -206,11 +206,11 @@ class Hub:
         if self._storage is not None:
             self._storage.kernel.configure(new.kernel.for_kernel())
         if self._shared is not None:
-            self._shared.certificate_user = new.auth.certificate_user
+            self._shared.read_certificates_by(new.auth.certificate_user)
             admission = self._shared.admission
             admission.configure(new.rights.rules, new.rights.groups, new.rights.jwt, rules, new.rights.limits)
             if not new.auth.allow_anonymous:             # and the other way once it is known where the doors listen
-                admission.allow_anonymous = False
+                admission.let_anonymous_in(False)
             admission.audit("SIGHUP", "configuration.reloaded", {"changed": changed})
         for name in changed:
             if name in self._relistened or name == ALLOW_ANONYMOUS and new.auth.allow_anonymous:
@@ -270,7 +270,7 @@ class Hub:
             return
         self.config = dataclasses.replace(self.config, auth=dataclasses.replace(self.config.auth, allow_anonymous=True))
         if self._shared is not None:
-            self._shared.admission.allow_anonymous = True
+            self._shared.admission.let_anonymous_in(True)
         log.info("reload: %s changed and is in effect", ALLOW_ANONYMOUS)
 
     def fatal(self, message: str, exit_code: int = exits.STORAGE) -> None:
@@ -316,7 +316,7 @@ class Hub:
         services.circuits.keep(CATALOGUE, storage.catalogue_circuit, turned_by_itself)
         self._keep_issuer_circuits()
         kernel.groups.follow_circuits(services.circuits)
-        self._status.circuits = services.circuits.describe_all
+        self._status.show_circuits(services.circuits.describe_all)
         self.metrics.add(partial(circuit_samples, services.circuits))
         holders["unsent"] = lambda: services.unsent.used_bytes
         holders["received"] = services.connections.held_bytes
@@ -327,7 +327,7 @@ class Hub:
             asyncio.get_running_loop(), kernel.shedding, admission,
             MemoryBudget(hub.memory_bytes, giving_back.soon, holders), kernel.unflushed_ms, hub.overload_late_s,
             2 * hub.ready_flush_s)
-        self._status.overload = self._overload.describe
+        self._status.show_overload(self._overload.describe)
         self.metrics.add(self._overload.samples)
         if self._accounts is not None:
             self._accounts.audit_notes(admission)

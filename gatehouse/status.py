@@ -60,15 +60,20 @@ class HubStatus:
         self._stall = stall
         self._doors = doors
         self._ready = ready
-        self.overload: Callable[[], dict[str, Any]] = dict
-        """What is left undone, and why."""
-
-        self.circuits: Callable[[], dict[str, Any]] = dict
-        """How many circuits there are, and which are not closed."""
+        self._overload: Callable[[], dict[str, Any]] = dict
+        self._circuits: Callable[[], dict[str, Any]] = dict
 
         self._started_ms = 0
         self._groups: dict[str, int] = {}
         self._groups_until_s = 0.0
+
+    def show_overload(self, describe: Callable[[], dict[str, Any]]) -> None:
+        """What is left undone, and why, is there to be shown."""
+        self._overload = describe
+
+    def show_circuits(self, describe: Callable[[], dict[str, Any]]) -> None:
+        """How many circuits there are, and which are not closed, is there to be shown."""
+        self._circuits = describe
 
     def start(self) -> None:
         """Begin to look at the doors' totals."""
@@ -101,8 +106,8 @@ class HubStatus:
                            "unindexed_bytes": statistics["unindexed_bytes"]},
             "loop": {"stall_recent_ms": round(self._stall.recent_ms, 1),
                      "stall_worst_ms": round(self._stall.worst_ms, 1)},
-            "overload": self.overload(),
-            "circuits": self.circuits(),
+            "overload": self._overload(),
+            "circuits": self._circuits(),
             "memory_bytes": resident_bytes(),
             "topics": statistics["topics"],
             "topics_left": max(0, statistics["max_auto_topics"] - statistics["topics"]),

@@ -351,5 +351,5 @@ def otlp_of(config: Config, kernel: Kernel) -> Exporting | None:
     if not endpoint or kernel.journeys is None:
         return None
     exporting = Exporting(exporter_to(endpoint, config.hub.name, __version__), partial(token_bytes, SPAN_BYTES))
-    kernel.journeys.on_event = exporting.take
+    kernel.journeys.tell_of_each(exporting.take)
     return exporting

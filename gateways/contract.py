@@ -289,6 +289,14 @@ class Services:
 
     _switchboards: dict[str, Switchboard] = field(default_factory=dict)
 
+    def add(self, spec: GatewaySpec) -> None:
+        """One door more that can be opened."""
+        self.specs += (spec,)
+
+    def read_certificates_by(self, rule: str) -> None:
+        """Another `certificate_user`, for who connects from now on."""
+        self.certificate_user = rule
+
     def __post_init__(self) -> None:
         if self.wall_ms is None:
             self.wall_ms = self.now_ms

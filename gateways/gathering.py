@@ -46,7 +46,7 @@ class Gatherer(Protocol):
         """See `on_gathered`: parts of this session that are answered together may have one answer."""
 
     def on_stored(self, stored: list[Stored]) -> None:
-        """The same, of a part whose positions were wanted."""
+        """Parts of this session whose positions were wanted are durable, or why not."""
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
         """Append this part by itself: what it was gathered with is refused. It is answered by `on_stored`, or the

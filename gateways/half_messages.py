@@ -102,10 +102,10 @@ class HalfClient:  # decision 152
             check_name(group, "group")
             guard.require_group(Operation.TRANSACT, group)
             wish = read()
-            checks = None
+            checks, transactions = None, guard.transactions
             if wish.check is not None:
-                checks = read_check_settings(wish.check, guard.checks_for(wish.halves[0].message[0], group))
-            return guard.begin(wish.halves, group, checks, wish.name, owner, token, wish.size_bytes)
+                checks = read_check_settings(wish.check, transactions.checks_for(wish.halves[0].message[0], group))
+            return transactions.begin(wish.halves, group, checks, wish.name, owner, token, wish.size_bytes)
         except NOT_HELD as refused:
             self.refuse_held(group, about, refused)
             raise
@@ -135,7 +135,8 @@ class HalfClient:  # decision 152
         if decision is None:
             on_result(None)
             return
-        self._guard.decide(transaction_id, decision, _Decided(self, transaction_id, decision, on_result), None)
+        decided = _Decided(self, transaction_id, decision, on_result)
+        self._guard.transactions.decide(transaction_id, decision, decided, None)
 
     def tell_decided(self, transaction_id: int, decision: Decision, stored: Stored) -> None:
         """A decision is durable, or is refused."""

@@ -238,7 +238,7 @@ class FakeHub:
     def open_door(self, spec: GatewaySpec) -> None:
         """Open a door, where that has not been done."""
         if spec not in self.services.specs:
-            self.services.specs += (spec,)
+            self.services.add(spec)
             self.services.door_numbers.open(spec)
             if spec.opened is not None:
                 spec.opened(self.services)

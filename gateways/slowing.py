@@ -73,7 +73,8 @@ class Slowing:
     that it has not used."""
 
     def __init__(self, link: Link, guard: Guard, timers: Timers, pacer: Pacer, now_ms: Callable[[], int], sort: Sort,
-                 take: Callable[[bytes], bytes]) -> None:
+                 take: Callable[[bytes], bytes], refuses: Callable[[], bool] = bool) -> None:
+        """`refuses`: whether the peer can be told that what it publishes is refused."""
         self.guard = guard
         """Of whoever publishes now."""
 
@@ -95,9 +96,11 @@ class Slowing:
         self.is_held = False
         """Whether what waits does because the hub has too much to do, or as much is stored as may be."""
 
-        self.refuses: Callable[[], bool] = bool
-        """Whether the peer can be told that what it publishes is refused."""
+        self._refuses = refuses
 
+    def publishes_as(self, guard: Guard) -> None:
+        """Somebody else publishes from now on."""
+        self.guard = guard
 
     @property
     def is_full(self) -> bool:
@@ -182,7 +185,7 @@ class Slowing:
 
     def _may_publish(self) -> bool:
         """Whether the hub has anybody publish; else it is asked again in a while."""
-        self.is_held = self.guard.waits(self.refuses())
+        self.is_held = self.guard.waits(self._refuses())
         if self.is_held:
             self.guard.shedding.leaves(Rung.PUBLISHERS)
             self.wait(WAIT_MS)

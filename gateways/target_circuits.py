@@ -54,7 +54,7 @@ class TargetCircuits:
         return self._longest_isolated()
 
     def _longest_isolated(self) -> int:
-        """Of those that people have not stopped."""
+        """The target that has been isolated longest, of those that people have not stopped."""
         targets = [target for target, circuit in enumerate(self.each) if not circuit.by_hand]
         return min(targets, key=lambda target: self._isolated_ms.get(target, 0), default=NOBODY)
 
@@ -88,6 +88,6 @@ class TargetCircuits:
         self.whole.give_up_probe(until_ms)
 
     def give_up_probes(self, until_ms: int) -> None:
-        """The same of every request that is under way."""
+        """Nobody will learn how the requests that are under way ended."""
         for target in range(len(self.each)):
             self.give_up_probe(target, until_ms)

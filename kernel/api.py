@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     )
     from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.counts import Counts
-    from gatehouse.kernel.groups.group import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
     from gatehouse.kernel.journeys.origins import OnCame
@@ -248,8 +248,8 @@ class KernelPort(HubFacts, Protocol):
 
     def place_in(self, guard: int, topic: str, key: bytes | None, partition: int | None, tenant: str,
                  may_create: bool, maker: str) -> int:
-        """The same for a topic and key. Raises UnknownPartition, InvalidTopic, and of a missing topic what `place`
-        raises."""
+        """The number of the place of a key in a topic, given as `place` gives one. Raises UnknownPartition,
+        InvalidTopic, and of a missing topic what `place` raises."""
 
     def place_queue(self, guard: int, name: str, tenant: str, priority: int) -> int:
         """Into a queue alone. Raises UnknownQueue."""
@@ -893,7 +893,7 @@ class HubPort(HubFacts, Ports, Protocol):
 
     def place_in(self, topic: str, key: bytes | None, *, partition: int | None = None, tenant: str = "/",
                  may_create: bool = True, maker: str = "") -> Placement:
-        """The same by topic and key."""
+        """As `place`, by topic and key."""
 
     def place_queue(self, queue: Queue, priority: int = 0, key: bytes | None = None) -> Placement:
         """Into a queue alone."""

@@ -197,7 +197,7 @@ class Background:  # decision 255
         self._shedding = shedding or Shedding()
         self._live: Callable[[], LiveWork] | None = None
         self._hurried: Callable[[], bool] = bool
-        self._lanes: dict[int, _Lane] = {}
+        self._lanes: dict[tuple[int, bool], _Lane] = {}
         self._known = LiveWork(0, 0, 0, 0)
         self._looked_ms = 0
         self._live_ms = -LIVE_MS               # when there was a live message, as far as was looked
@@ -221,9 +221,9 @@ class Background:  # decision 255
             lane.go_on()
 
     def worker(self, worker: Worker, user: str, *, may_be_shed: bool = False) -> YieldingWorker:
-        """`worker` for one user. Users of one worker share a lane, which `may_be_shed` as its first user says."""
+        """`worker` for one user. Those of one worker share a lane, and those that `may_be_shed` another."""
         self.jobs.setdefault(user, 0)
-        lane = self._lanes.setdefault(id(worker), _Lane(self, self._loop, worker, may_be_shed))
+        lane = self._lanes.setdefault((id(worker), may_be_shed), _Lane(self, self._loop, worker, may_be_shed))
         return YieldingWorker(lane, user)
 
     @property

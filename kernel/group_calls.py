@@ -13,7 +13,8 @@ from gatehouse.kernel.message import Stored, tell
 if TYPE_CHECKING:
     from gatehouse.kernel.assigned.values import GroupLook
     from gatehouse.kernel.groups.counts import Counts
-    from gatehouse.kernel.groups.group import LeasedGroup, Membership, Pop
+    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.members import Membership, Pop
     from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Handle, Leased, Origin, Owner, Record

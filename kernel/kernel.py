@@ -175,8 +175,9 @@ class Kernel:  # decision 138
         self._reader = reader = Reader(
             watermarks=watermarks, memtables=memtables, index=index, state=state, topics=topics, log=log,
             worker=reader_worker, replay_worker=background.worker(reader_worker, "replay", may_be_shed=True),
-            bulk_worker=self._bulk_worker, slice_bytes=background.slice_bytes, unreadable=unreadable,
-            on_damage=on_damage, limit_of=places.max_record_bytes)
+            group_worker=background.worker(reader_worker, "groups"), bulk_worker=self._bulk_worker,
+            slice_bytes=background.slice_bytes, unreadable=unreadable, on_damage=on_damage,
+            limit_of=places.max_record_bytes)
 
         # Into the log, and what hears of that.
         self._answering = answering = Answering(loop, backpressure, on_error)

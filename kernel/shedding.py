@@ -44,6 +44,10 @@ class Shedding:
         self.level: int = Rung.NOTHING
         self.counts: dict[Rung, int] = dict.fromkeys(NAMES, 0)
 
+    def set_level(self, level: int) -> None:
+        """Work of this rung and of those below is left undone from now on."""
+        self.level = level
+
     def leaves(self, rung: Rung, count: int = 1) -> bool:
         """Whether work of this rung is to be left undone now; it is counted then."""
         if self.level < rung:

@@ -295,8 +295,8 @@ class Outgoing:
         return self._picking.sends(topic)
 
     def _list_topics_that_are_gone(self, streams: dict[bytes, Stream]) -> None:
-        """Of those that were on their way to the other hub: what it does not have of them is lost. How much that is, is
-        known of those that were there a moment ago."""
+        """Topics that are gone and were on their way to the other hub: what it does not have of them is lost. How much
+        that is, is known of those that were there a moment ago."""
         known = {topic.uuid for topic in self._kernel.topics(self._settings.tenant)}
         for key, value in self._kernel.link_states(Kind.SENT, self._peer_hub):
             hub, uuid, partition = decode_origin(key)

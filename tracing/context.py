@@ -37,10 +37,10 @@ class Context(NamedTuple):
 
 def read(value: bytes | None) -> Context | None:
     """The context that a header's value says; None where it says none."""
-    found = None if value is None or len(value) > MAX_BYTES else TRACEPARENT.fullmatch(value)
-    if found is None:
+    parts = None if value is None or len(value) > MAX_BYTES else TRACEPARENT.fullmatch(value)
+    if parts is None:
         return None
-    trace_id, span_id, flags = found.groups()
+    trace_id, span_id, flags = parts.groups()
     return Context(bytes.fromhex(trace_id.decode()), bytes.fromhex(span_id.decode()), bool(int(flags, 16) & SAMPLED))
 
 

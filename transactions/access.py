@@ -104,7 +104,7 @@ class Access:
                 return
 
     def free_again(self, transaction_id: int) -> None:
-        """The same, where it has to be looked up how it is now."""
+        """Give a transaction free, where it has to be looked up how it is now."""
         for step in self._taken.pop(transaction_id):
             self.find(transaction_id, step)
 

@@ -50,6 +50,14 @@ class Book:
         self._pending_frame: PendingFrame | None = None     # of the last plan
         self._plans: list[Plan] = []                 # that have not ended
 
+    def note_open(self) -> None:
+        """One more is on its way to be open."""
+        self.open_count += 1
+
+    def note_bytes(self, size_bytes: int) -> None:
+        """So much more is held of those that are open."""
+        self.open_bytes += size_bytes
+
     def load(self, transaction_id: int, name: Name, brief: Brief, earliest_ms: int) -> None:
         """A start has come to this undecided one, and nothing has happened to it since."""
         assert self.fresh.get(transaction_id) is None, "one that has records of its own is not fresh"

@@ -128,6 +128,16 @@ class Batch:
         # When what is left moves: before anybody is asked about it.
         self.due_ms = max(transactions[0].begun_ms + wait_ms, earliest_ms - wait_ms)
 
+    def leave(self) -> bool:
+        """One of them is decided or moved; whether it was the last."""
+        self.left -= 1
+        assert self.left >= 0, "a transaction leaves its batch once"
+        return not self.left
+
+    def take_back(self) -> None:
+        """One that had left is as before: the disk did not take it."""
+        self.left += 1
+
 
 def decode_batch(value: bytes) -> list[Begun]:
     """All that a BEGUN record holds, decided or not."""

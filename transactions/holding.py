@@ -99,12 +99,12 @@ class Holding:
             pages = cut_pages(rows)
             plan.hold(Hold([run for run, _ in places], pages, 0, begun.transaction()._replace(pages=len(pages))),
                       size_bytes)
-        self._book.open_count += 1
+        self._book.note_open()
         self._halves.on_held(pending_frame, halves, places, 0)
         self._note(pending_frame, size_bytes)
 
     def _note(self, pending_frame: PendingFrame, size_bytes: int) -> None:
-        self._book.open_bytes += size_bytes
+        self._book.note_bytes(size_bytes)
         self._halves.note_bytes(pending_frame, size_bytes)
 
     # ---- more

@@ -157,9 +157,7 @@ class Plan:
         for transaction in transactions:
             batch = transaction.batch
             assert batch is not None, "it has been stored"
-            batch.left -= 1
-            assert batch.left >= 0, "a transaction leaves its batch once"
-            if not batch.left:
+            if batch.leave():
                 self.emptied.append(batch)
 
     # decision 48: and one for all that it decides
@@ -195,7 +193,7 @@ class Plan:
         self._is_over = True
         for begun in self._left:
             if begun.batch is not None:
-                begun.batch.left += 1
+                begun.batch.take_back()
         self._on_end(self, False)
 
 

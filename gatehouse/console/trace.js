@@ -71,7 +71,7 @@ function words(step) {
     step.reason && visible(step.reason), step.queue && `queue ${visible(step.queue)}`,
     step.what === "redriven" && step.address && `to ${visible(step.address)}`,
     step.left_out && `${number(step.left_out)} errors before it were not recorded`].filter(Boolean).join(", ");
-  return [h("bdi", {}, said), step.until ? [", until ", time(step.until)] : []];
+  return [h("bdi", {}, said), ...(step.until ? [", until ", time(step.until)] : [])];
 }
 
 function standing(stands) {

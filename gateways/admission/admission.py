@@ -84,8 +84,7 @@ class Admission:
         self._topics = RoutedTopics(routes)
         self._registry = SessionRegistry(outside.loop if outside is not None else None, self.ends_ms)
         self._refusals = Refusals(now_ms)
-        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside)
-        self._login.allow_anonymous = allow_anonymous
+        self._login = Login(self.accounts, self.anonymous, self.trace, now_ms, wall_ms, outside, allow_anonymous)
         self._audit = Audit(kernel, wall_ms, log.error)
         self._places: WeakValueDictionary[tuple[Principal, KernelPort], GivenPlaces] = WeakValueDictionary()
         self._every_place: WeakSet[GivenPlaces] = WeakSet()          # also what a session alone still holds
@@ -106,11 +105,9 @@ class Admission:
         """Whether a peer without credentials is let in."""
         return self._login.allow_anonymous
 
-    @allow_anonymous.setter
-    def allow_anonymous(self, allowed: bool) -> None:
-        """At a reload. Connections of anonymous end where it is let in no more."""
-        before, self._login.allow_anonymous = self._login.allow_anonymous, allowed
-        if before != allowed:
+    def let_anonymous_in(self, allowed: bool) -> None:
+        """At a reload: whether peers without credentials are let in. Where not, connections of anonymous end."""
+        if self._login.let_anonymous_in(allowed) != allowed:
             self._rights_changed(ANONYMOUS)
             if not allowed:
                 self._registry.end(ANONYMOUS, "", "anonymous access has ended")

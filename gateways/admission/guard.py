@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, OverQuota
 from gatehouse.gateways.admission.guarded_groups import GuardedGroups
+from gatehouse.gateways.admission.guarded_schedule import GuardedSchedule
+from gatehouse.gateways.admission.guarded_transactions import GuardedTransactions
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
-from gatehouse.gateways.checks import require_seen
 from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
-from gatehouse.kernel.errors import KernelError, ReceiptDenied, StorageFailed, UnknownPlace, UnknownTopic
+from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.scheduling.records import Pending
 from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
 
@@ -39,17 +38,10 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.gathering import Gatherer, Gathering
     from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
-    from gatehouse.kernel.api import HalfMessage, Message, ReceiptsByGroup
-    from gatehouse.kernel.halves.halves import Offsets
-    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, When
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record
     from gatehouse.kernel.records.validation import Divert
-    from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.state.topics import Topic, TopicSettings
-    from gatehouse.transactions.coordinator import Decision, Member, Membership
-    from gatehouse.transactions.deciding import Guarded
-    from gatehouse.transactions.records import Transaction
-    from gatehouse.transactions.registry import Query
-    from gatehouse.transactions.settings import CheckSettings
 
 
 SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
@@ -129,6 +121,8 @@ class Guard:
         self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
         self._registration: Registration | None = None
         self._groups: GuardedGroups | None = None
+        self._schedule: GuardedSchedule | None = None
+        self._transactions: GuardedTransactions | None = None
         self._has_left = False
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
             if own_places else None
@@ -285,6 +279,20 @@ class Guard:
             self._groups = GuardedGroups(self, self._admission, self._switchboard)
         return self._groups
 
+    @property
+    def schedule(self) -> GuardedSchedule:
+        """What the principal may do with messages for a later time."""
+        if self._schedule is None:
+            self._schedule = GuardedSchedule(self, self._switchboard)
+        return self._schedule
+
+    @property
+    def transactions(self) -> GuardedTransactions:
+        """What the principal may do with half messages and their transactions."""
+        if self._transactions is None:
+            self._transactions = GuardedTransactions(self, self._admission, self._switchboard)
+        return self._transactions
+
     # ---- where
 
     @property
@@ -352,21 +360,21 @@ class Guard:
     def place_queue(self, name: str, priority: int, said: bytes = b"") -> int:
         """The place of a queue alone. Raises Denied, UnknownQueue."""
         self._require_publish(self.principal, queue_address(name), said)
-        return self._places.note(self._port.place_queue(self._guard(), name, self.tenant, priority))
+        return self._places.note(self._port.place_queue(self.number, name, self.tenant, priority))
 
     def place_routed(self, address: str, partition_ids: tuple[int, ...], said: bytes = b"") -> int:
         """The place of an address whose messages enter exactly these queues besides; a door that routes says so. Raises
         Denied and what `KernelPort.place` raises."""
         principal = self.principal
         self._require_publish(principal, address, said)
-        return self._places.note(self._port.place_routed(self._guard(), address, partition_ids, principal.tenant,
+        return self._places.note(self._port.place_routed(self.number, address, partition_ids, principal.tenant,
                                                          self._admission.may_create(principal, address),
                                                          principal.name))
 
     def place_bound(self, topic: str, partition: int) -> int:
         """The place of a partition of a topic that a binding of a door leads to: who bound it had the right, as with
         queues. Raises what `KernelPort.place_in` raises."""
-        return self._places.note(self._port.place_in(self._guard(), topic, None, partition, self.principal.tenant,
+        return self._places.note(self._port.place_in(self.number, topic, None, partition, self.principal.tenant,
                                                      False, self.principal.name))
 
     def place_in(self, topic: str, key: bytes | None, partition: int, said: bytes = b"") -> int:
@@ -377,7 +385,7 @@ class Guard:
         place = self._places.by_name.get(name)
         if place is None:
             self._require_publish(principal, self._port.address_of(topic, key, ()), said)
-            place = self._port.place_in(self._guard(), topic, key, partition, principal.tenant, False, principal.name)
+            place = self._port.place_in(self.number, topic, key, partition, principal.tenant, False, principal.name)
             self._places.remember(name, place)
         return place
 
@@ -434,7 +442,7 @@ class Guard:
         return None if topic is None else self._shown(topic, operation)
 
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
-        """The same by its id; UnknownTopic comes before Denied, since an id tells nobody a name."""
+        """A topic by its id, else as `topic`; UnknownTopic comes before Denied, since an id tells nobody a name."""
         topic = self._port.topic_by_uuid(uuid)
         if topic is None or topic.tenant != self.tenant:
             raise UnknownTopic("there is no topic with this id")
@@ -490,7 +498,7 @@ class Guard:
         """Have a topic made by being asked for, where it is missing and that is allowed. Raises what `KernelPort.place`
         raises of a missing topic."""
         principal = self.principal
-        place = self._port.place_in(self._guard(), name, None, None, principal.tenant,
+        place = self._port.place_in(self.number, name, None, None, principal.tenant,
                                     self._admission.may_create(principal, name), principal.name)
         self._port.forget_places(self._places.guard, [place])
 
@@ -543,10 +551,10 @@ class Guard:
             is_taken = charging.take_batch(name, count, len(batch))
             if not is_taken:
                 charges = charging.weigh_batch(name, count, len(batch))
-        self._speak()
+        self.speak()
         try:
             with self.submission(owner, token) as number:
-                self._port.append_batch(partition_id, batch, number, divert, self._guard())
+                self._port.append_batch(partition_id, batch, number, divert, self.number)
         except Exception as refusal:
             if is_taken:
                 charging.give_back()
@@ -569,15 +577,14 @@ class Guard:
         self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
         size_bytes = sum([len(batch) for _, batch in batches])
-        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        key = None if idempotency_key is None else self.scoped(idempotency_key)
         charges = None
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
             charges = self._charging.weigh_batch(topic.name, count, size_bytes, refuses)
-        self._speak()
+        self.speak()
         with self.submission(owner, token) as number:
             self._port.append_batches(placed, number, key)
-        self._admission.count_in(self._door, count, size_bytes)
-        return self._charging.charge(charges) if charges is not None else 0
+        return self.charge(charges, count, size_bytes)
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark). Raises Denied for a partition of no topic that was asked for."""
@@ -720,14 +727,14 @@ class Guard:
         `KernelPort.append`."""
         if self._version is not self._admission.version:
             self._renew()
-        key = None if idempotency_key is None else self._scoped(idempotency_key)
+        key = None if idempotency_key is None else self.scoped(idempotency_key)
         charges: list[Charge] | None = None
         is_taken = False
         if self._admission.limits.limits_in and not was_gathered:
             is_taken = key is None and self._charging.take(messages, size_bytes)
             if not is_taken:
                 try:
-                    charges = self._weigh(messages, size_bytes, refuses, key)
+                    charges = self.weigh(messages, size_bytes, refuses, key)
                 except OverQuota as refusal:
                     self._tell_refused(messages, refusal)
                     raise
@@ -752,11 +759,20 @@ class Guard:
             self._charging.set_aside(messages)
         return wait_ms
 
-    def _weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None) -> list[Charge] | None:
-        """What these will be charged to; None: nothing, as they are a repetition. Raises OverQuota."""
-        if key is not None and self._port.is_repeated(key):
+    def weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None = None
+              ) -> list[Charge] | None:
+        """What these will be charged to; None: nothing, as nothing is limited or they are a repetition. Raises
+        OverQuota."""
+        if not self._admission.limits.limits_in or key is not None and self._port.is_repeated(key):
             return None
         return self._charging.weigh(messages, size_bytes, refuses)
+
+    def charge(self, charges: list[Charge] | None, count: int, size_bytes: int, messages: Sequence[Message] = ()
+               ) -> int:
+        """So much is taken, at what `weigh` said: of these `messages` where each may be refused. Returns for how many
+        ms the sender is to be slowed down."""
+        self._admission.count_in(self._door, count, size_bytes)
+        return self._charging.charge(charges, messages) if charges is not None else 0
 
     def require_receipt(self, address: str) -> None:
         """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
@@ -818,152 +834,18 @@ class Guard:
         if self._gathering.waits:
             self._gathering.settle()
 
-    def _speak(self) -> None:
+    def speak(self) -> None:
         """What is told next comes from here, and after what was gathered."""
         self.settle()
         if self.tells:
             self._port.speaks(self._origin)
 
-    def _scoped(self, idempotency_key: str) -> str:
+    def scoped(self, idempotency_key: str) -> str:
         """Two users may choose the same key: it means something within one principal and door only."""
         return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
 
-    def schedule(self, messages: list[Message], whens: list[When], owner: Submitter | None, token: object,
-                 size_bytes: int, *, idempotency_key: str | None = None, refuses: bool = False) -> int:
-        """Append each message when it falls due; otherwise as `append`. A name to recall it by is this principal's own.
-        Raises as `KernelPort.schedule`."""
-        guard = self._guard()
-        key = None if idempotency_key is None else self._scoped(idempotency_key)
-        charges = self._weigh(messages, size_bytes, refuses, key) if self._admission.limits.limits_in else None
-        self._speak()
-        whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
-        with self.submission(owner, token) as number:
-            self._port.schedule(guard, messages, whens, number, key)
-        self._admission.count_in(self._door, len(messages),
-                                 max(size_bytes, sum([len(message[1] or b"") for message in messages])))
-        return self._charging.charge(charges, messages if refuses else ()) if charges is not None else 0
-
-    def _own_name(self, name: str) -> str:
-        return f"{self.principal.name}\0{name}"
-
-    def recall_named(self, name: str, owner: Submitter, token: object) -> None:
-        """Take back what this principal has scheduled under a name; see `KernelPort.recall_named`."""
-        self._speak()
-        with self.submission(owner, token) as number:
-            self._port.recall_named(self._own_name(name), self.tenant, number)
-
-    def _may_see(self, message: Scheduled) -> bool:
-        """Who may read or write where it goes; what became of one says nothing about that."""
-        what = message.what
-        return not isinstance(what, Pending) or any(
-            self.may(operation, what.address) for operation in (Operation.CONSUME, Operation.PUBLISH))
-
-    def scheduled(self, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
-        """What waits for its time, without what the principal may not know of; see `KernelPort.scheduled`."""
-        def on_page(page: Page | StorageFailed) -> None:
-            if not isinstance(page, StorageFailed):
-                page = [message for message in page[0] if self._may_see(message)], page[1]
-            on_done(page)
-
-        self._port.scheduled(self.tenant, start, limit, on_page)
-
-    def show_scheduled(self, message_id: int, on_done: Callable[[Scheduled | None], None]) -> None:
-        """See `KernelPort.show_scheduled`; None also where the principal may not know of it."""
-        def on_found(message: Scheduled | None) -> None:
-            on_done(message if message is not None and self._may_see(message) else None)
-
-        self._port.show_scheduled(message_id, self.tenant, on_found)
-
-    def recall(self, message: Scheduled, owner: Submitter, token: object) -> None:
-        """Take back what was shown. Raises Denied where the principal may not publish at its address, and what
-        `KernelPort.recall` raises."""
-        if isinstance(message.what, Pending):
-            self.require(Operation.PUBLISH, message.what.address)
-        self._speak()
-        with self.submission(owner, token) as number:
-            self._port.recall(message.id, self.tenant, number)
-
-    def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
-              owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
-        """Hold half messages as a transaction of a group; otherwise as `append`. `size_bytes` None: they were counted
-        with what they came in. Raises Denied and what `Transactions.begin` raises."""
-        self.require_group(Operation.TRANSACT, group)
-        charges = None if size_bytes is None or not self._admission.limits.limits_in else self._charging.weigh(
-            [half.message for half in halves], size_bytes, refuses)
-        if self.tells:
-            self._port.speaks(self._origin)
-        with self.submission(owner, token) as number:
-            self._port.begin(self._places.guard, halves, group, self.tenant, self._principal.name, checks, number, name)
-        if size_bytes is not None:
-            self._admission.count_in(self._door, len(halves), size_bytes)
-        return self._charging.charge(charges) if charges is not None else 0
-
-    def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int, *,
-            refuses: bool = False) -> int:
-        """Hold more half messages of an open transaction; otherwise as `append`. Who may add to it was asked when it
-        was looked up. Raises what `Transactions.add` raises."""
-        guard = self._guard()
-        charges = self._charging.weigh([half.message for half in halves], size_bytes, refuses) \
-            if self._admission.limits.limits_in else None
-        if self.tells:
-            self._port.speaks(self._origin)
-        with self.submission(owner, token) as number:
-            self._port.add(guard, transaction_id, halves, self.tenant, number)
-        self._admission.count_in(self._door, len(halves), size_bytes)
-        return self._charging.charge(charges) if charges is not None else 0
-
-    def decide(self, transaction_id: int, decision: Decision, owner: Submitter, token: object,
-               receipts: ReceiptsByGroup = (), offsets: Offsets | None = None,
-               look: Callable[[Guarded], None] | None = None) -> None:
-        """Commit or roll back, if the principal may know of the transaction; see `Transactions.decide`. `look` is
-        shown it first. Raises Denied for a group of the receipts or offsets."""
-        for group in (*[name for name, _ in receipts], *(offsets or ())):
-            self.require_group(Operation.CONSUME, group)
-        self._switchboard.transactions.decide(
-            transaction_id, decision, tenant=self.tenant, by=self.principal.name, receipts=receipts, offsets=offsets,
-            guard=self._require_seen if look is None else partial(self._shown_first, look), owner=owner, token=token)
-
-    def _shown_first(self, look: Callable[[Guarded], None], transaction: Guarded) -> None:
-        self._require_seen(transaction)
-        look(transaction)
-
-    def check_now(self, transaction_id: int, owner: Submitter, token: object) -> None:
-        """Have a member asked now, if the principal may know of the transaction; see `Transactions.check_now`."""
-        self._switchboard.transactions.check_now(transaction_id, tenant=self.tenant, guard=self._require_seen,
-                                                owner=owner, token=token)
-
-    def show_transaction(self, transaction_id: int, on_done: Callable[[Transaction | None], None]) -> None:
-        """A transaction; None where the principal may not know of it, or nothing is known."""
-        def on_found(transaction: Transaction | None) -> None:
-            seen = transaction is not None and self.may_group(Operation.TRANSACT, transaction.group)
-            on_done(transaction if seen else None)
-
-        self._switchboard.transactions.show(transaction_id, self.tenant, on_found)
-
-    def page_transactions(self, asked: Query, on_done: Callable[[tuple[list[Transaction], str | None]], None]) -> None:
-        """A page of the tenant's transactions, without those that the principal may not know of; see
-        `Transactions.page`, which says what it raises."""
-        def on_page(page: tuple[list[Transaction], str | None]) -> None:
-            transactions, after = page
-            on_done(([transaction for transaction in transactions
-                      if self.may_group(Operation.TRANSACT, transaction.group)], after))
-
-        self._switchboard.transactions.page(asked._replace(tenant=self.tenant), on_page)
-
-    def _require_seen(self, transaction: Guarded) -> None:
-        require_seen(self._admission, self.principal, transaction)
-
-    def join_checks(self, group: str, member: Member, name: str, credit: int) -> Membership:
-        """Be asked what became of the group's transactions; see `Transactions.join`. Raises Denied, InvalidGroup."""
-        self.require_group(Operation.TRANSACT, group)
-        return self._switchboard.transactions.join(group, self.tenant, member, name=name, credit=credit)
-
-    def checks_for(self, place: int, group: str) -> CheckSettings:
-        """How a transaction is checked whose first message goes to a place; a caller may change some of it."""
-        checks: CheckSettings = self._port.checks_for(self._places.guard, place, group)
-        return checks
-
-    def _guard(self) -> int:
+    @property
+    def number(self) -> int:
         """The number in whose name places were given under the rights of now: others are unknown in it."""
         if self._version is not self._admission.version:
             self._renew()

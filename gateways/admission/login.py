@@ -54,8 +54,8 @@ class Login:
     """All logins of one hub. `outside` None (in tests): there are no users, and refusals are not slowed."""
 
     def __init__(self, accounts: Accounts, anonymous: Principal, trace: Trace, now_ms: Callable[[], int],
-                 wall_ms: Callable[[], int], outside: Outside | None) -> None:
-        self.allow_anonymous = True
+                 wall_ms: Callable[[], int], outside: Outside | None, allow_anonymous: bool = True) -> None:
+        self.allow_anonymous = allow_anonymous
         self.issuer: Issuer | None = None
         self.tokens = Tokens(wall_ms)
         self._accounts = accounts
@@ -74,6 +74,11 @@ class Login:
         self._timer_ms = 0
         self._checks: dict[tuple[Key, bytes], Check] = {}                      # that wait or are under way
         self._principals: dict[str, dict[Way, Principal]] = {}                 # by name
+
+    def let_anonymous_in(self, allowed: bool) -> bool:
+        """Whether peers without credentials are let in from now on; returns whether they were before."""
+        before, self.allow_anonymous = self.allow_anonymous, allowed
+        return before
 
     def authenticate(self, door: str, peer: str, credentials: Credentials, on_done: OnAuthenticated,
                      gone: Gone = never) -> None:

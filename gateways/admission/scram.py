@@ -49,7 +49,7 @@ def make_secret(mechanism: str, password: bytes, salt: bytes, iterations: int) -
 
 
 def salted_secret(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramSecret:
-    """The same of a password that was salted by somebody else, as often as he says."""
+    """The secret of a password that was salted by somebody else, as often as he says."""
     hash_name = HASHES[mechanism]
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     return ScramSecret(salt, iterations, hashlib.new(hash_name, client_key).digest(),

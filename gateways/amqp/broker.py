@@ -61,6 +61,10 @@ class Broker:
         queues.dead_letter_by(self._bury)
         queues.on_gone(self._on_gone)
 
+    def note_begun(self, size_bytes: int) -> None:
+        """So much more has come of contents that are not whole; less where it is negative."""
+        self.begun_bytes += size_bytes
+
     @classmethod
     def of(cls, services: Services) -> Broker:
         """The one that was made when the door was opened."""

@@ -22,7 +22,7 @@ from gatehouse.gateways.amqp.arguments import (
     unknown,
 )
 from gatehouse.gateways.amqp.asked import UNKNOWN
-from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, ConsumerSource, Origin, encode_get_ok
+from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Got, Origin, encode_get_ok
 from gatehouse.gateways.amqp.definitions import Definitions
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, ReplyConsumer
 from gatehouse.gateways.amqp.errors import NO_METHOD, AmqpError, ChannelFault, ConnectionFault, precondition, refused
@@ -35,7 +35,7 @@ from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
 from gatehouse.gateways.amqp.vhost import RESERVED
-from gatehouse.kernel.groups.group import Budget
+from gatehouse.kernel.groups.members import Budget
 from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ class Channel:
         self.tx: Tx | None = None              # from tx.select on
         self.unacked: Unacked[Origin] = Unacked()
         self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
+        self.got_out = 0                       # deliveries of basic.get that await their acknowledgement
+        self._served_first = 0                 # the consumer that is asked first whether it has room
         self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
         self._limit = 0                        # of the whole channel; 0: none
         self._consumer_limit = 0               # of consumers to come
@@ -173,7 +175,7 @@ class Channel:
         if not taken and not multiple:
             raise precondition("unknown delivery tag 0")
         for source, handles in taken:
-            source.out -= len(handles)
+            source.note_out(-len(handles))
             settling = self._settling.get((how, source))
             if settling is None:
                 self._settling[how, source] = list(handles)
@@ -193,7 +195,7 @@ class Channel:
     def give_back(self) -> None:
         """Whatever awaits its acknowledgement is ready again."""
         for source, handles in self.unacked.take_all():
-            source.out -= len(handles)
+            source.note_out(-len(handles))
             source.settle("release", handles)
 
     @property
@@ -205,7 +207,9 @@ class Channel:
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
         self._note_budget()
-        for consumer in self.consumers.values():
+        consumers = list(self.consumers.values())
+        first = self._served_first = self._served_first + 1 if self._served_first < len(consumers) else 0
+        for consumer in consumers[first:] + consumers[:first]:     # what they share is for each of them in turn
             self.connection.broker.queues.top_up(consumer)
         for listener in self.listeners.values():
             listener.pump()
@@ -222,7 +226,7 @@ class Channel:
 
     def _note_budget(self) -> None:
         held = 0 if self.tx is None else self.tx.held
-        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held)
+        self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held + self.got_out)
 
     # ---- consuming
 
@@ -343,7 +347,7 @@ class Channel:
         no_ack = arguments["no_ack"]
         queues, totals = self.connection.broker.queues, self.connection.broker.totals
         waiting = self.reply_when_stored(b"")
-        source = ConsumerSource(self, queue)
+        source = Got(self, queue)
 
         def look(leased: Leased | None) -> None:
             if leased is None:                 # what was published before may be on its way still
@@ -359,13 +363,12 @@ class Channel:
                 waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
             else:
                 if no_ack:
-                    tag = self.unacked.next_tag
-                    self.unacked.next_tag += 1
+                    tag = self.unacked.give_tags(1)
                     totals.got_auto += 1
                     queues.ack(queue, [leased[:3]])
                 else:
                     tag = self.unacked.add(source, [leased[:3]])
-                    source.out += 1
+                    source.note_out(1)
                     totals.got_manual += 1
                     self._note_budget()
                 waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
@@ -378,6 +381,7 @@ class Channel:
         if not arguments["requeue"]:
             raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
         self.give_back()
+        self.wake()
         self.reply(encode_method("basic.recover-ok"))
 
     def _recover_async(self, arguments: Arguments) -> None:
@@ -385,6 +389,7 @@ class Channel:
         if not arguments["requeue"]:
             raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
         self.give_back()
+        self.wake()
 
     def _select_confirms(self, arguments: Arguments) -> None:
         if self.tx is not None:

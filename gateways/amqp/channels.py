@@ -38,6 +38,14 @@ class Channels:
         self._by_number: dict[int, Channel] = {}           # and those that were refused
         self._unfinished: dict[Channel, None] = {}
 
+    def limit(self, channel_max: int) -> None:
+        """The highest number that a channel may have, as it was agreed."""
+        self.channel_max = channel_max
+
+    def keep_tx(self, size_bytes: int) -> None:
+        """So much more of publishes waits for a commit; less where it is negative."""
+        self.tx_bytes += size_bytes
+
     def has_tx(self, raw: bytes) -> bool:
         """Whether the channel of this number in two bytes has transactions."""
         channel = self.open.get(raw)
@@ -113,7 +121,7 @@ class Channels:
         """A part of a content has come, and waits for the rest. Raises ConnectionFault 506 where the connections of
         this door have too much of that together."""
         broker = self._connection.broker
-        broker.begun_bytes += size
+        broker.note_begun(size)
         if broker.begun_bytes > broker.begun_bytes_max:
             raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {broker.begun_bytes_max} bytes begun at once "
                                                   "by all connections")
@@ -121,7 +129,7 @@ class Channels:
     def release(self, size: int, parts: int) -> None:
         """A content of this size, for which `reserve` was called, is whole or was dropped; `parts`: what had come."""
         self._content_bytes -= size
-        self._connection.broker.begun_bytes -= parts
+        self._connection.broker.note_begun(-parts)
 
     # ---- the end of a turn
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import Field
-from gatehouse.kernel.groups.group import HoldLimit
+from gatehouse.kernel.groups.members import HoldLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,10 @@ class Origin(ABC):
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.out = 0                           # deliveries that await their acknowledgement
+
+    def note_out(self, by: int) -> None:
+        """So many more, or fewer, await it."""
+        self.out += by
 
     @abstractmethod
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
@@ -92,6 +96,14 @@ class ConsumerSource(Origin):
         return mapping.with_header(side, DELIVERY_COUNT, Field("l", leased[2] - 1))
 
 
+class Got(ConsumerSource):
+    """One basic.get, which no limit of consumers counts."""
+
+    def note_out(self, by: int) -> None:
+        self.out += by
+        self.channel.got_out += by
+
+
 class Consumer(ConsumerSource):
     """One basic.consume; a member of its queue's group."""
 
@@ -121,8 +133,7 @@ class Consumer(ConsumerSource):
         channel = self.channel
         connection = channel.connection
         if self.no_ack:
-            first = channel.unacked.next_tag
-            channel.unacked.next_tag += len(messages)
+            first = channel.unacked.give_tags(len(messages))
             connection.broker.totals.consumed_auto += len(messages)
         else:
             first = channel.unacked.add(self, [message[:3] for message in messages])

@@ -140,6 +140,8 @@ class Definitions:
                 broker.totals.queues_created += 1
                 if unknown(queue.arguments, OF_QUEUES):
                     connection.note_not_honoured(UNKNOWN)
+        if not is_new:
+            broker.queues.note_declared(queue)
         channel.note_declared(queue.name)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
                      message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers),

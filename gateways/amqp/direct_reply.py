@@ -46,8 +46,7 @@ class ReplyConsumer:
             return
         answer: Leased = (None, 0, 1, 0, 0, None, body, b"", codec.DOOR)
         side = names + raw
-        tag = channel.unacked.next_tag
-        channel.unacked.next_tag += 1
+        tag = channel.unacked.give_tags(1)
         frames = codec.encode_deliveries(channel.raw, self._raw_tag, tag, connection.body_max, [answer], lambda _: side)
         connection.write(frames)
         connection.handed_out(1, len(frames))

@@ -275,8 +275,9 @@ class Publishing:
 
         whens = [When(delay_ms=sent.delay_ms, name=sent.delay_key)] * len(messages)
         try:
-            connection.slow_down(connection.guard.schedule(messages, whens, self if self.confirms else None, on_stored,
-                                                           0, idempotency_key=sent.repeat_key, refuses=self.confirms))
+            connection.slow_down(connection.guard.schedule.add(
+                messages, whens, self if self.confirms else None, on_stored, 0, idempotency_key=sent.repeat_key,
+                refuses=self.confirms))
         except (InvalidDelay, IdempotencyConflict) as error:
             raise _of_publish(precondition(str(error))) from None
         except (TooManyScheduled, StorageFull, KeptFull, OverQuota) as refusal:

@@ -70,6 +70,11 @@ class KernelQueues:
             self._kernel.groups.delete_queue(left_over)
         queue.kernel_queue = self._kernel.groups.declare_queue(queue.name, settings, tenant)
 
+    def note_declared(self, queue: AmqpQueue) -> None:
+        """A queue that is there was asked for by a declaration: one that expires when nobody uses it lives on."""
+        if queue.kernel_queue is not None and queue.kernel_queue.settings.expires_ms:
+            self._kernel.groups.declare_queue(queue.name, queue.kernel_queue.settings, queue.vhost.name)
+
     def adopt(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """A queue that another door has made, or None."""
         kernel_queue = self._kernel.groups.queue(name, vhost.name)

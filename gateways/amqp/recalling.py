@@ -85,9 +85,9 @@ def recall(channel: Channel, tag: int, body: bytes) -> None:
     def ask() -> None:                         # what was published before waits by now
         try:
             if "key" in asked:
-                connection.guard.recall_named(asked["key"], waiting, None)
+                connection.guard.schedule.recall_named(asked["key"], waiting, None)
             else:
-                connection.guard.show_scheduled(int(asked["id"]), recall_shown)
+                connection.guard.schedule.show(int(asked["id"]), recall_shown)
         except KernelError as error:
             waiting.end(error, [])
 
@@ -95,7 +95,7 @@ def recall(channel: Channel, tag: int, body: bytes) -> None:
         try:
             if message is None:
                 raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {asked['id']}")
-            connection.guard.recall(message, waiting, None)
+            connection.guard.schedule.recall(message, waiting, None)
         except (KernelError, Denied) as error:
             waiting.end(error, [])
 

@@ -50,6 +50,10 @@ class AmqpRights:
         self._vhost = vhost
         self._owner = owner
 
+    def renew(self, principal: Principal) -> None:
+        """The same user, who has shown himself again."""
+        self.principal = principal
+
     def audit(self, action: str, details: Mapping[str, object]) -> None:
         """Say on the audit topic what this connection has changed."""
         self._admission.audit(self._author, action, {**details, "vhost": self._vhost.name})

@@ -248,7 +248,8 @@ class AmqpSession:
         if name == "connection.start-ok":
             self._log_in(arguments)
         elif name == "connection.tune-ok":
-            self.channels.channel_max, self._frame_max, heartbeat_s = login.check_tune(self._config, arguments)
+            channel_max, self._frame_max, heartbeat_s = login.check_tune(self._config, arguments)
+            self.channels.limit(channel_max)
             self._heartbeat_ms = heartbeat_s * 1000
             self.body_max = self._frame_max - codec.FRAME_OVERHEAD
             self._state = State.OPENING
@@ -307,9 +308,10 @@ class AmqpSession:
         if self._slowing is None:
             sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
             self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
-                                    self._take_sorted)
-            self._slowing.refuses = lambda: any(channel.publishing.confirms for channel in self.channels)
-        self._slowing.guard = self.guard
+                                    self._take_sorted,
+                                    lambda: any(channel.publishing.confirms for channel in self.channels))
+        else:
+            self._slowing.publishes_as(self.guard)
 
     def _update_secret(self, secret: bytes) -> None:
         """What comes behind it is taken once it is answered. Who needed no secret needs none now."""
@@ -330,7 +332,7 @@ class AmqpSession:
 
     def _renew(self, answer: Principal | NotAuthenticated) -> None:
         self.identity.renew(answer, self.vhost.name)
-        self.rights.principal = self.identity.principal
+        self.rights.renew(self.identity.principal)
         self.guard.settle()
         self._send_as_now()
         self.on_rights_changed()

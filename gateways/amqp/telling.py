@@ -59,8 +59,7 @@ class NoticeConsumer(Origin):
             return False
         message: Leased = (None, 0, 1, 0, 0, None, orjson.dumps(document), b"", codec.DOOR)
         if self._no_ack:
-            tag = channel.unacked.next_tag
-            channel.unacked.next_tag += 1
+            tag = channel.unacked.give_tags(1)
         else:
             tag = channel.unacked.add(self, [message[:3]])
             self.out += 1

@@ -78,7 +78,7 @@ class Tx:
         channels = self._channel.connection.channels
         if channels.tx_bytes + size > TX_BYTES_MAX:
             raise _too_large()
-        channels.tx_bytes += size
+        channels.keep_tx(size)
         self._bytes += size
         self._publishes.append(KeptPublish(content, raw, body, sent, self._channel.connection.sender.version))
 
@@ -100,7 +100,7 @@ class Tx:
         self.held = 0
 
     def _drop_publishes(self) -> None:
-        self._channel.connection.channels.tx_bytes -= self._bytes
+        self._channel.connection.channels.keep_tx(-self._bytes)
         self._publishes, self._bytes = [], 0
 
     def _give_back(self, settled: list[Settled]) -> None:
@@ -200,7 +200,7 @@ class Tx:
         for how, runs in settled:
             for run in runs:
                 handles = [handle for handle in run.handles if handle is not None]
-                run.source.out -= len(handles)
+                run.source.note_out(-len(handles))
                 by_source.setdefault((how, run.source), []).extend(handles)
         for (how, source), handles in by_source.items():
             if how == REJECT:
@@ -222,7 +222,7 @@ class Tx:
             channel.drop_reply(waiting)
             for _, runs in settled:
                 for run in runs:
-                    run.source.out += run.open
+                    run.source.note_out(run.open)
             self._give_back(settled)
             if channel.closing:
                 channel.give_back()

@@ -31,11 +31,16 @@ class Unacked(Generic[S]):
         self.count: int = 0
         self._runs: list[Run[S]] = []
 
+    def give_tags(self, count: int) -> int:
+        """Tags for deliveries that need no acknowledgement; returns the first."""
+        first = self.next_tag
+        self.next_tag = first + count
+        return first
+
     def add(self, source: S, handles: list[Handle]) -> int:
         """Give tags to deliveries; returns the first."""
-        first = self.next_tag
+        first = self.give_tags(len(handles))
         self._runs.append(Run(first, source, [*handles]))
-        self.next_tag = first + len(handles)
         self.count += len(handles)
         return first
 

@@ -42,6 +42,16 @@ class Capacity:
         self.open = 0
         self.by_network: Counter[str] = Counter()
 
+    def take(self, network: str) -> None:
+        """One more is open, from this network."""
+        self.open += 1
+        self.by_network[network] += 1
+
+    def give(self, network: str) -> None:
+        """One less."""
+        self.open -= 1
+        _count_down(self.by_network, network)
+
 
 class Room:  # decision 120
     """One door's connections among those of all doors. `per_address` is its setting; `most` bounds them in sum (0: not
@@ -68,8 +78,7 @@ class Room:  # decision 120
         if self._is_full_for(network):
             self._counts["refused_by_address"] += 1
             return self._refused("too_many_of_address: as many as one address may have are open")
-        capacity.open += 1
-        capacity.by_network[network] += 1
+        capacity.take(network)
         self._open += 1
         self._by_network[network] += 1
         return ""
@@ -77,12 +86,9 @@ class Room:  # decision 120
     def give(self, peer: str) -> None:
         """Give back a place that `take` gave to this peer."""
         network = network_of(peer)
-        self._capacity.open -= 1
+        self._capacity.give(network)
         self._open -= 1
-        for counted in (self._capacity.by_network, self._by_network):
-            counted[network] -= 1
-            if not counted[network]:
-                del counted[network]
+        _count_down(self._by_network, network)
 
     def _is_full_for(self, network: str) -> bool:
         if self._per_address:
@@ -93,3 +99,10 @@ class Room:  # decision 120
     def _refused(self, reason: str) -> str:
         self._counts["refused"] += 1
         return reason
+
+
+def _count_down(counted: Counter[str], network: str) -> None:
+    """One less; a network without any is not kept."""
+    counted[network] -= 1
+    if not counted[network]:
+        del counted[network]

@@ -206,7 +206,7 @@ class Listener:
 
     def note_held(self, size: int) -> None:
         """See `tls_transport.Doorstep`."""
-        self._services.connections.encrypted_bytes += size
+        self._services.connections.note_encrypted(size)
 
     def note_broken(self, peer: str, reason: str) -> None:
         self._endings.note(peer, reason)

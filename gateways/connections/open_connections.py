@@ -50,6 +50,10 @@ class OpenConnections:  # decision 99
         self.encrypted_bytes = 0
         """What has come of peers that speak TLS, and waits for the rest of a record or of a handshake."""
 
+    def note_encrypted(self, size_bytes: int) -> None:
+        """So much more, or less, is held of what cannot be read yet."""
+        self.encrypted_bytes += size_bytes
+
     def __len__(self) -> int:
         return len(self._open)
 

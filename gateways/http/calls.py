@@ -35,25 +35,30 @@ class Running:
         try:
             waits_for = coroutine.send(None)
         except StopIteration as stop:
-            self._coroutine = self._call.cancel = None       # they point at each other
+            self._over()
             self._dispatcher.end(self._call, stop.value)
         except (Exception, asyncio.CancelledError) as error:
-            self._coroutine = self._call.cancel = None
+            self._over()
             self._dispatcher.fail(self._call, error)
         else:
             self._wait(coroutine, waits_for)
 
+    def _over(self) -> None:
+        """The call has come to its end: the two point at each other no more."""
+        self._coroutine = None
+        self._call.ends_by(None)
+
     def _wait(self, coroutine: Coroutine[Any, Any, Answered], waits_for: object) -> None:
         call = self._call
         if call.cancel is None:
-            call.cancel = self._cancel
+            call.ends_by(self._cancel)
         if not isinstance(waits_for, Reply):
             self._coroutine = None
             self._task = self._dispatcher.loop.create_task(self._finish(_TakenOver(coroutine, waits_for)))
             return
         self._waits_for = waits_for
         if type(waits_for) is Receipt and call.declared is not None and call.declared.pipelined:
-            call.submitted = True
+            call.submit()
             waits_for.then(self.go_on)       # within the kernel's call: what follows only says what was stored
         else:
             waits_for.then(partial(self._dispatcher.loop.call_soon, self.go_on))

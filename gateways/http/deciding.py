@@ -40,7 +40,7 @@ class HttpDeciding:
 
     def submit(self, receipts: ReceiptsByGroup, offsets: Offsets | None, owner: Submitter, token: object) -> None:
         """Ask for it; `owner` is answered."""
-        self._guard.decide(self._id, self._decision, owner, token, receipts, offsets, self._look)
+        self._guard.transactions.decide(self._id, self._decision, owner, token, receipts, offsets, self._look)
 
     def finish(self, stored: Stored) -> dict[str, Any]:
         """The answer to whoever made the decision, once it is durable."""

@@ -135,7 +135,7 @@ class Door:
                 or login.authorization != call.head.authorization \
                 or 0 < login.ends_ms <= self.services.wall_ms():
             return None
-        session.user = login.principal.name
+        session.note_user(login.principal.name)
         return login.guard
 
     def with_guard(self, call: Call, then: WithGuard) -> Awaitable[Answered]:
@@ -192,7 +192,7 @@ class Door:
         NotAuthenticated."""
         if "ticket" in query and "authorization" not in call.headers:
             who = self.tickets.principal_of(query["ticket"])
-            call.session.user = who.name
+            call.session.note_user(who.name)
             return self.guard_of(who)
         return await self.guard(call)
 
@@ -252,7 +252,7 @@ class Door:
             slow_ms = guard.append(messages, owner, token, size_bytes, positions=owner is not None,
                                    idempotency_key=idempotency_key, refuses=True)
         else:
-            slow_ms = guard.schedule(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key,
+            slow_ms = guard.schedule.add(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key,
                                      refuses=True)
         if slow_ms:
             self.slow_down(guard, slow_ms)       # as few are

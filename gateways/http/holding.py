@@ -28,14 +28,13 @@ class Holding:
 
     def begin(self, checks: CheckSettings | None, name: str | None, owner: Any, token: object) -> None:
         """Ask for a transaction of them; `owner` is answered."""
-        self._door.slow_down(self._guard, self._guard.begin(
+        self._door.slow_down(self._guard, self._guard.transactions.begin(
             self._halves, self._group, checks, name, owner, token, self._size_bytes, refuses=True))
 
     def add(self, transaction_id: int, owner: Any, token: object) -> None:
         """Ask for them to be added to a transaction; `owner` is answered."""
-        self._door.slow_down(self._guard,
-                             self._guard.add(transaction_id, self._halves, owner, token, self._size_bytes,
-                                             refuses=True))
+        self._door.slow_down(self._guard, self._guard.transactions.add(
+            transaction_id, self._halves, owner, token, self._size_bytes, refuses=True))
 
     def begun(self, stored: Stored) -> dict[str, Any]:
         """A transaction has begun with them."""

@@ -67,7 +67,7 @@ class Reply(Generic[T]):  # decision 132
         return cast(T, self._result if finish is None else finish(self._result))
 
     def finished_by(self, finish: Callable[[T], U]) -> Reply[U]:
-        """The same, for one who wants what `finish` makes of the answer."""
+        """This reply; who waits for it is given what `finish` makes of the answer."""
         self._finish = finish
         return cast("Reply[U]", self)
 

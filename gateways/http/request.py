@@ -187,6 +187,18 @@ class Call:
         self.keeps = keeps
         """Whether the connection goes on behind it."""
 
+    def ends_by(self, cancel: Callable[[], None] | None) -> None:
+        """How the call is ended when its client goes; None: it is over."""
+        self.cancel = cancel
+
+    def submit(self) -> None:
+        """It waits for nothing but the disk from now on."""
+        self.submitted = True
+
+    def begin_stream(self) -> None:
+        """The head of the answer is being sent."""
+        self.streams = True
+
     @property
     def headers(self) -> dict[str, str]:
         """The fields by their names in small letters."""

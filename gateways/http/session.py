@@ -104,7 +104,7 @@ class HttpSession:  # decision 131
 
         self.page = ""                       # of the console that it belongs to
         self.stream: Streaming | None = None
-        """What is being streamed, set by what streams it."""
+        """What is being streamed."""
 
         self.user = ""
         """Who asked last."""
@@ -164,6 +164,14 @@ class HttpSession:  # decision 131
             if before is not None:
                 self._before = self._whole(data) if is_first else None
         self._go_on()
+
+    def note_stream(self, stream: Streaming | None) -> None:
+        """This is what is being streamed; None: nothing any more."""
+        self.stream = stream
+
+    def note_user(self, name: str) -> None:
+        """Who asks."""
+        self.user = name
 
     def handle_drained(self) -> None:
         self._tell_drained()

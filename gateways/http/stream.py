@@ -41,7 +41,7 @@ class Stream:
 
     def start(self) -> None:
         """Send the head."""
-        self.call.streams = True
+        self.call.begin_stream()
         headers = dict(self.headers)
         if self.length is not None:
             headers["Content-Length"] = str(self.length)

@@ -172,6 +172,14 @@ class RequestReader:
         self._data = b""                   # what is cut into frames
         self._at = 0                       # the next one begins here
 
+    def take_at_most(self, frame_bytes: int) -> None:
+        """A longer frame than this is a fault from now on."""
+        self.max_frame_bytes = frame_bytes
+
+    def take_at_least(self, frame_bytes: int) -> None:
+        """So is a shorter one than this."""
+        self.min_frame_bytes = frame_bytes
+
     def feed(self, data: bytes) -> None:
         if self._at < len(self._data):     # frames wait that nobody has asked for
             self._received.keep(self._data, self._at)

@@ -75,7 +75,7 @@ class GroupConfigs:
         return self._kept.get((tenant, name))
 
     def latest(self, tenant: str, name: str) -> Mapping[str, str]:
-        """The same, with what is on its way to the disk: what a change begins from."""
+        """What was set, with what is on its way to the disk: what a change begins from."""
         return self._kept.latest((tenant, name))
 
     def names(self, tenant: str) -> list[str]:

@@ -46,5 +46,5 @@ def cluster_operations(session: KafkaSession) -> frozenset[int]:
 
 
 def as_bits(numbers: Iterable[int]) -> int:
-    """The same as one number, where kafka-python does not make it."""
+    """Numbers of operations as the bits of one number, where kafka-python does not make it."""
     return sum([1 << number for number in numbers])

@@ -43,7 +43,7 @@ class RememberedConfigs:
         return self._kept.get((TENANT, topic.uuid.hex()))
 
     def latest(self, topic: Topic) -> Mapping[str, str]:
-        """The same, with what is on its way to the disk: what a change begins from."""
+        """What was set, with what is on its way to the disk: what a change begins from."""
         return self._kept.latest((TENANT, topic.uuid.hex()))
 
     def put(self, topic: Topic, configs: Mapping[str, str], session: KafkaSession, part: AskedPart) -> None:

@@ -92,11 +92,15 @@ class KafkaSession:
         self._stopping = False
         self._spent_bytes = 0                        # of this turn
         if not self.admission.allow_anonymous:
-            self._reader.max_frame_bytes = min(config.max_request_bytes, MAX_TOKEN_BYTES)
+            self._reader.take_at_most(min(config.max_request_bytes, MAX_TOKEN_BYTES))
         self._silence.expect(services.now_ms(), config.idle_timeout_ms)
         self.login_began()
 
     # ---- what the connection calls
+
+    def note_software(self, name: str) -> None:
+        """What the client says it is."""
+        self.client_software = name
 
     def handle_data(self, data: bytes) -> None:
         if self._closed or self._stopping:
@@ -251,7 +255,7 @@ class KafkaSession:
         try:
             self._send_done()
             while not self._is_full():
-                self._reader.min_frame_bytes = 0 if self.login.raw else SMALLEST_REQUEST
+                self._reader.take_at_least(0 if self.login.raw else SMALLEST_REQUEST)
                 frame = self._reader.next_frame()
                 if frame is None:
                     break
@@ -389,7 +393,7 @@ class KafkaSession:
             self._guard.limit_client(self.client_id)
         if before is not None:
             before.leave()
-        self._reader.max_frame_bytes = self.config.max_request_bytes
+        self._reader.take_at_most(self.config.max_request_bytes)
         self._login_end.at(0)
         self._session_end.at(self._end_of_session(principal))
 

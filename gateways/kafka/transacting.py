@@ -121,7 +121,7 @@ class HeldBatch:
         for record in records:
             named = any(name == NAME for name, _ in record[4])
             by_name.setdefault(read_half_name(_header(record, NAME)) if named else None, []).append(record)
-        self._row.produce.pending += 1
+        self._row.produce.wait()
         for name, mine in by_name.items():
             self._waiting += 1
             keys = [None if record[2] is None else record[2].decode(errors="replace") for record in mine]

@@ -37,7 +37,7 @@ def session_expiry_of(connect: Connect, config: MqttConfig) -> int:
 
 
 def expiry_ms_of(wanted_s: int, config: MqttConfig) -> int:
-    """The same for what a client asks for, in seconds."""
+    """How long a session lasts, in ms, for whom asks for so many seconds."""
     if config.max_session_expiry_s:
         wanted_s = min(wanted_s, config.max_session_expiry_s)
     return NEVER if wanted_s == ENDLESS_S else wanted_s * 1000

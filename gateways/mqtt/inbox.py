@@ -95,7 +95,8 @@ class Inbox:
     wall time."""
 
     def __init__(self, link: Link, guard: Guard, trace: Trace, end: Callable[[str], None],
-                 now_ms: Callable[[], int], *, ends_on_denied: bool = False, incoming: Incoming | None = None) -> None:
+                 now_ms: Callable[[], int], slow_down: Callable[[int], None], *, ends_on_denied: bool = False,
+                 incoming: Incoming | None = None) -> None:
         self.settled = True
         """Whether everything submitted has been answered."""
 
@@ -106,7 +107,7 @@ class Inbox:
         """Where the offsets of what this client publishes are noted, once it has a filter with no-local."""
 
         self.incoming = incoming         # MQTT 5 alone
-        self.slow_down: Callable[[int], None] = _nobody        # the session's, once a limit was overdrawn
+        self.slow_down = slow_down                             # the session's, once a limit was overdrawn
         self.durable: DurableSession | None = None             # keeps packet ids of QoS 2 over connections
         self._taking: list[bytes] = NO_IDS                     # of these, those that are being submitted
         self._under_way: deque[bytes] = NO_ACKS                # acknowledgements of each submission
@@ -127,6 +128,14 @@ class Inbox:
         self._is_refused = False         # the hub could not store something: the connection ends
         self._late_acks: list[tuple[int, bytes]] = NO_LATE_ACKS    # (answers to wait for, acknowledgements)
         self._last_reason = ""           # why to end once everything is answered
+
+    def keep_ids_in(self, durable: DurableSession) -> None:
+        """Packet ids of QoS 2 outlive the connection there."""
+        self.durable = durable
+
+    def note_own_in(self, own: OwnMessages) -> None:
+        """The client has a filter with no-local: see `own`."""
+        self.own = own
 
     def reader_room(self) -> int:
         """How many publishes of QoS 1 a reader may have under way; 0 where it is to take nothing, as something waits
@@ -204,8 +213,8 @@ class Inbox:
             raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
         messages.append(self.message_of(packet, raw, self.guard.place(address, packet)))
         acks = self.acks_of(packet)
-        self.slow_down(self.guard.schedule(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None, acks,
-                                           len(packet)))
+        self.slow_down(self.guard.schedule.add(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None,
+                                               acks, len(packet)))
         if acks:
             self.expect_answer()
 
@@ -544,8 +553,9 @@ class Inbox:
     def _schedule_when(self, publish: Publish, packet: bytes, when: When) -> None:
         """PUBACK names the id by which the message can be recalled."""
         place = self.guard.place(publish.address, packet)
-        self.slow_down(self.guard.schedule([publish.message(place)], [when], self, partial(self._scheduled, publish),
-                                           len(publish.value), refuses=publish.packet_id != b""))
+        self.slow_down(self.guard.schedule.add([publish.message(place)], [when], self,
+                                               partial(self._scheduled, publish), len(publish.value),
+                                               refuses=publish.packet_id != b""))
         if publish.qos == 2:
             self.received[publish.packet_id] = self.turn
             self._taking = [publish.packet_id]
@@ -663,10 +673,6 @@ class Inbox:
 
     def _count(self, event: str, amount: int = 1) -> None:
         self._trace.on_event(DOOR_NAME, event, amount)
-
-
-def _nobody(wait_ms: int) -> None:
-    """In tests of an inbox alone."""
 
 
 def _holds(acks: bytes, ack: bytes) -> bool:

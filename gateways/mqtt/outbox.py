@@ -96,6 +96,10 @@ class Outbox:
         self.left = NO_BOUND                      # messages that limits let out
         self._parts: list[bytes] = []              # sent and not written yet
 
+    def take_part_by(self, shares: Shares) -> None:
+        """The client has a shared filter: this is what it takes by them."""
+        self.shares = shares
+
     def describe(self) -> dict[str, int]:
         backlog = self._backlog
         durable = 0 if self.durable is None else self.durable.in_flight
@@ -160,7 +164,7 @@ class Outbox:
         return pos
 
     def _acknowledge_by_id(self, data: bytes, pos: int, durable: DurableSession) -> int:
-        """The same where some packet ids are those of a durable session."""
+        """`acknowledge`, where some packet ids are those of a durable session."""
         packet_ids = plain_ids(data, pos, PUBACK)
         numbers = [int.from_bytes(raw, "big") for raw in packet_ids]
         durable.acknowledge([number for number in numbers if number <= IDS_MAX])

@@ -30,6 +30,10 @@ class Outgoing:
         self._aliases: dict[str, int] = {}             # of addresses that the client was sent under their alias
         self._naming: tuple[str, int] = ("", 0)        # the one that the next packet gives an alias
 
+    def sends_by(self, subscriptions: Subscriptions) -> None:
+        """The client has filters: they say how it is sent what."""
+        self.subscriptions = subscriptions
+
     def properties_of(self, message: Message, was_sent: bool = False) -> bytes | None:
         """Those of a message; None where it is worth nothing any more, and was not sent before."""
         headers = message[2]

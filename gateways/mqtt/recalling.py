@@ -46,15 +46,15 @@ class Recalling:
         self._pacer.hold()
         guard = self._inbox.guard
         if message_id < 0:
-            guard.recall_named(key, self, packet)
+            guard.schedule.recall_named(key, self, packet)
         else:
-            guard.show_scheduled(message_id, partial(self._on_shown, packet, message_id))
+            guard.schedule.show(message_id, partial(self._on_shown, packet, message_id))
 
     def _on_shown(self, packet: bytes, message_id: int, message: Scheduled | None) -> None:
         try:
             if message is None:
                 raise UnknownScheduled(f"nothing that waits or waited within a day has the id {message_id}")
-            self._inbox.guard.recall(message, self, packet)
+            self._inbox.guard.schedule.recall(message, self, packet)
         except NOT_RECALLED as error:
             self._answer(packet, error)
 

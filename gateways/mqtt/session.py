@@ -289,10 +289,11 @@ class MqttSession:
 
     def _transact(self) -> Transacting:
         assert self._inbox is not None and self._outbox is not None
-        if self._outbox.transacting is None:
-            self._outbox.transacting = Transacting(self._services, self._inbox, self._outbox,
-                                                   f"{self.user} mqtt {self._client_id}", self._pacer)
-        return self._outbox.transacting
+        outbox = self._outbox
+        if outbox.transacting is None:
+            outbox.transacting = Transacting(self._services, self._inbox, outbox,
+                                             f"{self.user} mqtt {self._client_id}", self._pacer)
+        return outbox.transacting
 
     def _system(self) -> System:
         assert self._outbox is not None
@@ -319,8 +320,8 @@ class MqttSession:
         if self._slowing is None:
             assert self._guard is not None
             self._slowing = Slowing(self._link, self._guard, self._timers, self._pacer, self._now_ms,
-                                    partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted)
-            self._slowing.refuses = self._can_be_refused
+                                    partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted,
+                                    self._can_be_refused)
         return self._slowing
 
     def _can_be_refused(self) -> bool:
@@ -564,9 +565,8 @@ class MqttSession:
         if before is not None:
             before.handle_taken_over()
         incoming, outgoing = self._dress(connect)
-        self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms,
+        self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms, self._slow_down,
                             ends_on_denied=config.on_denied == "disconnect", incoming=incoming)
-        self._inbox.slow_down = self._slow_down
         outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
         outbox.later = self._pump_later
         self._silence.expect(self._now_ms(),
@@ -595,7 +595,8 @@ class MqttSession:
             durable = self._durable = DurableSession(
                 self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
                 clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
-            outbox.durable = self._inbox.durable = durable
+            outbox.durable = durable
+            self._inbox.keep_ids_in(durable)
             outbox.durable_has_all = sessions.keeps_transient
             self._inbox.received.update(dict.fromkeys(durable.received(), 0))
         elif was_there:
@@ -648,9 +649,9 @@ class MqttSession:
             assert self._guard is not None and self._outbox is not None
             self._subscriptions = Subscriptions(self._guard, self._outbox, self._kernel, self._config, self._level,
                                                 self._transact, self._system, self._count)
-            self._subscriptions.durable = self._durable
+            self._subscriptions.keep_in(self._durable)
             if self._outbox.outgoing is not None:
-                self._outbox.outgoing.subscriptions = self._subscriptions
+                self._outbox.outgoing.sends_by(self._subscriptions)
         return self._subscriptions
 
     def _pump_later(self, wait_ms: int) -> None:
@@ -741,7 +742,8 @@ class MqttSession:
         if self._ended:
             return
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
-            outbox.own = self._inbox.own = OwnMessages()
+            outbox.own = OwnMessages()
+            self._inbox.note_own_in(outbox.own)
         why = subscriptions.refusals()
         suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
         figures: list[str] = []

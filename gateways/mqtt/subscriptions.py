@@ -103,6 +103,10 @@ class Subscriptions:
         self._heard: dict[str, Heard] = {}
         self._audience: Audience[str] = Audience()
 
+    def keep_in(self, durable: DurableSession | None) -> None:
+        """Filters outlive the connection there, if anywhere."""
+        self.durable = durable
+
     # --- SUBSCRIBE ---------------------------------------------------------------------------------------------------
 
     def grant(self, raw: bytes, options: int, identifier: int, wishes: Wishes = NO_WISHES) -> int:
@@ -222,9 +226,11 @@ class Subscriptions:
         return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
 
     def _shares(self) -> Shares:
-        if self._outbox.shares is None:
-            self._outbox.shares = Shares(self._kernel, self._outbox, self._guard.tenant)
-        return self._outbox.shares
+        shares = self._outbox.shares
+        if shares is None:
+            shares = Shares(self._kernel, self._outbox, self._guard.tenant)
+            self._outbox.take_part_by(shares)
+        return shares
 
     def _note(self, topic_filter: str, subscription: GrantedFilter) -> None:
         self.by_filter[topic_filter] = subscription

@@ -81,7 +81,7 @@ class WebSocketSession:  # decision 98
         self._inner.handle_closed()
 
     def handle_stopping(self) -> None:
-        self._framed.closing_code = GOING_AWAY
+        self._framed.go_away()
         self._inner.handle_stopping()
 
     def on_principal_ended(self, reason: str) -> None:
@@ -117,6 +117,10 @@ class _FramedLink:
     @property
     def unsent_bytes(self) -> int:
         return self._link.unsent_bytes
+
+    def go_away(self) -> None:
+        """From now on a close says that the hub stops."""
+        self.closing_code = GOING_AWAY
 
     def write(self, data: bytes) -> None:
         self._link.write_many([encode_head(BINARY, len(data)), data])

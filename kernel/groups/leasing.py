@@ -66,7 +66,7 @@ class Policies:
                 *self.limits_of(group, queue)]
 
     def limits_of(self, group: LeasedGroup, queue: Queue) -> list[Policy]:
-        """Of those the one about how much is in it, where that is limited."""
+        """The policy about how much is in a queue, where that is limited."""
         return [self._max_lengths.limit(self._core, group, queue)] if queue.settings.limited else []
 
     def _ttl_ms(self, topic_id: int) -> int:

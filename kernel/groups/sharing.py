@@ -13,7 +13,8 @@ from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
-from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Member, Membership
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
 from gatehouse.kernel.groups.settings import Queue, QueueSettings
 from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.state.topics import Topic, Topics

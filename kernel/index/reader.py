@@ -85,14 +85,15 @@ def entries_within(entries: list[Entry], max_bytes: int, at_least_one: bool) -> 
 
 
 class Reader:
-    """Answers fetches. `worker` looks into the index, `replay_worker` reads index and log, `bulk_worker` does for who
-    takes it as it is stored. `slice_bytes` says how much of some bytes is read from the disk at once, `limit_of` how
-    large a record of a partition may be."""
+    """Answers fetches. `worker` looks into the index, `replay_worker` reads index and log, `group_worker` does for
+    groups, whose members wait for what they have room for, `bulk_worker` for who takes it as it is stored.
+    `slice_bytes` says how much of some bytes is read from the disk at once, `limit_of` how large a record of a
+    partition may be."""
 
     def __init__(self, *, watermarks: Watermarks, memtables: Memtables, index: Index, state: StateTable,
-                 topics: Topics, log: Log, worker: Worker, replay_worker: Worker, bulk_worker: Worker,
-                 slice_bytes: Callable[[int], int], unreadable: Unreadable, on_damage: Callable[[Damage], None],
-                 limit_of: Callable[[int], int]) -> None:
+                 topics: Topics, log: Log, worker: Worker, replay_worker: Worker, group_worker: Worker,
+                 bulk_worker: Worker, slice_bytes: Callable[[int], int], unreadable: Unreadable,
+                 on_damage: Callable[[Damage], None], limit_of: Callable[[int], int]) -> None:
         self._watermarks = watermarks
         self._memtables = memtables
         self._state = state
@@ -101,6 +102,7 @@ class Reader:
         self._log = log
         self._worker = worker
         self._replays: ColdReads[ColdRead, Reads] = ColdReads(replay_worker, self._read_cold, _size_of)
+        self._of_groups: ColdReads[ColdRead, Reads] = ColdReads(group_worker, self._read_cold, _size_of)
         self._bulk: ColdReads[ColdRead, Reads] = ColdReads(bulk_worker, self._read_cold, _size_of)
         self._slice_bytes = slice_bytes
         self._on_damage = on_damage
@@ -154,13 +156,14 @@ class Reader:
                 cold.append((answer, want))
         if cold:
             self.cold_reads += 1
-            self._submit_cold(self._bulk if stored else self._replays, cold_bytes, answers, cold, on_done)
+            through = self._bulk if stored else self._of_groups if kept else self._replays     # decision 306
+            self._submit_cold(through, cold_bytes, answers, cold, on_done)
         else:
             on_done(answers)
 
     def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
                    on_done: Callable[[list[Fetched]], None]) -> None:
-        """As `fetch`, with what is kept below the start of a partition."""
+        """As `fetch` for a group, with what is kept below the start of a partition."""
         self.fetch(wants, max_bytes, on_done, kept=True)
 
     def _submit_cold(self, through: ColdReads[ColdRead, Reads], max_bytes: int, answers: list[Fetched],

@@ -51,7 +51,7 @@ class Sending:
         self.correlation: bytes = b""
 
     def keep(self, indexes: list[int], number: int = 0) -> None:
-        """Of its messages these alone; the first has the trace of this number."""
+        """Follow these of its messages alone; the first has the trace of this number."""
         self.indexes = indexes
         self.number = number
 

@@ -25,6 +25,7 @@ PART_BYTES: Final = 1 << 20          # of them at a time
 NEWEST: Final = 100_000              # messages that are looked at without a time, evenly over the partitions
 LEAST: Final = 100                   # of one partition
 MAX_PARTITIONS: Final = 20_000
+MAX_CLAIMS: Final = 100              # of clients that are looked into
 
 
 class Came(NamedTuple):
@@ -91,6 +92,7 @@ class _Search:
         self._first_ms = first_ms
         self._on_done = on_done
         self._left = MAX_BYTES
+        self._claims = MAX_CLAIMS
 
     def go_on(self) -> None:
         """The next partition."""
@@ -110,7 +112,7 @@ class _Search:
             reached = max(reached, piece.first_offset + piece.count)
             if self._origin in piece.data:
                 for record in sound_records(piece):
-                    if (HEADER, self._origin) in record[4]:
+                    if record[0] >= offset and (HEADER, self._origin) in record[4]:
                         came = Came(record[6], partition_id, record[0])
                         self._origins.require_link(came, partial(self._on_author, came))
                         return
@@ -122,7 +124,9 @@ class _Search:
     def _on_author(self, came: Came, author: Origin | None) -> None:
         if author is not None and author.door == RELAY:
             self._on_done(came)
-        elif came.offset + 1 < self._origins.end_of(came.partition_id):            # a client says so
+            return
+        self._claims -= 1                    # a client says so
+        if self._claims > 0 and came.offset + 1 < self._origins.end_of(came.partition_id):
             self._read(came.partition_id, came.offset + 1)
         else:
             self.go_on()

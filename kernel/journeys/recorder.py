@@ -193,13 +193,15 @@ class Journeys:  # decision 198
         self.events = 0
         """Events that were written, since the start."""
 
-        self.on_event: Callable[[Event], None] | None = None
-        """Is told of each event once it is durable; must return at once."""
-
+        self._on_event: Callable[[Event], None] | None = None
         self.examples: dict[int, Example] = {}
         """By the number of its bound in DURABLE_MS, the newest followed message that took as long."""
 
         self._lost = 0
+
+    def tell_of_each(self, on_event: Callable[[Event], None]) -> None:
+        """Have this told of each event once it is durable; it must return at once."""
+        self._on_event = on_event
 
     @property
     def waiting(self) -> bool:
@@ -282,7 +284,7 @@ class Journeys:  # decision 198
         return chosen
 
     def _choose(self, topic: str, indexes: list[int]) -> list[int]:
-        """The same of one topic."""
+        """Which messages of one topic are followed."""
         if not self._sampling.is_even:
             indexes = [index for index in indexes if self._sampling.follows(topic)]
             if topic in self._settings.topics:
@@ -613,7 +615,7 @@ class Journeys:  # decision 198
             followed.take_left_out()
 
     def _tell_piece(self, piece: FollowedPiece, event: Event) -> None:
-        """The same of messages that are followed alike."""
+        """Write an event of messages that are followed alike."""
         self._add(event._replace(
             message_id=piece.message_id, offset=piece.offset, at_ms=self._loop.wall_ms(),
             rows=piece.rows if piece.rows > 1 else 0, step=piece.step if piece.rows > 1 and piece.step > 1 else 0))
@@ -803,8 +805,8 @@ class Journeys:  # decision 198
             start = stop
         for each in mine.written:
             self.events += each.rows
-            if self.on_event is not None:
-                self.on_event(decode(each.value, each.at_ms))
+            if self._on_event is not None:
+                self._on_event(decode(each.value, each.at_ms))
 
     def _follow_rows(self, entered: list[FollowedRows], frame: PendingFrame) -> None:
         """What entered with a frame, run by run."""
@@ -900,7 +902,7 @@ def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) 
 
 
 def shifted(indexes: Sequence[int]) -> Sequence[int]:
-    """The same, from 0 on."""
+    """Rising indexes, each less by the first of them."""
     if isinstance(indexes, range):
         return range(0, indexes[-1] - indexes[0] + 1, indexes.step)
     return [at - indexes[0] for at in indexes]

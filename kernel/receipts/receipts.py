@@ -128,7 +128,7 @@ class Receipts:
 
     def asking(self, messages: Sequence[Any], placements: dict[int, Placement] | None, candidates: Sequence[int],
                judge: Judge | None) -> list[Asking]:
-        """The same for messages of a call, of which these perhaps ask. Raises ReceiptDenied."""
+        """Which messages of a call are to be told of; `candidates` are those that perhaps ask. Raises ReceiptDenied."""
         if judge is None:
             return []
         asks: list[tuple[int, Asked, str, str]] = []
@@ -162,7 +162,7 @@ class Receipts:
             self.on_entered(frame, self.asking(messages, None, candidates, lambda _: BEFORE), places)
 
     def add(self, frame: PendingFrame, messages: list[Message], places: list[tuple[Run, int]]) -> None:
-        """The same for those without an id."""
+        """These enter and are given ids; their senders were judged when they sent them."""
         candidates = asking_among(messages)
         mine: list[tuple[Run, int]] = []
         frame.builder.add(messages, mine)

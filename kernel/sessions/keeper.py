@@ -97,7 +97,7 @@ class Keeper:  # decision 163
         self.touch(session, 0).state.append(_filter_record(session, filter_text))
 
     def write_terms(self, session: Session, filter_text: str) -> None:
-        """The same for its terms. Raises Stopping."""
+        """The pending frame writes the terms of a session's filter as they are now. Raises Stopping."""
         self.touch(session, 0).state.append(_terms_record(session, filter_text, session.terms_of(filter_text)))
 
     def answer(self, owner: Owner, token: object) -> None:

@@ -42,7 +42,8 @@ class ReceiptKeeper(Protocol):
         """Those of these candidates that ask for a receipt. Raises ReceiptDenied."""
 
     def judged(self, asks: list[Any], judge: Judge | None) -> list[Any]:
-        """The same for records of a producer's batch, as (index, what is asked, tenant, address)."""
+        """Which records of a producer's batch ask for a receipt, of (index, what is asked, tenant, address). Raises
+        ReceiptDenied."""
 
     def on_entered(self, frame: PendingFrame, askings: list[Any], places: MessagePlaces) -> None:
         """They are in the pending frame, each in its place by its index."""

@@ -13,8 +13,8 @@ from tests.running_hub import RunningHub
 
 PHONE = {"width": 390, "height": 1400}
 WIDE = {"width": 1280, "height": 1400}
-HOPS = "[...document.querySelectorAll('.timeline .hop')].map((bar) => bar.getBoundingClientRect())"
-TRACKS = "[...document.querySelectorAll('.timeline .track')].map((track) => track.getBoundingClientRect())"
+HOPS = "[...document.querySelectorAll('.timeline .hop')].map((bar) => bar.getBoundingClientRect().toJSON())"
+TRACKS = "[...document.querySelectorAll('.timeline .track')].map((track) => track.getBoundingClientRect().toJSON())"
 STEPS = "[...document.querySelectorAll('.timeline b')].map((what) => what.textContent)"
 
 
@@ -36,6 +36,7 @@ def redriven(hub: RunningHub, group: str, topic: str) -> None:
 def drawn_within(tab: Tab) -> None:
     """The page is no wider than its window, and each bar lies on its track, where it is to be seen."""
     assert not tab.overflows()
+    assert ", until " in tab.text(".timeline") and "object" not in tab.text("main")
     hops, tracks = tab.evaluate(HOPS), tab.evaluate(TRACKS)
     assert len(hops) == len(tracks) > 1
     for hop, track in zip(hops, tracks, strict=True):
@@ -65,7 +66,8 @@ def test_a_journey_over_a_link_is_drawn_at_both_hubs(tmp_path: Path, open_tab: C
         sent: Any = ask(a, "POST", "/v1/publish", {"messages": [{"address": "plant/1", "value": "x"}]})
         here = sent["messages"][0]["id"]
         wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
-        there = ask(b, "GET", "/v1/topics/plant/messages?from=earliest")["messages"][0]["message_id"]
+        origin = ask(a, "GET", f"/v1/trace/{here}")["origin"]
+        there = ask(b, "GET", f"/v1/trace?origin={origin.replace('/', '%2F')}")["messages"][0]["id"]
         for window, name in ((WIDE, "wide"), (PHONE, "narrow")):
             left, right = open_tab(a, f"trace/id/{here}", **window), open_tab(b, f"trace/id/{there}", **window)
             left.wait_text("settled", "tbody")

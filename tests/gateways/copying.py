@@ -4,6 +4,9 @@
 
 Numbers, bytes, texts, values and errors go through pickle. Call-backs stay, and what they are called with is copied.
 Something that only works because both sides hold the same object fails here: a copy is equal and never the same.
+
+Leased groups, memberships and shared filters are handles (decision 149): the doors' side has a stand-in for each, by
+which methods are called with copies, and members are told copies. A budget is the one object that both sides have.
 """
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from typing import Any
 from gatehouse.gateways import contract
 from gatehouse.gateways.switchboard import Switchboard
 from gatehouse.kernel.api import DoorSide, Heard
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import Budget, HoldLimit, Membership
+from gatehouse.kernel.groups.sharing import Shared
 from gatehouse.kernel.message import Fetched, Piece, Place, Stored
 
 copyreg.pickle(Stored, lambda stored: (Stored, (stored.token, stored.error, stored.append_ms, stored.positions)))
@@ -104,6 +110,103 @@ class CopyingPorts:
         return CopyingPort(self._ports.port(CopyingDoor(door)))
 
 
+class MemberSide:
+    """A member, or the owner of something that was told, as the kernel sees it."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def on_leased(self, messages: Any) -> None:
+        self._inner.on_leased(copy(messages))
+
+    def on_gone(self) -> None:
+        self._inner.on_gone()
+
+    def on_stored(self, stored: list[Stored]) -> Any:
+        tokens = [answer.token for answer in stored]          # a token is the door's own, and never looked at
+        answers = [Stored(token, copy(answer.error), answer.append_ms, copy(answer.positions))
+                   for token, answer in zip(tokens, stored, strict=True)]
+        return self._inner.on_stored(answers)
+
+
+handles: list[int] = [0]
+"""How many groups and memberships were handed over as handles."""
+
+
+class Handled:
+    """A group, a membership or a shared filter, as a door holds it: methods and plain values, and nothing else."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        handles[0] += 1
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._inner, name)
+        return called(attribute) if callable(attribute) else outward(attribute)
+
+
+def outward(value: Any) -> Any:
+    """What a group's call returns."""
+    return Handled(value) if isinstance(value, (LeasedGroup, Membership, Shared)) else copy(value)
+
+
+def inward(value: Any) -> Any:
+    """What a group's call is given."""
+    if isinstance(value, Handled):
+        return value._inner
+    if isinstance(value, HoldLimit):
+        return HoldLimit(value.after_ms, value.on_overdue, None if value.take_back is None else across(value.take_back))
+    if isinstance(value, Budget):
+        return value
+    if hasattr(value, "on_leased") or hasattr(value, "on_stored"):
+        return MemberSide(value)
+    return across(value)
+
+
+def called(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a group, or of all groups, as a door calls it."""
+    def call(*arguments: Any, **named: Any) -> Any:
+        token = {"token": named.pop("token")} if "token" in named else {}
+        try:
+            return outward(method(*[inward(argument) for argument in arguments],
+                                  **{name: inward(argument) for name, argument in named.items()}, **token))
+        except Exception as error:
+            raise copy(error) from None
+
+    return call
+
+
+class CopyingGroups:
+    """`GroupsPort` as doors see it."""
+
+    AS_IT_IS = {"bind_chooser", "unbind_chooser", "follow_circuits"}          # called back with placements
+
+    def __init__(self, groups: Any) -> None:
+        self._groups = groups
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._groups, name)
+        return attribute if name in self.AS_IT_IS or not callable(attribute) else called(attribute)
+
+
+class CopyingHub:
+    """`HubPort` as doors see it: its groups copy, and all else is as it is."""
+
+    def __init__(self, hub: Any) -> None:
+        self._hub = hub
+
+    def __getattr__(self, name: str) -> Any:
+        return CopyingGroups(self._hub.groups) if name == "groups" else getattr(self._hub, name)
+
+
+def _open_services(services: Any, before: Callable[[Any], None] = contract.Services.__post_init__) -> None:
+    before(services)
+    services.kernel = CopyingHub(services.kernel)
+
+
+contract.Services.__post_init__ = _open_services              # type: ignore[method-assign]
+
+
 def _copying_switchboard(ports: Any, transactions: Any, door: str = "") -> Switchboard:
     return Switchboard(CopyingPorts(ports), transactions, door)
 
@@ -114,3 +217,4 @@ contract.Switchboard = _copying_switchboard                   # type: ignore[mis
 def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
     """Nothing is proved where nothing has crossed."""
     assert exitstatus or crossed[0] > 1000, "the doors under test have no port"
+    assert exitstatus or handles[0], "and hold no group"

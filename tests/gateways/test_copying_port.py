@@ -7,7 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SUITES = ["mqtt/test_session.py", "mqtt/test_login.py", "mqtt/test_outbox.py", "mqtt/test_retained.py",
-          "mqtt/test_with_kernel.py", "amqp/test_session.py", "amqp/test_rights.py", "amqp/test_with_kernel.py",
+          "mqtt/test_with_kernel.py", "amqp/test_session.py", "amqp/test_rights.py", "amqp/test_tx.py",
+          "amqp/test_with_kernel.py",
           "kafka/test_session.py", "kafka/test_produce.py",
           "http/test_publish.py", "http/test_messages.py", "http/test_reading.py", "http/test_bulk.py",
           "http/test_topics.py", "http/test_groups.py", "http/test_taking.py", "http/test_rights.py",

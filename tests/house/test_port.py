@@ -23,7 +23,7 @@ NAMES = {
     "groups.counts": {"Counts"},
     "groups.cursor": {"MAX_ATTEMPT"},
     "groups.dead_lettering": {"HEADER", "SEAL", "read_deaths"},
-    "groups.group": {"Budget", "HoldLimit"},
+    "groups.members": {"Budget", "HoldLimit"},
     "groups.policy": {"ATTEMPTS", "EXPIRED", "OVERFLOW", "REJECTED"},
     "groups.sharing": {"SHARE", "parse_share"},
     "halves.halves": {"Offsets"},

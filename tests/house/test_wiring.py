@@ -63,6 +63,29 @@ def test_an_assignment_from_outside_is_noticed():
         assert not assigned_from_outside(ast.parse(f"def f(self, placement):\n    {text}\n")), text
 
 
+COUNTS = {"counts", "flow", "totals",           # what is counted of others
+          "row", "of", "source"}                # of an answer that is being made; how much one consumer holds
+LIBRARIES = {"gatehouse/demo/orders/mqtt_link.py", "gatehouse/demo/page.py"}
+"""Files that set attributes of a library's objects, as the library asks for."""
+
+
+def reached_through(tree: ast.AST) -> list[str]:
+    """Attributes of a part of something that are assigned to: `self.part.attribute = ...`, `a.b.c += 1`."""
+    return [f"{target.lineno} {ast.unparse(target)}" for target in targets(tree)
+            if isinstance(target.value, ast.Attribute) and target.value.attr.lstrip("_") not in COUNTS]
+
+
+def test_nobody_fills_in_what_belongs_to_a_part_of_his() -> None:
+    assert not [f"{file.relative_to(ROOT)}:{where}" for file in FILES
+                if file.relative_to(ROOT).as_posix() not in LIBRARIES
+                for where in reached_through(ast.parse(file.read_text()))]
+    for text in ("self._inbox.slow_down = self._slow_down", "self._session.user = name", "a.b.c += 1",
+                 "self._x, self._part.y = 1, 2"):
+        assert reached_through(ast.parse(text)), text
+    for text in ("self._inbox = Inbox()", "self.flow.messages_out += 1", "answer.size = 1"):
+        assert not reached_through(ast.parse(text)), text
+
+
 def hooks(tree: ast.AST) -> list[int]:
     """Lines at which something is bound to a function that does nothing."""
     found = []

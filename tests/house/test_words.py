@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "spark", "client", "bench", "docs")
+FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "tracing", "spark", "client", "examples", "bench", "docs")
 SEARCHED = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*")
                   if file.suffix in (".py", ".js", ".md", ".toml") and "migrations" not in file.parts)
 GIVEN_UP = {
@@ -44,6 +44,21 @@ def test_variables_say_what_they_hold() -> None:
                 for node in ast.walk(ast.parse(file.read_text()))
                 for name in [node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
                              else node.arg if isinstance(node, ast.arg) else ""] if name in empty]
+
+
+NEEDS_ANOTHER = re.compile(r"The same(,|\.| (for|of|by|with|to|where|in|as one|at|on)\b)|Of (their|its|those)\b")
+"""How a docstring begins that says nothing without the one before it: an editor shows one alone."""
+
+
+def test_a_docstring_stands_alone() -> None:
+    folders = ("kernel", "gateways", "transactions", "gatehouse", "spark", "client", "relay", "tracing")
+    files = sorted(file for folder in folders for file in (ROOT / folder).rglob("*.py"))
+    assert len(files) > 500
+    assert not [f"{file.relative_to(ROOT)}:{node.lineno} {node.name}" for file in files
+                for node in ast.walk(ast.parse(file.read_text()))
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
+                and NEEDS_ANOTHER.match(ast.get_docstring(node) or "")]
+    assert all(NEEDS_ANOTHER.match(text) for text in ("The same, from 0 on.", "The same for those.", "Of their pages."))
 
 
 @pytest.mark.parametrize("layer", ["kernel", "gateways", "transactions", "gatehouse", "spark", "client"])

@@ -92,7 +92,7 @@ def test_who_writes_the_header_of_a_link_himself_is_not_believed() -> None:
     sent = left.rig.publish("plant/1", b"x")[0][2]
     origin = f"{left.rig.kernel.hub.hex()}/{sent}"
     forged = encode_headers([(b"relay-origin", origin.encode())])
-    placed = [(right.rig.kernel.place("plant/1"), b"forged", forged, 0, 0)]
+    placed = [(right.rig.kernel.place("plant/1"), b"forged", forged, 0, 0)] * 3
     right.rig.kernel.append(placed, right.rig.witness, "m")
     right.rig.run()
     assert came(right.rig, origin) is None

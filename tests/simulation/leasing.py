@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
-from gatehouse.kernel.groups.group import HoldLimit, LeasedGroup, Membership, Pop
+from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.members import HoldLimit, Membership, Pop
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import Fetched, Handle, Leased, Stored
 from gatehouse.kernel.records.batch import records_of

@@ -204,8 +204,8 @@ class Charging:
                 if (meters := self._meters_of_place(place))]
 
     def weigh_batch(self, topic: str, count: int, size_bytes: int, refuses: bool = False) -> list[Charge]:
-        """The same of a producer's batch: its records are not looked at, so filters that some of them could match count
-        all of them. Raises OverQuota."""
+        """What a producer's batch will be charged to: its records are not looked at, so filters that some of them could
+        match count all of them. Raises OverQuota."""
         if self._version != self._book.version:
             self._resolve()
         self._book.reclaim(self._now_ms())

@@ -67,7 +67,7 @@ async def send(asking: Asking, host: Host, exchange: str, key: str, raw: bytes, 
             waits = [When(delay_ms=sent.delay_ms)] * len(messages)
             try:
                 await asking.ask.stored(
-                    (lambda owner, token: guard.schedule(messages, waits, owner, token, len(body))) if sent.delay_ms
+                    (lambda owner, token: guard.schedule.add(messages, waits, owner, token, len(body))) if sent.delay_ms
                     else lambda owner, token: guard.append(messages, owner, token, len(body)))
             except QueueFull:
                 return False

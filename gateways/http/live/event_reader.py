@@ -55,7 +55,7 @@ class EventReader:
 
     async def run(self) -> Answered:
         """Send until the reader goes or the hub stops. Raises StorageFailed."""
-        self._session.stream = self
+        self._session.note_stream(self)
         self._answer.start()
         await self._send(RETRY % self._door.config.stream_retry_ms)
         try:
@@ -69,7 +69,7 @@ class EventReader:
                     self._count(block)
                     await self._send(block.events)
         finally:
-            self._session.stream = None
+            self._session.note_stream(None)
             self._feed.leave(self)
         return self._answer
 
@@ -137,5 +137,5 @@ class EventReader:
 
     def on_dropped(self, positions: Positions) -> None:
         """Go on from these positions by reading the log."""
-        self._replay.positions = positions.copy()
+        self._replay.go_on_from(positions)
         self._behind.set_result(None)

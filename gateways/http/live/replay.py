@@ -41,6 +41,10 @@ class Replay:
         self._feed = feed
         self._turn = 0
 
+    def go_on_from(self, positions: Positions) -> None:
+        """The reader is there now."""
+        self.positions = positions.copy()
+
     async def next_block(self) -> Block | None:
         """The next messages (or none, but a step further); None where the reader has come to the feed's own place,
         which it may join before it waits for anything. Raises StorageFailed."""

@@ -59,7 +59,7 @@ class HttpMember:
     def join(self, credit: int, peer: str) -> None:
         """Be asked from now on, at most so much ahead."""
         self._registration = self._door.admission.register(self._principal, NAME, self)
-        self._membership = self._door.guard_of(self._principal).join_checks(
+        self._membership = self._door.guard_of(self._principal).transactions.join_checks(
             self._group, self, f"{self._principal.name} at {peer}", credit)
 
     def leave(self) -> None:

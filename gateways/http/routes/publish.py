@@ -96,7 +96,7 @@ def publish_at(door: Door, call: Call, guard: Guard, publication: Publication, f
 
 # decision 217: the place is asked for again after a wait
 async def _store_later(door: Door, call: Call, guard: Guard, publication: Publication, find: Find) -> Answered:
-    """The same, once the hub has room for the body, and all of it has come: the right may have gone meanwhile."""
+    """Publish once the hub has room for the body, and all of it has come: the right may have gone meanwhile."""
     await door.ready_to_append(guard)
     value = await door.bodies.read(call)
     number = find()

@@ -72,7 +72,7 @@ async def list_scheduled(door: Door, call: Call) -> Answered:
     limit = MAX_MESSAGES.read(query, door.config)
     start = _decode_cursor(query["cursor"]) if "cursor" in query else b""
     reply: Reply[Page | StorageFailed] = Reply()
-    guard.scheduled(start, limit, reply.set_result)
+    guard.schedule.page(start, limit, reply.set_result)
     page = await reply
     if isinstance(page, StorageFailed):
         raise page
@@ -102,7 +102,7 @@ async def recall(door: Door, call: Call) -> Answered:
     guard = await door.guard(call)
     call.query()
     message = await _find(guard, call)
-    await door.stored(partial(guard.recall, message))
+    await door.stored(partial(guard.schedule.recall, message))
     return json_answer({"id": str(message.id), "state": "recalled"})
 
 
@@ -112,7 +112,7 @@ async def _find(guard: Guard, call: Call) -> Scheduled:
     message: Scheduled | None = None
     if text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64)) and int(text) < 1 << 64:
         reply: Reply[Scheduled | None] = Reply()
-        guard.show_scheduled(int(text), reply.set_result)
+        guard.schedule.show(int(text), reply.set_result)
         message = await reply
     if message is None:
         raise UnknownScheduled(f"nothing that waits, or waited within a day, has the id {text[:32]!r}")

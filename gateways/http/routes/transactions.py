@@ -187,7 +187,8 @@ async def hold_document(door: Door, guard: Guard, document: TransactionInput, pu
 async def _hold(door: Door, guard: Guard, group: str, halves: list[HalfMessage], check_back: object,
                 idempotency_key: str | None) -> dict[str, Any]:
     """Durable when it returns. Raises what `Transactions.begin` raises."""
-    checks = None if check_back is None else read_check_back(check_back, guard.checks_for(halves[0].message[0], group))
+    checks = None if check_back is None else read_check_back(
+        check_back, guard.transactions.checks_for(halves[0].message[0], group))
     holding = Holding(door, guard, group, halves)
     return holding.begun(await door.stored(partial(holding.begin, checks, idempotency_key)))
 
@@ -344,7 +345,7 @@ async def check_now(door: Door, call: Call) -> Answered:
     guard = await door.guard(call)
     call.query()
     transaction_id = _id_of(call)
-    await door.stored(partial(guard.check_now, transaction_id))
+    await door.stored(partial(guard.transactions.check_now, transaction_id))
     return json_answer({"id": str(transaction_id)}, 202)
 
 
@@ -367,7 +368,7 @@ async def list_transactions(door: Door, call: Call) -> Answered:
                   MAX.read(query, door.config))
     reply: Reply[tuple[list[Transaction], str | None]] = Reply()
     try:
-        guard.page_transactions(asked, reply.set_result)
+        guard.transactions.page(asked, reply.set_result)
     except ValueError:
         raise Refusal("invalid_cursor", "this cursor was not made by this hub") from None
     transactions, cursor = await reply
@@ -395,7 +396,7 @@ def _id_of(call: Call) -> int:
 async def find_transaction(guard: Guard, transaction_id: int) -> Transaction:
     """Raises UnknownTransaction, also where the principal may not see it."""
     reply: Reply[Transaction | None] = Reply()
-    guard.show_transaction(transaction_id, reply.set_result)
+    guard.transactions.show(transaction_id, reply.set_result)
     transaction = await reply
     if transaction is None:
         raise unknown(transaction_id)

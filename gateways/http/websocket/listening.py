@@ -20,7 +20,8 @@ class Listening:
     def __init__(self, connection: WebSocketConnection, group: str, credit: int) -> None:
         self.group = group
         self._connection = connection
-        self._membership = connection.guard.join_checks(group, self, f"{connection.principal.name} websocket", credit)
+        self._membership = connection.guard.transactions.join_checks(
+            group, self, f"{connection.principal.name} websocket", credit)
 
     def add_credit(self, count: int) -> None:
         """Let the client be sent so many checks more."""

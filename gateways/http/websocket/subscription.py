@@ -111,7 +111,7 @@ class Subscription:
 
     def on_dropped(self, positions: Positions) -> None:
         """Go on from these positions by reading the log."""
-        self._replay.positions = positions.copy()
+        self._replay.go_on_from(positions)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 

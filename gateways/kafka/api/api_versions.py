@@ -22,7 +22,7 @@ MAX_SHOWN: Final = 100        # characters of a client's name and version that p
 def dispatch(request: Request) -> None:
     asked = request.decode(ApiVersionsRequest)
     if asked.client_software_name:
-        request.session.client_software = f"{asked.client_software_name} {asked.client_software_version}"[:MAX_SHOWN]
+        request.session.note_software(f"{asked.client_software_name} {asked.client_software_version}"[:MAX_SHOWN])
     _answer(request, NONE)
 
 

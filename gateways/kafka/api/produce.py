@@ -91,6 +91,10 @@ class Produce:
         self.pending = 1                    # batches without an answer; one more while they are being appended
         self.throttle_ms = 0
 
+    def wait(self) -> None:
+        """One batch more has no answer yet."""
+        self.pending += 1
+
     def append(self, name: bytes, partitions: list[tuple[int, bytes | None]]) -> None:
         """Append a topic's batches, in the order they came."""
         session = self.request.session

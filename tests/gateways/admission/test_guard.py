@@ -92,8 +92,8 @@ def test_what_is_not_allowed_is_denied_at_each_call(hub: Hub) -> None:
                  lambda: bob.subscribe("plant/#", client), lambda: ann.subscribe("plant/a", client),
                  lambda: ann.retained("plant/a", print, max_values=1, start=""),
                  lambda: ann.require_group(Operation.TRANSACT, "orders"),
-                 lambda: ann.join_checks("orders", client, "name", 1),          # type: ignore[arg-type]
-                 lambda: ann.begin([], "orders", None, None, client, None, 0)):
+                 lambda: ann.transactions.join_checks("orders", client, "name", 1),          # type: ignore[arg-type]
+                 lambda: ann.transactions.begin([], "orders", None, None, client, None, 0)):
         with pytest.raises(Denied):
             call()
     assert not bob.places
@@ -131,7 +131,7 @@ def test_a_place_is_good_for_whoever_was_given_it_alone(hub: Hub) -> None:
             with pytest.raises(UnknownPlace):
                 other.append([message(wrong)], None, None, 5)
             with pytest.raises(UnknownPlace):
-                other.schedule([message(wrong)], [When(delay_ms=1000)], None, None, 5)
+                other.schedule.add([message(wrong)], [When(delay_ms=1000)], None, None, 5)
             with pytest.raises(UnknownPlace):
                 other.max_bytes(wrong)
     with pytest.raises(UnknownPlace):
@@ -181,7 +181,7 @@ def test_what_is_appended_counts_whatever_the_door_says(hub: Hub) -> None:
     place = ann.place("plant/a")
     assert ann.append([message(place)] * 10, None, None, 5) == 0
     assert ann.append([message(place)] * 10, None, None, 5) > 0
-    assert ann.schedule([message(place)] * 10, [When(delay_ms=1000)] * 10, None, None, 5) > 0
+    assert ann.schedule.add([message(place)] * 10, [When(delay_ms=1000)] * 10, None, None, 5) > 0
 
 
 def test_what_was_delivered_is_read_back_and_nothing_beside_it(hub: Hub) -> None:

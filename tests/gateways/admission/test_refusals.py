@@ -9,6 +9,7 @@ from gatehouse.gateways.admission.admission import Admission, Denied
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.refusals import MAX_KEPT, MAX_LINES, Refusals, address_of
+from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 
 
@@ -66,3 +67,14 @@ def test_a_wrong_login_and_a_missing_right_leave_a_line_on_every_door(caplog: py
             denying.require(denying.anonymous, Operation.PUBLISH, "shut/1")
     assert caplog.messages[4:] == ["the hub refused anonymous: not_authorized_publish: anonymous may not publish at "
                                    "'shut/1'"]
+
+
+def test_a_refused_message_is_told_of_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    denying = Admission(Rig().kernel, Clock(), decision=lambda principal, operation, on: False)
+    batch = batch_of([(b"k", b"v", ((b"traceparent", f"00-{trace}-b7ad6b7169203331-00".encode()),))])
+    with pytest.raises(Denied):
+        denying.require_topic(denying.anonymous, Operation.PUBLISH, "shut", batch)
+    line, = caplog.messages
+    assert line.startswith("the hub refused anonymous: not_authorized_publish: ") and line.endswith(f"(trace {trace})")
+    assert caplog.records[0].fields["trace_id"] == trace        # type: ignore[attr-defined]

@@ -327,6 +327,58 @@ def test_a_limit_of_nothing_that_refuses_takes_nothing(hub: KernelHub) -> None:
     assert client.names() == ["basic.nack"]
 
 
+# ---- limits of a channel, and what is given back
+
+def got_by(client: Client, name: str, **arguments: Any) -> list[bytes]:
+    """What is delivered once this is asked."""
+    got = client.ask(name, **arguments)
+    client.hub.kernel.flush()
+    return delivered(got + client.got())
+
+
+def test_what_recover_gives_back_comes_again(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"1", b"2", b"3")
+    client.ask("basic.qos", prefetch_count=2)
+    assert got_by(client, "basic.consume", queue="q") == [b"1", b"2"]
+    assert got_by(client, "basic.recover", requeue=True) == [b"1", b"2"]
+
+
+def test_what_basic_get_took_counts_against_no_limit(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"1", b"2", b"3")
+    client.ask("basic.qos", prefetch_count=1, **{"global": True})
+    assert get(client, "q") == (1, b"1", False)
+    assert got_by(client, "basic.consume", queue="q") == [b"2"]
+    assert got_by(client, "basic.ack", delivery_tag=1) == []
+    assert got_by(client, "basic.ack", delivery_tag=2) == [b"3"]
+
+
+def test_queues_that_share_a_limit_take_turns(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("basic.qos", prefetch_count=1, **{"global": True})
+    bodies = []
+    for queue in ("a", "b", "c"):
+        fill(client, queue, *[queue.encode()] * 10)
+        bodies += got_by(client, "basic.consume", queue=queue)
+    for tag in range(1, 9):
+        bodies += got_by(client, "basic.ack", delivery_tag=tag)
+    assert len(bodies) == 9
+    assert min(bodies.count(queue) for queue in (b"a", b"b", b"c")) >= 2
+
+
+@pytest.mark.parametrize("passive", [False, True])
+def test_a_declaration_is_use(hub: KernelHub, passive: bool) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="q", arguments={"x-expires": 1_000})
+    for _ in range(4):
+        hub.advance(750)
+        said = client.ask("queue.declare", queue="q", passive=passive, arguments={"x-expires": 1_000})
+        assert [name for _, name, _ in said] == ["queue.declare-ok"]
+    hub.advance(1_200)
+    assert closed(client.ask("queue.declare", queue="q", passive=True)).startswith("NOT_FOUND")
+
+
 # ---- no time to live: for who waits, or for nobody
 
 @pytest.mark.parametrize(("arguments", "raw"), [

@@ -111,7 +111,7 @@ def test_a_start_finds_what_was_durable() -> None:
 
 def test_what_cannot_be_changes_nothing() -> None:
     rig, queue = made(QueueSettings(), b"1")
-    for settings in (QueueSettings(priorities=2), QueueSettings(ttl_ms=-1)):
+    for settings in (QueueSettings(priorities=2), QueueSettings(ttl_ms=-2)):
         with pytest.raises(InvalidQueue):
             rig.kernel.groups.change_queue(queue, settings)
     rig.kernel.groups.delete_queue(queue)

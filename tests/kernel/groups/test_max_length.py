@@ -53,7 +53,7 @@ def test_a_queue_that_holds_nothing_and_refuses() -> None:
 
 
 def test_a_limit_below_that_is_none() -> None:
-    for settings in (QueueSettings(max_length=-2), QueueSettings(ttl_ms=-1)):
+    for settings in (QueueSettings(max_length=-2), QueueSettings(ttl_ms=-2)):
         with pytest.raises(InvalidQueue):
             Rig().kernel.groups.declare_queue("work", settings)
 

@@ -130,10 +130,11 @@ def test_scheduled_and_half_messages_are_charged_when_they_come() -> None:
     hub = Limited({"of": "user:ann", "messages_per_s": 10})
     guard, client = hub.guard("ann"), Client()
     place = guard.place("slow/a")
-    assert guard.schedule([message(place)] * 15, [When(delay_ms=5)] * 15, client, None, 0) == 500
+    assert guard.schedule.add([message(place)] * 15, [When(delay_ms=5)] * 15, client, None, 0) == 500
     halves = [HalfMessage(message(place))] * 5
-    assert guard.begin(halves, "shop", None, None, client, None, None) == 0, "they were counted with what they came in"
-    assert guard.begin(halves, "shop", None, None, client, None, 100) == 1000
+    begin = guard.transactions.begin
+    assert begin(halves, "shop", None, None, client, None, None) == 0, "they were counted with what they came in"
+    assert begin(halves, "shop", None, None, client, None, 100) == 1000
 
 
 def test_a_principal_in_a_group_shares_what_the_group_has() -> None:
