@@ -112,13 +112,15 @@ class Slowing:
         """Whether something of the peer waits, or would."""
         return bool(self._waiting) or self._until_ms > 0
 
-    def is_needed(self, size: int) -> bool:
-        """Whether a read of this size is to be fed here."""
+    def is_needed(self, data: bytes) -> bool:
+        """Whether a read is to be fed here."""
         if self._waiting or self._until_ms:
             return True
         if not self.guard.limited:
             return False
-        now_ms = self._now_ms()
+        if self.guard.is_new_to_limits:      # who only consumes sends acknowledgements and nothing else
+            return data != b"" and self._sort(data, 0)[1] >= COUNTS
+        size, now_ms = len(data), self._now_ms()
         if size <= self._spare_bytes and now_ms < self._spare_until_ms and self._version == self.guard.limits_version:
             self._spare_bytes -= size
             return False

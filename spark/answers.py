@@ -111,14 +111,14 @@ def read_answer(answer: bytes) -> list[Served]:
                                       sum(entry.get("stretches", 0) for entry in ranges))
     except (ValueError, KeyError, TypeError) as error:
         raise GatehouseError(f"the hub's answer to a bulk fetch cannot be read: {error!r}") from None
-    served, first, told = [], 0, 0
+    served, first, stretch = [], 0, 0
     for entry in ranges:
-        end, told_end = first + entry["pieces"], told + entry.get("stretches", 0)
-        pieces = replace(heads.part(first, end), principals=principals.part(told, told_end))
+        end, stretch_end = first + entry["pieces"], stretch + entry.get("stretches", 0)
+        pieces = replace(heads.part(first, end), principals=principals.part(stretch, stretch_end))
         served.append(Served(pieces, entry.get("log_start_offset", 0), entry.get("high_watermark", 0),
                              entry.get("code", ""), entry.get("detail", ""), entry.get("compacted", False),
                              entry.get("next_offset", -1)))
-        first, told = end, told_end
+        first, stretch = end, stretch_end
     return served
 
 

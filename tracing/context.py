@@ -53,8 +53,8 @@ def hex_of(header: bytes) -> str:
 def traceparent_in(said: bytes) -> bytes:
     """The first `traceparent` of a message, in its encoded headers or a whole packet; b"" where there is none. For what
     was refused before it was read, and for lines of the log."""
-    found = WITHIN.search(said) if HEADER in said else None
-    return found[1] if found is not None and read(found[1]) is not None else b""
+    match = WITHIN.search(said) if HEADER in said else None
+    return match[1] if match is not None and read(match[1]) is not None else b""
 
 
 def trace_id_in(said: bytes) -> str:

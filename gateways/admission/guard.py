@@ -187,7 +187,8 @@ class Guard:
         return self.logged_in.name, self._admission.groups(self.logged_in), self.tenant, self._limited_client_id
 
     @property
-    def _charging(self) -> Charging:
+    def charging(self) -> Charging:
+        """What limits make of what is sent; for who gathers by itself, as native readers do."""
         charging = self._charged_to
         if charging is None:
             charging = self._charged_to = self._admission.charging(self._door, self._look, self._fails)
@@ -312,7 +313,7 @@ class Guard:
     @property
     def gathering(self) -> Gathering:
         """What sessions of this door publish a few at a time. A native reader adds to it what it has judged by
-        `given_places`, and what limits set aside (`spends`)."""
+        `given_places`, and where it is limited as `charging` lets it spend."""
         return self._gathering
 
     def place(self, address: str, said: bytes = b"") -> int:
@@ -546,27 +547,27 @@ class Guard:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
         partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
-        charging, charges, is_taken = self._charging, None, False
+        charges, is_taken = None, False
         if self._admission.limits.limits_in:
-            is_taken = charging.take_batch(name, count, len(batch))
+            is_taken = self.charging.take_batch(name, count, len(batch))
             if not is_taken:
-                charges = charging.weigh_batch(name, count, len(batch))
+                charges = self.charging.weigh_batch(name, count, len(batch))
         self.speak()
         try:
             with self.submission(owner, token) as number:
                 self._port.append_batch(partition_id, batch, number, divert, self.number)
         except Exception as refusal:
             if is_taken:
-                charging.give_back()
+                self.charging.give_back()
             if isinstance(refusal, KernelError):
                 self.tell_refused(name, refusal.code, str(refusal), batch)
             raise
         self._admission.count_in(self._door, count, len(batch))
         if charges is None:
             return 0
-        wait_ms = charging.charge(charges)
+        wait_ms = self.charging.charge(charges)
         if not wait_ms:
-            charging.set_aside_for(name)
+            self.charging.set_aside_for(name)
         return wait_ms
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
@@ -580,7 +581,7 @@ class Guard:
         key = None if idempotency_key is None else self.scoped(idempotency_key)
         charges = None
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
-            charges = self._charging.weigh_batch(topic.name, count, size_bytes, refuses)
+            charges = self.charging.weigh_batch(topic.name, count, size_bytes, refuses)
         self.speak()
         with self.submission(owner, token) as number:
             self._port.append_batches(placed, number, key)
@@ -664,12 +665,17 @@ class Guard:
             return False
         if self._version is not self._admission.version:
             self._renew()
-        return self._charging.limited
+        return self.charging.limited
 
     def waits(self, refuses: bool) -> bool:
         """Whether nothing may be published for now, and what has come is to wait: the hub has too much to do, or as
         much is stored as may be and the door has no word to refuse it."""
-        return self._charging.waits(refuses)
+        return self.charging.waits(refuses)
+
+    @property
+    def is_new_to_limits(self) -> bool:
+        """Whether nothing is known yet of where messages go, of which limits speak, as nothing was published."""
+        return self.charging.is_new
 
     @property
     def limits_version(self) -> int:
@@ -679,7 +685,7 @@ class Guard:
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be appended at once: a door that hands on smaller pieces has its
         peer wait less for more exact limits. At least one, and more is taken too; (0, 0) while publishing waits."""
-        return self._charging.room()
+        return self.charging.room()
 
     @property
     def limits_out(self) -> bool:
@@ -731,7 +737,7 @@ class Guard:
         charges: list[Charge] | None = None
         is_taken = False
         if self._admission.limits.limits_in and not was_gathered:
-            is_taken = key is None and self._charging.take(messages, size_bytes)
+            is_taken = key is None and self.charging.take(messages, size_bytes)
             if not is_taken:
                 try:
                     charges = self.weigh(messages, size_bytes, refuses, key)
@@ -748,15 +754,15 @@ class Guard:
         except Exception as refusal:
             self._switchboard.take_back(number)
             if is_taken:
-                self._charging.give_back()
+                self.charging.give_back()
             self._tell_refused(messages, refusal)
             raise
         self._admission.count_in(self._door, len(messages), size_bytes)
         if charges is None:
             return 0
-        wait_ms = self._charging.charge(charges, messages if refuses else ())
+        wait_ms = self.charging.charge(charges, messages if refuses else ())
         if not wait_ms and messages:
-            self._charging.set_aside(messages)
+            self.charging.set_aside(messages)
         return wait_ms
 
     def weigh(self, messages: list[Message], size_bytes: int, refuses: bool, key: str | None = None
@@ -765,14 +771,14 @@ class Guard:
         OverQuota."""
         if not self._admission.limits.limits_in or key is not None and self._port.is_repeated(key):
             return None
-        return self._charging.weigh(messages, size_bytes, refuses)
+        return self.charging.weigh(messages, size_bytes, refuses)
 
     def charge(self, charges: list[Charge] | None, count: int, size_bytes: int, messages: Sequence[Message] = ()
                ) -> int:
         """So much is taken, at what `weigh` said: of these `messages` where each may be refused. Returns for how many
         ms the sender is to be slowed down."""
         self._admission.count_in(self._door, count, size_bytes)
-        return self._charging.charge(charges, messages) if charges is not None else 0
+        return self.charging.charge(charges, messages) if charges is not None else 0
 
     def require_receipt(self, address: str) -> None:
         """Raises ReceiptDenied where no receipts may go in the principal's name. `append` asks the same; a door that
@@ -794,36 +800,27 @@ class Guard:
             self._renew()
         if len(messages) > PART_MESSAGES or size_bytes > PART_BYTES:
             return False
-        if not admission.limits.limits_in or not self._charging.limited:
+        if not admission.limits.limits_in or not self.charging.limited:
             self.gathered_wait_ms = 0
             return self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions)
-        if self._charging.take(messages, size_bytes):
+        if self.charging.take(messages, size_bytes):
             if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
-                self._charging.give_back()
+                self.charging.give_back()
                 return False
             self.gathered_wait_ms = 0
             return True
         if refuses:                          # each may be answered otherwise than the others
             return False
         try:
-            charges = self._charging.weigh(messages, size_bytes, False)
+            charges = self.charging.weigh(messages, size_bytes, False)
         except OverQuota:
             return False
         if not self._gathering.add(self, self._places, messages, gatherer, token, size_bytes, positions):
             return False
-        self.gathered_wait_ms = self._charging.charge(charges)
+        self.gathered_wait_ms = self.charging.charge(charges)
         if not self.gathered_wait_ms:
-            self._charging.set_aside(messages)
+            self.charging.set_aside(messages)
         return True
-
-    def spends(self, messages: list[Message], size_bytes: int) -> bool:
-        """For a native reader, whose places are those of now: whether these few may be gathered, and are charged where
-        anything limits them; False: they are to be weighed. decision 316"""
-        return not self._charging.limited or self._charging.take(messages, size_bytes)
-
-    def gives_back(self) -> None:
-        """What `spends` took was not gathered."""
-        self._charging.give_back()
 
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""

@@ -84,6 +84,10 @@ class Channel:
 
     # ---- methods
 
+    def note_got(self, by: int) -> None:
+        """So many more of what it was given one by one await their acknowledgement; fewer where it is negative."""
+        self.got_out += by
+
     def take_method(self, name: str, arguments: Arguments, payload: bytes) -> None:
         """Anything but open and close. Raises AmqpError."""
         publishing = self.publishing

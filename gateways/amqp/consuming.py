@@ -101,7 +101,7 @@ class Got(ConsumerSource):
 
     def note_out(self, by: int) -> None:
         self.out += by
-        self.channel.got_out += by
+        self.channel.note_got(by)
 
 
 class Consumer(ConsumerSource):

@@ -113,7 +113,7 @@ class AmqpSession:
             return
         slowing = self._slowing
         if slowing is not None and self._state is State.OPEN and not self._pacer.is_held \
-                and slowing.is_needed(len(data)):
+                and slowing.is_needed(data):
             rest, needed = slowing.feed(data)
             self._received.keep(rest, 0, needed)
             if slowing.is_held and not self._congested:

@@ -46,6 +46,7 @@ DOOR: Final = "kafka"
 TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some tens of milliseconds of the slowest ones
 UNSENT_BYTES: Final = 1 << 20         # not taken by the peer: beyond it one answer, of up to fetch_max_bytes, is held
 MAX_SHOWN: Final = 200                # characters of a client's name for itself that people are shown
+LEAST_RECORD_BYTES: Final = 64
 BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
 
@@ -91,6 +92,9 @@ class KafkaSession:
         self._on_timer: Callable[[], None] | None = None
         self._stopping = False
         self._spent_bytes = 0                        # of this turn
+        self.fetched_each_bytes = LEAST_RECORD_BYTES
+        """Of a record that was fetched last under a limit: what is left of messages is asked for as bytes."""
+
         if not self.admission.allow_anonymous:
             self._reader.take_at_most(min(config.max_request_bytes, MAX_TOKEN_BYTES))
         self._silence.expect(services.now_ms(), config.idle_timeout_ms)

@@ -133,7 +133,7 @@ class MqttSession:
                 slowing = self._slowing
                 if slowing is None and inbox.guard.limited:
                     slowing = self._slows()
-                if slowing is not None and slowing.is_needed(len(data)):
+                if slowing is not None and slowing.is_needed(data):
                     rest, needed = slowing.feed(data)
                     self._received.keep(rest, 0, needed)
                 else:

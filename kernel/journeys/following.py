@@ -36,6 +36,10 @@ class Followed:
         self.is_named = True
         self.places: list[tuple[int, int]] = []
 
+    def name(self) -> None:
+        """An event of it says its address, or is about to."""
+        self.is_named = True
+
     def take_left_out(self) -> int:
         """How many errors were left out; told once."""
         left_out, self.left_out = self.left_out, 0

@@ -64,17 +64,17 @@ class Publishers:
             self._bulk_worker.submit(partial(read_columns, self._log, positions[:FRAMES]), on_read)
             return
         self._bulk_worker.submit(partial(self._authors, pieces, columns),
-                                 lambda told, error: on_done([[] for _ in pieces] if told is None else told))
+                                 lambda authors, error: on_done([[] for _ in pieces] if authors is None else authors))
 
     def _authors(self, pieces: Sequence[Piece], columns: dict[int, Authors]) -> list[Stretches]:
         """On the reading thread."""
-        told: list[Stretches] = []
+        of_pieces: list[Stretches] = []
         for piece in pieces:
             column = columns.get(piece.position)
-            told.append([] if column is None else [
+            of_pieces.append([] if column is None else [
                 (piece.first_offset + message_id - piece.first_id, self._name(column, where, columns))
                 for message_id, where in column.within(piece.first_id, piece.count)])
-        return told
+        return of_pieces
 
     def _author(self, position: int, message_id: int) -> Origin | None:
         """On the reading thread."""

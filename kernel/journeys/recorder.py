@@ -428,10 +428,10 @@ class Journeys:  # decision 198
             if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms(), False):
                 followed.leave_out()
                 continue
-            told = event._replace(offset=offset)
+            noted = event._replace(offset=offset)
             if not followed.is_named:
-                told = self._named(followed, told, next(message for message in messages if message[1] == offset))
-            self._tell(followed, told)
+                noted = self._named(followed, noted, next(message for message in messages if message[1] == offset))
+            self._tell(followed, noted)
 
     def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
         """See `Recorder`."""
@@ -494,8 +494,8 @@ class Journeys:  # decision 198
         return followed
 
     def _named(self, followed: Followed, event: Event, message: Leased) -> Event:    # decision 311
-        """The same, and what the message is found by; nothing before said that."""
-        followed.is_named = True
+        """The event, and what the message is found by; nothing before said that."""
+        followed.name()
         topic_partition = self._topics.of_partition(event.partition_id)
         if topic_partition is None:
             return event                              # of a queue: it is found by its id
@@ -521,9 +521,9 @@ class Journeys:  # decision 198
                 if not self._budget.spend(group.topic_id, self._loop.now_ms()):
                     continue
                 followed = self._follow_id(message[3], cursor.partition_id, message[1], group.topic_id)
-            told = Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1], attempt=message[2],
+            event = Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1], attempt=message[2],
                          group=group.shown_name, reason=reason)
-            self._tell(followed, told if followed.is_named else self._named(followed, told, message))
+            self._tell(followed, event if followed.is_named else self._named(followed, event, message))
 
     def on_moved(self, messages: Sequence[Message], ids: Sequence[int], transaction_id: int, by: str) -> None:
         """See `Recorder`."""

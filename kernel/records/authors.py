@@ -72,13 +72,13 @@ class Authors(NamedTuple):
         if begin < 0:
             return []
         at = max(0, bisect_right(self.firsts, begin) - 1)
-        told: list[tuple[int, int]] = []
+        stretches: list[tuple[int, int]] = []
         while at < len(self.firsts) and self.firsts[at] < begin + count:
             number = self.numbers[at]
-            told.append((max(begin, self.firsts[at]) + self.first_id,
+            stretches.append((max(begin, self.firsts[at]) + self.first_id,
                          self.authors[number] if number < len(self.authors) else -1))
             at += 1
-        return told
+        return stretches
 
 
 class CorruptAuthors(Exception):

@@ -81,13 +81,13 @@ class Watermarks:  # decision 11
         partition_ids: list[int] = entries.partition_id.tolist()
         firsts: list[int] = entries.first_offset.tolist()
         counts: list[int] = entries.count.tolist()
-        known = -1
+        number_before = -1
         page: array[int] | None = None
         for i in range(len(partition_ids)):
             partition_id = partition_ids[i]
             number = partition_id >> _SHIFT
-            if number != known or page is None:
-                known = number
+            if number != number_before or page is None:
+                number_before = number
                 page = pages.get(number)
                 if page is None:
                     page = pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))

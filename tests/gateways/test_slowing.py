@@ -24,6 +24,7 @@ class FakeGuard:
         self.limited = True
         self.limits_version = 1
         self.left = (3, 1 << 30)
+        self.is_new_to_limits = False
 
     def waits(self, refuses: bool) -> bool:
         return False
@@ -72,13 +73,20 @@ class Peer:
 
 def test_messages_wait_and_the_rest_goes_on() -> None:
     peer = Peer()
-    assert not peer.slowing.is_needed(3 * 5) and peer.slowing.is_needed(3 * 5 + 1)
+    assert not peer.slowing.is_needed(b"M" * 15) and peer.slowing.is_needed(b"M" * 16)
     assert peer.feed("aMbMaMMbMa") == "aMbMaMa"
-    assert peer.slowing.is_needed(1) and not peer.link.paused
+    assert peer.slowing.is_needed(b"M") and not peer.link.paused
     assert peer.feed("aMba") == "aa"
     assert peer.advance(9_999) == ""
     assert peer.advance(1) == "MbMMb"
-    assert peer.advance(10_000) == "" and not peer.slowing.is_needed(15)
+    assert peer.advance(10_000) == "" and not peer.slowing.is_needed(b"M" * 15)
+
+
+def test_of_who_has_published_nothing_acknowledgements_are_not_looked_at_one_by_one() -> None:
+    peer = Peer()
+    peer.guard.is_new_to_limits = True
+    assert not peer.slowing.is_needed(b"a1" * 1000) and not peer.slowing.is_needed(b"")
+    assert peer.slowing.is_needed(b"M1")
 
 
 def test_what_is_of_another_stream_waits_as_messages_do_and_its_other_units_go_on() -> None:

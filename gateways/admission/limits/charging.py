@@ -79,6 +79,14 @@ class Charging:
             self._resolve()
         return bool(self._meters) or book.places_in > 0 or book.publishing_waits
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing is known yet of where messages go, though limits speak of that."""
+        book = self._book
+        if self._version != book.version:
+            self._resolve()
+        return book.places_in > 0 and not self._of_place and not self._of_topic and not book.publishing_waits
+
     def waits(self, refuses: bool) -> bool:
         """Whether what has come is to wait, as nothing may be taken for now: nobody may publish, or as much is stored
         as may be, and the door has no word to refuse it."""
@@ -100,7 +108,7 @@ class Charging:
         now_ms = self._now_ms()
         messages = size_bytes = NO_BOUND
         if self._book.places_in and not self._of_place and not self._of_topic:
-            messages = 1                     # nothing is known yet of where messages go
+            messages = 1                     # as `is_new` says
         for meter in (*self._meters, *self._met):
             room = meter.room(now_ms)
             messages, size_bytes = min(messages, room[0]), min(size_bytes, room[1])
@@ -110,6 +118,10 @@ class Charging:
         return messages, size_bytes
 
     # ---- small bursts, far from every limit
+
+    def spends(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int) -> bool:
+        """For a native reader: whether these few may be gathered, and are charged where anything limits them."""
+        return not self.limited or self.take(messages, size_bytes)
 
     def take(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], size_bytes: int) -> bool:
         """Whether a burst could be taken out of what was set aside: then it is charged. Else it is to be weighed."""
@@ -134,7 +146,7 @@ class Charging:
         return self._take(purse, count, size_bytes, values_bytes)
 
     def take_batch(self, topic: str, count: int, size_bytes: int) -> bool:
-        """The same of a producer's batch, which has a topic and no place."""
+        """Whether a producer's batch, which has a topic and no place, is paid from what was set aside."""
         book = self._book
         if self._version != book.version or book.publishing_waits:
             return False

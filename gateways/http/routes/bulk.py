@@ -210,13 +210,13 @@ async def post_fetch(door: Door, call: Call) -> Answered:
     for i, asked_range in enumerate(ranges):
         if not heads[i]:
             heads[i] = _serve(*next(served), asked_range, pieces)
-    told: dict[str, Any] = {"ranges": heads}
+    answer: dict[str, Any] = {"ranges": heads}
     columns = b""
     if asked.principals:
-        told["principals"], counts, columns = encode_principals(await _publishers(door, guard, heads, pieces))
+        answer["principals"], counts, columns = encode_principals(await _publishers(door, guard, heads, pieces))
         for range_head, count in zip(heads, counts, strict=True):
             range_head["stretches"] = count
-    head = orjson.dumps(told)
+    head = orjson.dumps(answer)
     body = b"".join([_HEAD_BYTES.pack(len(head)), head, *encode_pieces(pieces), columns])
     return door.handed_out(guard, sum([piece.count for piece in pieces]),
                            Response(body, content_type="application/octet-stream"))
@@ -234,13 +234,13 @@ async def _publishers(door: Door, guard: Guard, heads: list[dict[str, Any]], pie
     of_pieces = iter(zip(pieces, await reply, strict=True))
     of_ranges: list[list[tuple[int, str]]] = []
     for head in heads:
-        told: list[tuple[int, str]] = []
+        whose: list[tuple[int, str]] = []
         for piece, stretches in islice(of_pieces, head["pieces"]):
             if not stretches or stretches[0][0] > piece.first_offset:
-                told.append((piece.first_offset, ""))
-            told += [(first, author.user if author is not None and (sees_all or author.user == principal.name) else "")
+                whose.append((piece.first_offset, ""))
+            whose += [(first, author.user if author is not None and (sees_all or author.user == principal.name) else "")
                      for first, author in stretches]
-        of_ranges.append(told)
+        of_ranges.append(whose)
     return of_ranges
 
 

@@ -410,7 +410,7 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
             "offset": place.offset if place is not None else None,
             "trace_id": _trace_of(journey),
             "origin": next((step["origin"] for step in steps[:1] if "origin" in step),
-                           f"{door.services.kernel.hub.hex()}/{journey.message_id}"),
+                           f"{door.port.hub.hex()}/{journey.message_id}"),
             "followed": FROM_START if first is not None else FROM_ERROR if journey.events else NOT_AT_ALL,
             "steps": steps, "stands": [_standing(door, each._asdict(), principal, sees_all)
                                        for each in journey.standings]}

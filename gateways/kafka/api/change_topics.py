@@ -192,7 +192,8 @@ def delete_records(request: Request) -> None:
     parts.settle()
 
 
-DELETE_TOPICS = Api(key=20, name="DeleteTopics", first_version=1, last_version=6, first_flexible=4,
+# Kafka 4 has no version 0 any more; kafka-go's `Conn.DeleteTopics` sends no other.
+DELETE_TOPICS = Api(key=20, name="DeleteTopics", first_version=0, last_version=6, first_flexible=4,
                     dispatch=delete_topics)
 DELETE_RECORDS = Api(key=21, name="DeleteRecords", first_version=0, last_version=2, first_flexible=2,
                      dispatch=delete_records)

@@ -129,10 +129,16 @@ class Fetch:
                 self.names = [names[followed.name] for followed in rows.wanted_topics()]
         if self.rows.wants:
             guard = session.guard
-            most = min(self.max_bytes, max(1, guard.out_room()[1])) if guard.limits_out else self.max_bytes
-            guard.fetch(self.rows.wants, most, self.on_read)
+            guard.fetch(self.rows.wants, self.room() if guard.limits_out else self.max_bytes, self.on_read)
         else:
             self.judge(0)
+
+    def room(self) -> int:
+        """Bytes that limits let out now, about: no fewer than 1, for which one batch comes. Who shares a limit with
+        others takes his turn with few messages, however many would fit."""
+        session = self.request.session
+        messages, size_bytes = session.guard.out_room()
+        return max(1, min(self.max_bytes, size_bytes, messages * session.fetched_each_bytes))
 
     def look_at(self, name: bytes, partitions: list[FetchPartition], block: Block | None) -> None:
         """One topic's partitions."""
@@ -233,6 +239,9 @@ class Fetch:
         session = self.request.session
         throttle_ms = max([session.guard.hand_out(messages, size_bytes, topic)
                            for topic, messages, size_bytes in self.given])
+        count = sum([messages for _, messages, _ in self.given])
+        if count:
+            session.fetched_each_bytes = max(1, sum([size_bytes for _, _, size_bytes in self.given]) // count)
         if throttle_ms:
             session.throttle(throttle_ms)
         return throttle_ms

@@ -312,4 +312,10 @@ class FakeRequest:
     def __init__(self, client):
         self.http_10, self.keeps, self.headers, self.path = False, True, {}, "/v1/events"
         self.session = SimpleNamespace(stream=None, closed=False, when_drained=lambda told: told(), date=lambda: b"",
-                                       write=lambda data: None)
+                                       write=lambda data: None, note_stream=self._note_stream)
+
+    def begin_stream(self):
+        """Its head is sent to nobody."""
+
+    def _note_stream(self, stream):
+        self.session.stream = stream

@@ -28,7 +28,7 @@ def test_a_receiver_that_wants_no_more_undoes_no_change_that_is_under_way(method
         changing = asyncio.create_task(client.ask(method, "/v1/webhooks/shop",
                                                   json={**WEBHOOK, "concurrency": 7} if kept else None))
         await until(lambda: client.kernel._pending)
-        client.door.webhooks._disable(KEY, "410")            # as its runner does
+        client.door.webhooks._disable(KEY, "410", b"")          # as its runner does
         client.kernel.flush()
         assert (await changing).status == (200 if kept else 204)
         value = client.kernel.defined.get((SPACE, *KEY))
@@ -41,7 +41,7 @@ def test_a_receiver_that_wants_no_more_undoes_no_change_that_is_under_way(method
 def test_a_receiver_that_wants_no_more_is_posted_to_no_more() -> None:
     async def test(client: Client) -> None:
         await client.ask("PUT", "/v1/webhooks/shop", json=WEBHOOK)
-        client.door.webhooks._disable(KEY, "410")
+        client.door.webhooks._disable(KEY, "410", b"")
         told = (await client.ask("GET", "/v1/webhooks/shop")).json
         assert (told["enabled"], told["disabled_because"], told["state"]) == (False, "410", None)
         assert b'"enabled":false' in client.kernel.defined[SPACE, *KEY]

@@ -279,6 +279,22 @@ def test_offsets_at_which_nothing_is_left_are_answered_with_an_empty_batch(versi
     assert header.crc == crc32c(bytes(answer.responses[0].partitions[0].records)[21:])
 
 
+def test_who_is_limited_takes_few_messages_at_once_however_many_would_fit() -> None:
+    peer = Peer()
+    peer.kernel.create_topic("plant", partitions=1)
+    for _ in range(100):
+        peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(0), batch(*[b"x" * 50] * 10), None)
+    peer.kernel.flush()
+    limits = peer.services.admission.limits
+    limits.put(read_limit({"of": "hub", "direction": "out", "messages_per_s": 100}, "1"), peer.now_ms)
+    first = decoded(FetchResponse, 11, *peer.send(framed(fetch(11, {("plant", 0): 0}), 1)))
+    taken = limits.most_used("1", 1)[0].messages_taken
+    assert 50 <= taken <= 110 and first.throttle_time_ms <= 100, "a burst, about, and not all thousand"
+    assert peer.send(framed(fetch(11, {("plant", 0): taken}), 2)) == [] or not first.throttle_time_ms
+    peer.wait(2_000)
+    assert limits.most_used("1", 1)[0].messages_taken <= taken + 120
+
+
 def test_what_is_fetched_beyond_a_limit_is_throttled() -> None:
     peer = Peer()
     peer.kernel.create_topic("plant", partitions=1)

@@ -1,6 +1,7 @@
 """What the byte conversations cannot show: several clients, rights, quotas, back-pressure."""
 from __future__ import annotations
 
+import gc
 import logging
 
 import pytest
@@ -273,3 +274,26 @@ def test_what_a_3_1_1_client_cannot_be_told_is_said_in_the_log(caplog: pytest.Lo
     assert len(said) == 3 and all("anonymous ('c')" in line for line in said)
     for reason in ("publish_reserved: a publish", "publish_unroutable: a publish", "subscribe_reserved: a filter"):
         assert any(reason in line for line in said), (reason, said)
+
+
+@pytest.mark.parametrize(("keeps", "most"), [(False, 36), (True, 44)])
+def test_an_idle_connection_is_made_of_few_objects(keeps: bool, most: int) -> None:
+    """Each of them takes memory, and is looked at whenever Python's collector looks for cycles (decision 293)."""
+    hub, count = FakeHub(), 200
+
+    def idle(number: int) -> object:
+        session, link = hub.open(GATEWAY, MqttConfig())
+        client_id = b"c%03d" % number
+        body = b"\0\4MQTT\4" + (b"\0" if keeps else b"\2") + b"\0\0" + len(client_id).to_bytes(2, "big") + client_id
+        session.handle_data(b"\x10" + bytes((len(body),)) + body)
+        hub.kernel.flush()
+        assert link.take() == b"\x20\2\0\0"
+        return session, link
+
+    first = [idle(number) for number in range(count)]            # what the hub itself makes once
+    gc.collect()
+    before = len(gc.get_objects())
+    more = [idle(count + number) for number in range(count)]
+    gc.collect()
+    assert (len(gc.get_objects()) - before) / count < most
+    assert len(first) == len(more)

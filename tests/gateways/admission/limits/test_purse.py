@@ -90,7 +90,7 @@ def test_a_burst_to_places_of_the_same_meters_is_taken_as_one() -> None:
     guard = hub.guard("ann")
     burst = [message(guard.place(f"slow/{number}"), b"1") for number in range(9)]
     guard.append(burst, None, None, 9)
-    charging = guard._charging
+    charging = guard.charging
     assert charging.take(burst, 9)
     assert not charging.take([*burst, message(guard.place("other/1"), b"1")], 10), "another topic, other meters"
     hub.admission.limits.settle()
@@ -201,7 +201,7 @@ def test_batches_are_taken_out_of_a_purse_too_and_given_back_where_they_are_refu
     batch = batch_of([(b"k", b"v", ())] * 3)
     for number in range(20):
         assert guard.append_batch("slow", 0, batch, 3, client, number) == 0
-    charging = guard._charging
+    charging = guard.charging
     assert charging.take_batch("slow", 3, 100)
     charging.give_back()
     with pytest.raises(KernelError):
