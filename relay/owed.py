@@ -95,6 +95,6 @@ class Owed:
         return self._noted(link, topic, partition) if reading is None else reading.stored
 
     def _noted(self, link: Link, topic: Topic, partition: int) -> int:
-        """The same, as far as it is in our log."""
+        """Up to where the other hub has a partition, as far as that is in our log."""
         value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
         return 0 if value is None else decode_sent(value).next
