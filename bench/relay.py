@@ -1,11 +1,12 @@
 """A link between two hubs through a meeting point, all on this machine, beside one door alone.
 
-    python -m bench.relay [--n 300000] [--bytes 100 1000] [--latency-s 10]
+    python -m bench.relay [--n 300000] [--bytes 100 1000] [--rounds 4]
 
     one door    Kafka: a producer's messages, all acknowledged (`acks=all`, fdatasync)
     backlog     the same messages lie in A, and the link is resumed: until B has them all on its disk
     latency     single messages published to A over HTTP every 20 ms, until a long poll of B has each
-    fairness    the same beside a backlog of another topic that goes over the link meanwhile (aim: p99 at most doubled)
+    fairness    the same beside a backlog of another topic that goes over the link, in turn with it alone: what else the
+                machine does meets both (aim: p99 at most doubled)
 
 Processor time is that of both hubs and the meeting point together, for each message.
 """
@@ -22,7 +23,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
@@ -66,11 +67,18 @@ def start_all(folder: Path) -> tuple[Server, Server, Server]:
     """A, B and the meeting point, joined."""
     port, = free_ports(1)
     link = f'[relay]\nurl = "ws://127.0.0.1:{port}/v1/relay"\n[[relay.links]]\nname = "link"\n'
-    a = start_hub(folder / "a", doors=DOORS, more=link + 'send = ["#"]\n')
-    b = start_hub(folder / "b", doors=DOORS, more=link + 'receive = ["#"]\n')
-    relay = start_relay(folder / "relay", port, [a, b])
-    ask(b, "POST", "/v1/relay/join", ask(a, "POST", "/v1/relay/links/link/invite", {}))
-    until(lambda: ask(a, "GET", "/v1/relay/links/link")["state"] == "open")
+    started: list[Server] = []
+    try:
+        for name, says in (("a", 'send = ["#"]\n'), ("b", 'receive = ["#"]\n')):
+            started.append(start_hub(folder / name, doors=DOORS, more=link + says))
+        a, b = started
+        started.append(relay := start_relay(folder / "relay", port, [a, b]))
+        ask(b, "POST", "/v1/relay/join", ask(a, "POST", "/v1/relay/links/link/invite", {}))
+        until(lambda: ask(a, "GET", "/v1/relay/links/link")["state"] == "open")
+    except BaseException:
+        for server in started:
+            server.stop()
+        raise
     return a, b, relay
 
 
@@ -162,48 +170,69 @@ def latency(servers: tuple[Server, Server, Server], goes_on: Callable[[int], boo
     return waits, posts
 
 
-def p99_ms(waits: list[float]) -> float:
-    return quantiles(waits, n=100)[98] * 1000
+class Times(NamedTuple):
+    """Of single messages, in seconds."""
+
+    waits: list[float]
+    posts: list[float]
+
+    def show(self) -> str:
+        return (f"{len(self.waits)} messages, p50 {median(self.waits) * 1000:.1f} ms, p90 "
+                f"{centile_ms(self.waits, 90):.1f}, p99 {centile_ms(self.waits, 99):.1f}, longest "
+                f"{max(self.waits) * 1000:.1f}; their POST alone p50 "
+                f"{median(self.posts) * 1000:.1f} ms, p99 {centile_ms(self.posts, 99):.1f}")
 
 
-def measure_latency(servers: tuple[Server, Server, Server], seconds: float) -> list[float]:
-    waits, posts = latency(servers, lambda number: number < seconds / EVERY_S)
-    print(f"\nlatency of {len(waits)} messages, from before the POST to A until B's long poll has them: p50 "
-          f"{median(waits) * 1000:.1f} ms, p99 {p99_ms(waits):.1f} ms; the POST alone: p50 "
-          f"{median(posts) * 1000:.1f} ms, p99 {p99_ms(posts):.1f} ms")
-    return waits
+def centile_ms(waits: list[float], of: int) -> float:
+    return quantiles(waits, n=100)[of - 1] * 1000
 
 
-def measure_fairness(servers: tuple[Server, Server, Server], count: int, alone: list[float]) -> None:
+def measure_latency(servers: tuple[Server, Server, Server], seconds: float) -> Times:
+    return Times(*latency(servers, lambda number: number < seconds / EVERY_S))
+
+
+def measure_beside(servers: tuple[Server, Server, Server], count: int) -> Times:
+    """Single messages while a backlog goes over the link."""
     a, b, _ = servers
     ask(a, "POST", "/v1/relay/links/link/pause", {})
+    there = stored(b, "heavy")
     produce(a, "heavy", count, 1000)
     ask(a, "POST", "/v1/relay/links/link/resume", {})
-    until(lambda: stored(b, "heavy") > 0)
-    waits, _ = latency(servers, lambda number: stored(b, "heavy") < count)
-    if len(waits) < 100:
-        raise ServerFailed(f"the backlog was over after {len(waits)} messages: take a larger one (--heavy)")
-    print(f"beside a backlog of {count:,} messages of 1,000 bytes: p50 {median(waits) * 1000:.1f} ms, p99 "
-          f"{p99_ms(waits):.1f} ms of {len(waits)} messages, {p99_ms(waits) / p99_ms(alone):.1f} times (aim: 2)")
+    until(lambda: stored(b, "heavy") > there)
+    return Times(*latency(servers, lambda number: stored(b, "heavy") < there + count))
+
+
+def measure_fairness(servers: tuple[Server, Server, Server], seconds: float, count: int, rounds: int) -> None:
+    alone, beside = Times([], []), Times([], [])
+    for _ in range(rounds):
+        for times, more in ((alone, measure_latency(servers, seconds)), (beside, measure_beside(servers, count))):
+            times.waits.extend(more.waits)
+            times.posts.extend(more.posts)
+            print("alone: " if times is alone else "beside:", more.show(), flush=True)
+    print(f"\nalone: {alone.show()}\nbeside a backlog of 1,000-byte messages: {beside.show()}")
+    for name, of in (("p50", 50), ("p90", 90), ("p99", 99)):
+        print(f"{name} {centile_ms(beside.waits, of) / centile_ms(alone.waits, of):.2f} times", end="; ")
+    print("aim: p99 at most 2")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=300_000)
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--latency-s", type=float, default=10.0)
-    parser.add_argument("--heavy", type=int, default=1_000_000, help="messages of the backlog; 0: no fairness")
+    parser.add_argument("--latency-s", type=float, default=5.0, help="of each round, of latency alone")
+    parser.add_argument("--heavy", type=int, default=150_000, help="messages of the backlog beside, in each round")
+    parser.add_argument("--rounds", type=int, default=4, help="of latency alone and beside a backlog; 0: neither")
+    parser.add_argument("--folder", type=Path, help="where the hubs' data lies, instead of build/: a folder in memory "
+                        "shows what the hubs and the processors do, where others use the disk")
     options = parser.parse_args()
-    with work_folder() as folder:
+    with work_folder(options.folder) as folder:
         servers = start_all(folder)
         try:
             print("| messages of | msg/s | MB/s | processor µs a message |\n| --- | ---: | ---: | ---: |")
             for size in options.bytes:
                 measure_backlog(servers, options.n, size)
-            if options.latency_s:
-                alone = measure_latency(servers, options.latency_s)
-                if options.heavy:
-                    measure_fairness(servers, options.heavy, alone)
+            if options.rounds:
+                measure_fairness(servers, options.latency_s, options.heavy, options.rounds)
         finally:
             for server in servers:
                 server.stop()

@@ -30,32 +30,18 @@ from bench.apache_kafka import create_topic, start_kafka
 from bench.rabbitmq import RabbitServer, start_rabbitmq
 from bench.relay import cpu_s, produce
 from bench.servers import Server, ServerFailed, work_folder
-from scripts.stock_clients import CONNECT_VERSION, connectors, java_client
+from scripts.stock_clients import CONNECT_VERSION, connectors, java_client, mirror_settings
 
 DEADLINE_S: Final = 600.0
 LOOK_S: Final = 0.02
 PARTITIONS: Final = 4
 PLUGINS: Final = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 MIRROR: Final = """\
-clusters=near,far
-near.bootstrap.servers=127.0.0.1:{near}
-far.bootstrap.servers=127.0.0.1:{far}
-near->far.enabled=true
-near->far.topics=bulk.*
 near->far.emit.heartbeats.enabled=false
-far->near.enabled=false
 far->near.emit.heartbeats.enabled=false
 tasks.max=4
-replication.factor=1
-checkpoints.topic.replication.factor=1
-heartbeats.topic.replication.factor=1
-offset-syncs.topic.replication.factor=1
-offset.storage.replication.factor=1
-config.storage.replication.factor=1
-status.storage.replication.factor=1
 refresh.topics.interval.seconds=1
 sync.topic.acls.enabled=false
-dedicated.mode.enable.internal.rest=false
 """
 
 
@@ -88,7 +74,8 @@ def mirrormaker(folder: Path, count: int, sizes: list[int]) -> None:
         for size in sizes:
             create_topic(near, f"bulk{size}", PARTITIONS)
         file = folder / "mirror.properties"
-        file.write_text(MIRROR.format(near=near.ports["kafka"], far=far.ports["kafka"]))
+        file.write_text(mirror_settings(f"127.0.0.1:{near.ports['kafka']}", f"127.0.0.1:{far.ports['kafka']}",
+                                        "bulk.*", MIRROR))
         with (folder / "mirror.log").open("ab") as log:
             jars = f"{java_client(CONNECT_VERSION)}/*:{connectors()}/*"
             child = subprocess.Popen(["java", "-Xms1g", "-Xmx1g", "-cp", jars,

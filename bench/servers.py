@@ -96,10 +96,11 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def work_folder() -> Iterator[Path]:
-    """A folder on the disk of the repository, gone afterwards: some systems keep /tmp in memory."""
+def work_folder(within: Path | None = None) -> Iterator[Path]:
+    """A folder on the disk of the repository, or `within` another one, gone afterwards: some systems keep /tmp in
+    memory."""
     (ROOT / "build").mkdir(exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=ROOT / "build"))
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=within or ROOT / "build"))
     try:
         yield folder
     finally:

@@ -52,8 +52,8 @@ class Relaying:
             kernel=kernel, section=config.section, settings=config.links, secret=kernel.secret, hub_name=hub_name,
             chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed,
             rights=lambda: admission.version, told=self._tell)
-        kernel.keep_for(self.links)
-        kernel.looking.ask_links(self.links)
+        kernel.keep_for(self.links.owed)
+        kernel.looking.ask_links(self.links.owed)
         self.circuit = CircuitBreaker(RELAY_CIRCUIT)
         self._dialler = Dialler(self.links, config.section, kernel.note_fault, self.circuit, loop.now_ms)
         self.on_circuit = self._dialler.on_circuit
@@ -123,7 +123,7 @@ class Relaying:
         yield "gatehouse_relay_connections", (), links.connections
         for name, link in links.links.items():
             out, into = link.counts.out, link.counts.into
-            messages, lag_ms = links.lag(link)
+            messages, lag_ms = links.owed.lag(link)
             outgoing = link.outgoing
             yield "gatehouse_relay_link_open", (name,), int(link.state == "open")
             yield "gatehouse_relay_link_sessions", (name,), link.counts.sessions

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadFrame, BadInvitation, KeyNotPinned, RelayError, UnknownLink, WrongKey
@@ -48,7 +47,8 @@ from gatehouse.relay.invitations import (
 )
 from gatehouse.relay.letters import NextKey
 from gatehouse.relay.link import Around, Link
-from gatehouse.relay.origins import SHOWN_HEADER, Marks
+from gatehouse.relay.origins import Marks
+from gatehouse.relay.owed import Owed
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import (
     Invited,
@@ -58,7 +58,7 @@ from gatehouse.relay.pins import (
     invited_record,
     pin_record,
 )
-from gatehouse.relay.positions import Origin, arrived_record, decode_sent
+from gatehouse.relay.positions import arrived_record
 from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
@@ -68,8 +68,6 @@ from gatehouse.relay.spooling import Then
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
     from gatehouse.kernel.circuit_breaker import CircuitBreaker
-    from gatehouse.kernel.message import Headers
-    from gatehouse.kernel.state.topics import Topic
 
 OFFLINE: Final = "offline"
 PROVING: Final = "proving"
@@ -103,7 +101,7 @@ class LinkCircuits(Protocol):
 
 
 class HubLinks:
-    """See the module's text. A `Holder`: what a link has not sent is kept beyond retention, up to a bound."""
+    """See the module's text."""
 
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
@@ -124,6 +122,7 @@ class HubLinks:
         self.settings = {link.name: link for link in settings}
         self._circuits: LinkCircuits | None = None
         self.links: dict[str, Link] = {}
+        self.owed = Owed(kernel, self.links, section.owed_messages, now_ms)
         self.state = OFFLINE
         self.fault = ""
         self.connections = 0
@@ -138,7 +137,6 @@ class HubLinks:
         self._join_at_ms = 0
         self._turn = 0
         self._forget_at_ms = 0
-        self._held_from: dict[int, int] = {}
         self.arrivals = Arrivals(kernel)
         shared: dict[str, object] = self.settings                          # type: ignore[assignment]
         marks = Marks(secret)
@@ -282,8 +280,7 @@ class HubLinks:
                                                                   self._hub_name))
         if now_ms >= self._forget_at_ms:
             self._forget_at_ms = now_ms + FORGET_MS
-            for partition_id in list(self._held_from):
-                self._kernel.forget_kept(partition_id)
+            self.owed.forget_sent()
 
     def close(self) -> None:
         """The hub stops."""
@@ -541,38 +538,6 @@ class HubLinks:
             raise UnknownLink(f"there is no link {name!r} with another hub: see `gatehouse relay invite`")
         return pin
 
-    # ---- retention
-
-    def needed(self, partition_id: int, start: int, stop: int) -> Iterable[Stretch]:
-        """See `kernel.retention.holders.Holder`."""
-        first = self._owed_from(partition_id)
-        if first < stop:
-            self._held_from.setdefault(partition_id, max(first, start))
-            yield max(first, start), stop
-
-    def first_needed(self, partition_id: int) -> int:
-        """See `Holder`; it never falls, whatever is rewound."""
-        first = max(self._owed_from(partition_id), self._held_from.get(partition_id, 0))
-        if first >= self._kernel.bounds(partition_id)[1]:
-            self._held_from.pop(partition_id, None)
-            return NONE_NEEDED
-        self._held_from[partition_id] = first
-        return first
-
-    def _owed_from(self, partition_id: int) -> int:
-        """The first offset of a partition that some link has not sent, within the bound."""
-        of = self._kernel.topic_of(partition_id)
-        if of is None:
-            return NONE_NEEDED
-        topic, partition = of
-        first = NONE_NEEDED
-        for link in self.links.values():
-            if link.settings.tenant == topic.tenant and link.sends.may_match(topic.name):
-                value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-                first = min(first, 0 if value is None else decode_sent(value).next)
-        high = self._kernel.bounds(partition_id)[1]
-        return first if first == NONE_NEEDED else max(first, high - self._section.owed_messages)
-
     # ---- what is shown
 
     def describe(self) -> dict[str, Any]:
@@ -595,7 +560,7 @@ class HubLinks:
         out, into, fault = link.counts.out, link.counts.into, link.fault
         if link.pin.invitation and decode_invitation(link.pin.invitation).ends_ms <= self._wall_ms():
             fault = "the invitation is over by the clock of this hub, and was not used: ask for another"
-        messages, lag_ms = self.lag(link)
+        messages, lag_ms = self.owed.lag(link)
         return {
             "name": name, "state": "joining" if link.pin.invitation else link.state, "fault": fault,
             "peer": link.pin.name, "hub": link.pin.hub, "key": link.pin.key, "sessions": link.counts.sessions,
@@ -611,35 +576,6 @@ class HubLinks:
                          "lost_ranges": [dataclasses.asdict(lost) for lost in link.lost_in.listed]},
             "spool": link.spooling.describe(),
             "bounced": dict(link.counts.bounced), "tampered": link.counts.tampered}
-
-    def lag(self, link: Link) -> tuple[int, int]:
-        """Messages that the other hub does not have yet; and for how long the oldest letter is on its way, or the link
-        is down while there are such."""
-        said_ms = link.down_since_ms if link.outgoing is None else link.outgoing.oldest_said_ms
-        messages, outgoing = 0, link.outgoing
-        for topic in self._kernel.topics(link.settings.tenant):
-            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else link.sends.may_match(topic.name):
-                for partition in range(topic.partitions):
-                    start, high = self._kernel.bounds(topic.partition_id(partition))
-                    messages += max(high - max(self._sent_of(link, topic, partition), start), 0)
-        return messages, self._now_ms() - said_ms if said_ms and messages else 0
-
-    def passed_on(self, topic: Topic, partition: int, offset: int, address: str, headers: Headers
-                  ) -> list[tuple[str, bool]]:
-        """See `kernel.journeys.standing.Links`."""
-        came = next((value or b"" for name, value in headers if name == SHOWN_HEADER), b"")
-        return [(name, offset < self._sent_of(link, topic, partition)) for name, link in sorted(self.links.items())
-                if link.settings.tenant == topic.tenant and link.sends.match(address)
-                and not came.startswith(link.peer.hub.hex().encode())]
-
-    def _sent_of(self, link: Link, topic: Topic, partition: int) -> int:
-        """Up to where the other hub has a partition."""
-        stream = None if link.outgoing is None else link.outgoing.streams.get(topic.uuid)
-        reading = None if stream is None else stream.readings.get(partition)
-        if reading is not None:
-            return reading.stored
-        value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
-        return 0 if value is None else decode_sent(value).next
 
     def explain(self, name: str, address: str) -> dict[str, Any]:
         """What a link does with an address, either way; nothing is sent. Raises UnknownLink."""

@@ -24,7 +24,7 @@ from gatehouse.kernel.errors import (
     StorageFull,
 )
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RELAY, RETAIN, Headers, Message, Placement, Record, Stamp, Stored
+from gatehouse.kernel.message import DOOR_MASK, RELAY, RETAIN, Headers, Message, Placement, Record, Stamp, Stored
 from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import leased_of
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
@@ -34,9 +34,10 @@ from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, without_origin
+from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
+from gatehouse.relay.replies import Replies
 from gatehouse.relay.settings import LinkSettings, renames_of
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Incoming:
         self._fail = fail
         self._on_ready = on_ready
         self._receive = Filters(settings.receive)
+        self._replies = Replies(settings.replies, settings.name, marks)
         self._renames = renames_of(settings.rename)
         self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
         self._plain: dict[str, dict[bytes | None, Placement]] = {}       # of messages that say no address, by topic
@@ -319,6 +321,8 @@ class Incoming:
         came = None if whole else came_by(headers)
         if whole:
             attributes &= ~RETAIN
+        if has_side(headers):                # it stays there: here the message is as one of another door
+            attributes &= ~DOOR_MASK
         if came is None:
             came = Came(sender, offset, message_id)
         elif not self._is_news(came, advanced):
@@ -330,12 +334,15 @@ class Incoming:
         if address is None or not self._receive.match(address):
             self.counts.not_allowed += 1
             return
+        queue = self._replies.queue_at(address)
+        if queue is not None:
+            attributes &= ~RETAIN
         stamp = self._stamp(came, headers, append_ms) if attributes & RETAIN else None
         headers = (*_moved_expiry(without_origin(headers), shift_ms), *self._marks.headers(came))
         if stamp is not None:
             headers = (*headers, self._marks.clock(stamp))
         try:
-            placement = self._place(topic, key, address, said)
+            placement = self._place(topic, key, address, said) if queue is None else self._place_answer(queue)
             encoded = encode_headers(headers if said is None else _without_address(headers))
             size = len(encoded) + (0 if value is None else len(value))
             if size > placement.max_message_bytes:
@@ -348,7 +355,7 @@ class Incoming:
             return
         messages.append((placement, value, encoded, attributes, max(time_ms, 0)))
         self.counts.messages += 1
-        if said is None:
+        if said is None and queue is None:
             self._plain.setdefault(topic, {})[key] = placement
 
     def _is_news(self, came: Came, advanced: dict[Origin, Arrived]) -> bool:
@@ -385,6 +392,11 @@ class Incoming:
             self._places[name] = placement
         return placement
 
+    def _place_answer(self, queue: str) -> Placement:
+        """Looked up each time: a queue may be deleted and made anew. Raises as `_place` does."""
+        self._allowed(queue)
+        return self._kernel.place(queue, tenant=self._settings.tenant, may_create=False)
+
     def forget_places(self) -> None:
         """Rights have changed, or there are too many."""
         self._places.clear()
@@ -405,7 +417,7 @@ class Incoming:
         encoded = encode_headers(headers)
         if len(encoded) + len(value or b"") > parked.max_message_bytes:      # said, and its value left out
             value, encoded = None, encode_headers(headers[-2:])
-        messages.append((parked, value, encoded, record[5] & ~RETAIN, max(record[1], 0)))
+        messages.append((parked, value, encoded, record[5] & ~(RETAIN | DOOR_MASK), max(record[1], 0)))
         self.counts.parked += 1
 
     def _stamp(self, came: Came, headers: Headers, append_ms: int) -> Stamp:

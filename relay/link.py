@@ -50,8 +50,9 @@ from gatehouse.relay.letters import (
     StoredUntil,
 )
 from gatehouse.relay.origins import Marks
-from gatehouse.relay.outgoing import OutCounts, Outgoing, Said
+from gatehouse.relay.outgoing import Outgoing, Said
 from gatehouse.relay.passing import Filters
+from gatehouse.relay.picking import OutCounts
 from gatehouse.relay.pins import Pin
 from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of

@@ -62,6 +62,8 @@ class MeetingCounts:
 class Visit:
     """One connection, from its first byte."""
 
+    __slots__ = ("address", "began_ms", "member", "minor", "name", "_ended", "_hello", "_meeting", "_nonce")
+
     def __init__(self, meeting: Meeting, member: Member, nonce: bytes, now_ms: int) -> None:
         self.member = member
         self.began_ms = now_ms
@@ -107,6 +109,7 @@ class Visit:
                 raise WrongKey(f"the meeting point does not know this hub ({hello.name!r}); its key is "
                                f"{hello.key.hex()}")
             self.address, self.name = address_of_key(hello.key), name
+            self._hello, self._nonce = None, b""         # of no more use, and there are many hubs
             self.member.send(frames.encode(Welcome(settings.max_frame_bytes)))
             self._meeting.enter(self)
         else:

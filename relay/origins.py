@@ -113,6 +113,12 @@ class Marks:
                     return stamp
         return None
 
+    def tag(self, said: bytes) -> bytes:
+        """That this hub has said this to somebody."""
+        tag = self._keyed.copy()
+        tag.update(said)
+        return tag.digest()
+
     def _clock_tag(self, hub: bytes) -> bytes:
         tag = self._keyed.copy()
         tag.update(CLOCK_HEADER + hub)
@@ -145,6 +151,11 @@ class OriginMarks:
         shown = self._shown_hub + b"%d" % message_id
         said = _PLACE.pack(offset, message_id)
         return b"".join((_SHOWN_START, SMALL[len(shown)], shown, self._said, said, self._tag))
+
+
+def has_side(headers: Headers) -> bool:
+    """Whether a door of the other hub keeps something of its own with the message, which does not cross."""
+    return any(name.startswith(MARK) and name not in (ORIGIN_HEADER, CLOCK_HEADER) for name, _ in headers)
 
 
 def without_origin(headers: Headers) -> Headers:

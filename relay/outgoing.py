@@ -17,20 +17,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.admission.own_topics import AUDIT_TOPIC, CHECKS, HELD
-from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, join_address
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Fetched, Piece, Record
+from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryLost, HistoryParted, LinkRefused, OutOfTurn, PositionAhead, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, SENT_AGAIN, TOO_LARGE, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import PIECE_BYTES, TAKES_HISTORIES, TAKES_PACKED, Batches, Positions, Ready, Section
-from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
-from gatehouse.relay.passing import Filters
+from gatehouse.relay.origins import Marks
+from gatehouse.relay.picking import OutCounts, Picking, split
 from gatehouse.relay.positions import (
     Origin,
     Sent,
@@ -54,7 +52,6 @@ READ_AT_ONCE: Final = 8                # partitions of one look at the log, and 
 AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged
 SKIPPED: Final = 4_096                 # offsets that do not match before the other hub is told of them
 SKIPPED_MS: Final = 5_000              # or so long after the last letter
-OWN_TOPICS: Final = (CHECKS, HELD)
 
 class Said(NamedTuple):
     """How large a letter was."""
@@ -114,18 +111,6 @@ class OnItsWay:
     ends: list[tuple[Reading, int]]
 
 
-@dataclass(slots=True)
-class OutCounts:
-    """Since the start of the hub."""
-
-    messages: int = 0
-    bytes: int = 0
-    letters: int = 0
-    not_matched: int = 0
-    not_forwarded: int = 0
-    lost_messages: int = 0
-
-
 class Outgoing:
     """See the module's text. Made for one session; `counts` and `rates` outlive it."""
 
@@ -138,7 +123,8 @@ class Outgoing:
         self._settings = settings
         self._peer_hub = peer_hub
         self._begun_ms = begun_ms
-        self._marks = marks
+        self._pick_as = partial(Picking, kernel, settings, peer_hub, marks, counts)
+        self._picking = self._pick_as([])      # the other hub has not said yet what it takes
         self.counts = counts
         self._losses = losses
         self._rates = rates
@@ -147,8 +133,6 @@ class Outgoing:
         self._clock = clock                    # hub time, in ms
         self._piece_bytes = max_letter_bytes // 2          # at most, of a piece
         self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
-        self._send = Filters(settings.send)
-        self._wanted = Filters(())
         self._positions: dict[tuple[bytes, int], tuple[int, Last | None]] = {}
         self._knows_histories = False          # the other hub does
         self._topics_version = -1
@@ -188,7 +172,7 @@ class Outgoing:
             raise OutOfTurn("the other hub was ready before")
         self._window_bytes = ready.window_bytes
         self._window = Window(ready.window_bytes)
-        self._wanted = Filters(ready.filters)
+        self._picking = self._pick_as(ready.filters)
         self._packs = self._settings.compress == "zstd" and bool(ready.takes & TAKES_PACKED)
         self._knows_histories = bool(ready.takes & TAKES_HISTORIES)
         self.ready = True
@@ -243,7 +227,7 @@ class Outgoing:
 
     def wants(self, address: str) -> bool:
         """Whether the other hub has said that it takes this address."""
-        return self._wanted.match(address)
+        return self._picking.wants(address)
 
     @property
     def unstored_bytes(self) -> int:
@@ -298,25 +282,17 @@ class Outgoing:
         gone = {uuid: self.streams.pop(uuid) for uuid in self.streams.keys() - topics.keys()}
         if (gone or not looked_before) and not self._spool:
             self._list_topics_that_are_gone(gone)
-        custom = any(entry.topic != UNROUTED for entry in kernel.route_entries)
         for uuid, topic in topics.items():
             stream = self.streams.get(uuid)
             if stream is None:
-                whole = (not custom and topic.name != UNROUTED and self._send.covers(topic.name)
-                         and self._wanted.covers(topic.name))
-                stream = self.streams[uuid] = Stream(topic, whole, {})
+                stream = self.streams[uuid] = Stream(topic, self._picking.sends_all(topic), {})
             stream.topic = topic
             for partition in range(len(stream.readings), topic.partitions):
                 stream.readings[partition] = self._begin(topic, partition)
 
     def sends(self, topic: Topic) -> bool:
         """Whether something of a topic may pass, as far as both hubs have said."""
-        name = topic.name
-        if name == AUDIT_TOPIC or name.startswith(OWN_TOPICS):
-            return False
-        first = name if name != UNROUTED and not any(
-            entry.topic != UNROUTED for entry in self._kernel.route_entries) else None
-        return first is None or self._send.may_match(first) and self._wanted.may_match(first)
+        return self._picking.sends(topic)
 
     def _list_topics_that_are_gone(self, streams: dict[bytes, Stream]) -> None:
         """Topics that are gone and were on their way to the other hub: what it does not have of them is lost. How much
@@ -542,9 +518,10 @@ class Outgoing:
                 piece = reading.ahead.popleft()
                 stream.ahead_bytes -= len(piece.data)
                 if len(piece.data) > self._piece_bytes and piece.count > 1:
-                    self._put_back(stream, reading, _split(piece))
+                    self._put_back(stream, reading, split(piece))
                     continue
-                passing = self._passing(stream, reading, piece)
+                passing = self._picking.pick(stream.topic, stream.passes_whole, reading.partition_id, reading.told,
+                                             piece)
                 if passing and len(passing[0].data) > self._piece_bytes:
                     self._lose(stream, reading, piece)
                     passing = []
@@ -603,86 +580,3 @@ class Outgoing:
         if self._settings.on_lost == "stop":
             raise LinkRefused(text)
         self._note_lost(stream, reading, TOO_LARGE, piece.first_offset, 1)
-
-    # ---- what passes
-
-    def _passing(self, stream: Stream, reading: Reading, piece: Piece) -> list[Piece]:
-        """What of a piece goes to the other hub: itself, where all of it does."""
-        came_over_a_link = not piece.whole and piece.data.find(ORIGIN_HEADER) >= 0
-        has_clocks = not piece.whole and self._kernel.has_retained_clocks(reading.partition_id)
-        if stream.passes_whole and not came_over_a_link and not has_clocks and piece.first_offset >= reading.told:
-            return [piece]
-        parts: list[Piece] = []
-        records: list[Record] = []
-        changed = False
-        for record in sound_records(piece):
-            came = self._marks.came_by(record[4]) if came_over_a_link else None
-            if record[0] < reading.told or not self._passes(stream.topic, record, came):
-                continue
-            if records and (record[0], record[6]) != (records[-1][0] + 1, records[-1][6] + 1):
-                parts.append(_piece_of(records, piece))
-                records = []
-            if came_over_a_link and came is None:
-                changed, record = True, _without_forged(record)
-            if has_clocks and record[5] & RETAIN:
-                changed, record = True, self._with_clock(stream.topic, reading.partition_id, record)
-            records.append(self._with_address(stream.topic, record))
-        if len(records) == piece.count and not parts and not changed and not self._adds_addresses:
-            return [piece]
-        return [*parts, _piece_of(records, piece)] if records else parts
-
-    def _passes(self, topic: Topic, record: Record, came: Came | None) -> bool:
-        address = self._kernel.address_of(topic.name, record[2], record[4])
-        if not self._send.match(address) or not self._wanted.match(address):
-            self.counts.not_matched += 1
-            return False
-        if came is not None and (not self._settings.forward or came.passed(self._peer_hub)):
-            self.counts.not_forwarded += 1
-            return False
-        return True
-
-    def _with_clock(self, topic: Topic, partition_id: int, record: Record) -> Record:
-        """A retained value, or its end, that says when it was written, if it is the newest of its address. Of another
-        one the reader takes the time at which it was stored: the newest follows."""
-        offset, time_ms, key, value, headers, attributes, message_id = record
-        written = self._kernel.retained_written(self._kernel.address_of(topic.name, key, headers), topic.tenant)
-        headers = tuple([header for header in headers if header[0] != CLOCK_HEADER])
-        if written is not None and written[1:] == (partition_id, offset):
-            headers = (*headers, self._marks.clock(written.stamp))
-        return offset, time_ms, key, value, headers, attributes, message_id
-
-    @property
-    def _adds_addresses(self) -> bool:
-        return any(entry.topic != UNROUTED for entry in self._kernel.route_entries)
-
-    def _with_address(self, topic: Topic, record: Record) -> Record:
-        """A record that says its address, where only routes of this hub would."""
-        if not self._adds_addresses:
-            return record
-        address = self._kernel.address_of(topic.name, record[2], record[4])
-        if address == join_address(topic.name, record[2]):
-            return record
-        offset, time_ms, key, value, headers, attributes, message_id = record
-        headers = (*[header for header in headers if header[0] != ADDRESS_HEADER], (ADDRESS_HEADER, address.encode()))
-        return offset, time_ms, key, value, headers, attributes, message_id
-
-
-def _split(piece: Piece) -> list[Piece]:
-    """A piece as one for each of its records; of a producer's batch those that make sense."""
-    return [_piece_of([record], piece) for record in sound_records(piece)]
-
-
-def _without_forged(record: Record) -> Record:
-    """A record that came by a door and says that it came over a link."""
-    offset, time_ms, key, value, headers, attributes, message_id = record
-    headers = tuple([header for header in headers if header[0] != ORIGIN_HEADER])
-    return offset, time_ms, key, value, headers, attributes, message_id
-
-
-def _piece_of(records: list[Record], piece: Piece) -> Piece:
-    """Consecutive records of a piece as one of their own."""
-    body = b"".join([
-        encode_record(attributes, time_ms - piece.append_ms, encode_key(key), value, encode_headers(headers))
-        for _, time_ms, key, value, headers, attributes, _ in records])
-    return Piece(records[0][0], len(records), False, body, piece.append_ms, max([record[1] for record in records]),
-                 records[0][6])

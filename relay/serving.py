@@ -11,17 +11,20 @@ import contextlib
 import ipaddress
 import logging
 import secrets
-import ssl
 import time
-from asyncio import sslproto
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
+from gatehouse.gateways.connections.accepting import Server, accept
+from gatehouse.gateways.connections.connection import peer_name
+from gatehouse.gateways.tls.tls import TlsSettings, server_context
+from gatehouse.gateways.tls.transport import TlsTransport
+from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.meeting import GREETING_MS, Meeting
 from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
 from gatehouse.relay.shelves import Shelves
@@ -29,7 +32,8 @@ from gatehouse.relay.shelves import Shelves
 log = logging.getLogger("gatehouse.relay")
 
 PATH: Final = "/v1/relay"
-HEARTBEAT_S: Final = 15.0
+PING_S: Final = 15.0                   # a hub that was not heard of for so long is asked
+SILENT_S: Final = 30.0                 # and let go after so long
 TICK_S: Final = 5.0
 PACE_S: Final = 0.05
 CLOSE_S: Final = 2.0
@@ -38,52 +42,69 @@ UNPROVED: Final = 256                  # and of all: each may hold a frame in me
 
 
 class WebSocketMember:
-    """`meeting.Member` over one WebSocket."""
+    """`meeting.Member` over one WebSocket. Who is idle costs no task that waits."""
 
-    def __init__(self, socket: web.WebSocketResponse) -> None:
+    __slots__ = ("_closing", "_frames", "_socket", "_transport", "_writing", "heard_s", "waiting_bytes")
+
+    def __init__(self, socket: web.WebSocketResponse, transport: asyncio.Transport | None) -> None:
         self._socket = socket
-        self._frames: deque[bytes | None] = deque()
-        self._some = asyncio.Event()
+        self._transport = transport
+        self.heard_s = time.monotonic()
+        self._frames: list[bytes] = []
+        self._closing = False
+        self._writing: asyncio.Task[None] | None = None
         self.waiting_bytes = 0
 
     def send(self, frame: bytes) -> None:
-        self._frames.append(frame)
-        self.waiting_bytes += len(frame)
-        self._some.set()
+        if not self._closing:
+            self._frames.append(frame)
+            self.waiting_bytes += len(frame)
+            self._write()
 
     def close(self, reason: str) -> None:
         log.info("hub let go: %s", reason)
-        self._frames.append(None)
-        self._some.set()
+        self._closing = True
+        self._write()
 
-    async def write(self) -> None:
-        """Send what is queued until it is closed."""
-        while True:
+    def _write(self) -> None:
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_all())
+
+    async def _write_all(self) -> None:
+        """Send what is queued, and what comes meanwhile."""
+        try:
             while self._frames:
-                frame = self._frames.popleft()
-                if frame is None:
-                    await self._socket.close()
-                    return
-                await self._socket.send_bytes(frame)
-                self.waiting_bytes -= len(frame)
-            self._some.clear()
-            await self._some.wait()
+                frames, self._frames = self._frames, []
+                for frame in frames:
+                    await self._socket.send_bytes(frame)
+                    self.waiting_bytes -= len(frame)
+            if self._closing:
+                await self._socket.close()
+        except ConnectionError:                  # it is gone: so is whoever would take the rest
+            self._closing = True
+        finally:
+            self._writing = None
 
+    async def check(self, now_s: float) -> None:
+        """A hub that says nothing is asked whether it is there; in the end it is not."""
+        silent_s = now_s - self.heard_s
+        if silent_s >= SILENT_S and self._transport is not None:
+            self._transport.abort()
+        elif silent_s >= PING_S:
+            with contextlib.suppress(ConnectionError):
+                await self._socket.ping()
 
-class MeetingLoop(asyncio.SelectorEventLoop):
-    """Every connection under TLS would have 256 KiB of its own to read into, for a moment of each read. Here they share
-    them."""
+    async def pong(self, data: bytes) -> None:
+        """It asks the same."""
+        with contextlib.suppress(ConnectionError):
+            await self._socket.pong(data)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shared = memoryview(bytearray(sslproto.SSLProtocol.max_size))
-
-    def _make_ssl_transport(self, *arguments: Any, **named: Any) -> asyncio.Transport:
-        transport: Any = super()._make_ssl_transport(*arguments, **named)      # type: ignore[misc]
-        protocol: Any = getattr(transport, "_ssl_protocol", None)
-        if hasattr(protocol, "_ssl_buffer"):
-            protocol._ssl_buffer, protocol._ssl_buffer_view = self._shared, self._shared
-        return cast(asyncio.Transport, transport)
+    async def end(self) -> None:
+        """The connection is over."""
+        self._closing = True
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
 
 
 class RelayServer:
@@ -96,8 +117,12 @@ class RelayServer:
         shelves = None if section.spool is None else Shelves(Path(section.spool), self._work, secrets.token_bytes)
         self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info, lambda: int(time.time() * 1000),
                                shelves)
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
+        self._server: Server | None = None
+        self._shaking = 0                                # hands: TLS connections that have only begun
         self._ticking: list[asyncio.Task[None]] = []
+        self._members: set[WebSocketMember] = set()
+        self._asking: list[asyncio.Task[None]] = []
         self._unproved: Counter[str] = Counter()         # by address
 
     def _work(self, job: Callable[[], Any], then: Callable[[Any], None]) -> None:
@@ -123,51 +148,96 @@ class RelayServer:
         while True:
             await asyncio.sleep(TICK_S)
             self.meeting.spools.handle_tick()
+            now_s = time.monotonic()
+            self._asking = [asyncio.ensure_future(member.check(now_s)) for member in self._members
+                            if now_s - member.heard_s >= PING_S]
 
     async def start(self) -> str:
-        """Raises OSError, ssl.SSLError."""
-        application = web.Application()
-        application.router.add_get(PATH, self._on_hub)
-        application.router.add_get("/healthz", self._on_health)
-        application.router.add_get("/metrics", self._on_metrics)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_S)
+        """Raises OSError, TlsFault."""
+        make = web.Server(self._answer, access_log=None)
+        self._runner = web.ServerRunner(make, shutdown_timeout=CLOSE_S)
         await self._runner.setup()
         host, _, port = self._section.listen.rpartition(":")
-        tls = None
         if self._section.cert is not None:
-            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-            tls.load_cert_chain(self._section.cert, self._section.key)
-        site = web.TCPSite(self._runner, host.strip("[]") or None, int(port), ssl_context=tls)
-        await site.start()
+            context = server_context(TlsSettings(self._section.cert, self._section.key or self._section.cert))
+            self._server = await accept(host.strip("[]"), int(port),
+                                        lambda: TlsTransport(context, GREETING_MS / 1000, self, make))
+        else:
+            self._server = await accept(host.strip("[]"), int(port), make)
         self._ticking = [asyncio.ensure_future(self._tick()), asyncio.ensure_future(self._pace())]
-        address = self._runner.addresses[0]
-        return f"{address[0]}:{address[1]}"
+        return peer_name(self._server.sockets[0].getsockname())
 
     async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
         if self._runner is not None:
             await self._runner.cleanup()
         for task in self._ticking:
             task.cancel()
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    async def _on_hub(self, request: web.Request) -> web.WebSocketResponse:
+    # ---- handshakes: `gateways.tls.transport.Doorstep`
+
+    def begin_handshake(self, peer: str) -> bool:
+        """See `Doorstep`."""
+        if self._shaking >= UNPROVED:
+            return False
+        self._shaking += 1
+        return True
+
+    def end_handshake(self, peer: str, reason: str) -> None:
+        """See `Doorstep`."""
+        self._shaking -= 1
+        if reason:
+            self.note_broken(peer, reason)
+
+    def note_broken(self, peer: str, reason: str) -> None:
+        """See `Doorstep`."""
+        log.info("%s: %s", peer, reason)
+
+    def note_held(self, size: int) -> None:
+        """See `Doorstep`. One record of each connection at most, which nobody counts here."""
+
+    # ---- who comes
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.method not in ("GET", "HEAD"):
+            raise web.HTTPMethodNotAllowed(request.method, ("GET", "HEAD"))
+        if request.path == PATH:
+            return await self._on_hub(request)
+        if request.path == "/healthz":
+            return web.Response(text="ok\n")
+        if request.path == "/metrics":
+            return self._metrics(request)
+        raise web.HTTPNotFound(text=f"hubs come to {PATH}\n")
+
+    async def _on_hub(self, request: web.BaseRequest) -> web.WebSocketResponse:
         address = request.remote or ""
         if self._unproved[address] >= UNPROVED_OF_ADDRESS or self._unproved.total() >= UNPROVED:
             raise web.HTTPServiceUnavailable(text="too many connections have not proved who they are\n")
-        socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S, compress=False, timeout=CLOSE_S,
+        socket = web.WebSocketResponse(autoping=False, compress=False, timeout=CLOSE_S,
                                        max_msg_size=self._section.max_frame_bytes + 1024)
         await socket.prepare(request)
+        socket.headers.clear()                   # they are sent; a kilobyte of each hub
         self._unproved[address] += 1
         unproved = True
-        member = WebSocketMember(socket)
+        member = WebSocketMember(socket, request.transport)
+        self._members.add(member)
         visit = self.meeting.visit(member, int(time.monotonic() * 1000))
-        writing = asyncio.ensure_future(member.write())
         late = asyncio.get_running_loop().call_later(GREETING_MS / 1000, visit.end_unless_proved)
         try:
             async for message in socket:
-                if message.type is not WSMsgType.BINARY:
-                    break
-                visit.handle_frame(message.data)
+                member.heard_s = time.monotonic()
+                if message.type is WSMsgType.BINARY:
+                    visit.handle_frame(message.data)
+                elif message.type is WSMsgType.PING:
+                    await member.pong(message.data)
+                elif message.type is WSMsgType.PONG:
+                    pass
+                elif message.type is WSMsgType.ERROR:        # aiohttp has hung up by now
+                    visit.refuse(BadFrame.code, f"no frame, or larger than max_frame_bytes: {message.data}")
+                else:
+                    visit.refuse(BadFrame.code, "a frame that is not binary")
                 if unproved and visit.address:
                     unproved = False
                     self._let_in(address)
@@ -176,8 +246,8 @@ class RelayServer:
                 self._let_in(address)
             late.cancel()
             visit.handle_closed()
-            writing.cancel()
-            await asyncio.gather(writing, return_exceptions=True)
+            self._members.discard(member)
+            await member.end()
         return socket
 
     def _let_in(self, address: str) -> None:
@@ -186,10 +256,7 @@ class RelayServer:
         if not self._unproved[address]:
             del self._unproved[address]
 
-    async def _on_health(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def _on_metrics(self, request: web.Request) -> web.Response:
+    def _metrics(self, request: web.BaseRequest) -> web.Response:
         if not ipaddress.ip_address(request.remote or "0.0.0.0").is_loopback:
             raise web.HTTPForbidden(text="metrics are for this machine\n")
         counts, spools = self.meeting.counts, self.meeting.spools

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from gatehouse.kernel.addresses.address import is_address
 from gatehouse.kernel.errors import InvalidFilter
 from gatehouse.relay.passing import Filters, Renames
 
@@ -68,6 +69,11 @@ class LinkSettings:
         "help": "What happens where retention has deleted what the other hub does not have yet, or where that hub has "
                 "what this one no longer knows since it was restored from an older copy: the link stops, or goes on "
                 "with what is here; either is listed on both hubs."})
+    replies: str = field(default="", metadata={
+        "help": "Address under which queues of this hub are answered over the link, `answers/queues`: a request that "
+                "goes out with a queue as its reply-to names an address below it instead, and what comes in there goes "
+                "into that queue, and nothing into others. `receive` has to match it. Left out, a queue is answered "
+                "on its own hub alone."})
     compress: str = field(default="none", metadata={
         "choices": ("none", "zstd"),
         "help": "Whether what goes out is compressed for the link, where the other hub can read it: for a narrow way. "
@@ -90,8 +96,16 @@ class LinkSettings:
         except InvalidFilter as error:
             raise ValueError(str(error)) from None
         renames_of(self.rename)
+        if self.replies and not self._hears_replies():
+            raise ValueError(f"replies: {self.replies!r} is no address, or `receive` does not match what is below it")
         if self.hours and not HOURS.fullmatch(self.hours):
             raise ValueError(f"hours: {self.hours!r} is not HH:MM-HH:MM")
+
+
+    def _hears_replies(self) -> bool:
+        below = f"{self.replies}/tag/queue"
+        return (is_address(below) and {"+", "#", "..", "."}.isdisjoint(self.replies.split("/"))
+                and Filters(self.receive).match(below))
 
 
 def renames_of(lines: tuple[str, ...]) -> Renames:

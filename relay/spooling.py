@@ -21,7 +21,8 @@ from gatehouse.relay.errors import BadFrame, HistoryParted, LinkRefused, OutOfTu
 from gatehouse.relay.frames import Held, Spool, Spooled, Spools, Taken
 from gatehouse.relay.incoming import Incoming
 from gatehouse.relay.letters import TAKES_SPOOL_KEYS, Batches, Ready, SpoolKey
-from gatehouse.relay.outgoing import OutCounts, Outgoing, Said
+from gatehouse.relay.outgoing import Outgoing, Said
+from gatehouse.relay.picking import OutCounts
 from gatehouse.relay.spool_keys import (
     KEPT_MS,
     OURS,

@@ -1,8 +1,10 @@
 """How much of a link is on its way at once: as much as keeps the way full, or what is urgent waits behind it. Pure.
 
 The time from a letter to its STORED is that of the way and of the reader's disk, and of what was on its way before it.
-So where it grows beyond the shortest that was seen, less is sent, and where it does not, more. Now and then nothing is
-said until all is stored: what the next letter takes is the shortest time, by the way as it is then.
+So where it grows beyond the shortest that was seen, less is sent, and where it does not, more, in smaller steps: of a
+burst only the last letters come late. What was sent while the window held nothing back says nothing about how wide it
+may be: it does not grow then. Now and then nothing is said until all is stored: what the next letter takes is the
+shortest time, by the way as it is then.
 """
 # decision 274: a bulk topic fills the way, and not what lies before it
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Final
 
 LEAST_BYTES: Final = 256 << 10         # two letters: one is stored while the other travels
 FIRST_BYTES: Final = 512 << 10
-LATE_MS: Final = 4                     # so much later than the shortest time is aimed at, or half as much again
+LATE_MS: Final = 2                     # so much later than the shortest time is aimed at, or half as much again
 DRAIN_MS: Final = 10_000               # between two looks at the shortest time
 
 
@@ -25,6 +27,7 @@ class Window:
         self._shortest_ms: int | None = None
         self._drain_at_ms = 0
         self._draining = False
+        self._held_back = False              # something, since the way was last empty
 
     def allows(self, on_their_way: int) -> bool:
         """Whether more may be said, beside so many bytes that are not stored yet."""
@@ -32,7 +35,12 @@ class Window:
             if on_their_way:
                 return False
             self._draining, self._shortest_ms = False, None
-        return on_their_way < self.bytes
+        if not on_their_way:
+            self._held_back = False
+        if on_their_way < self.bytes:
+            return True
+        self._held_back = True
+        return False
 
     def on_stored(self, size_bytes: int, took_ms: int, now_ms: int) -> None:
         """A letter is stored, so long after it was said."""
@@ -41,8 +49,8 @@ class Window:
                 self._drain_at_ms = now_ms + DRAIN_MS
             self._shortest_ms = took_ms
         if took_ms > self._shortest_ms + max(LATE_MS, self._shortest_ms // 2):
-            self.bytes = max(self.bytes - size_bytes // 4, self._least)
-        else:
-            self.bytes = min(self.bytes + size_bytes // 2, self._most)
+            self.bytes = max(self.bytes - size_bytes // 2, self._least)
+        elif self._held_back:
+            self.bytes = min(self.bytes + size_bytes // 8, self._most)
         if now_ms >= self._drain_at_ms:
             self._draining = True

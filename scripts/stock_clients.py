@@ -72,6 +72,17 @@ def connectors() -> Path:
         "-DexcludeTransitive=true")
 
 
+def mirror_settings(near: str, far: str, topics: str, more: str) -> str:
+    """For MirrorMaker 2 as one process, between two clusters of one server each; `more`: further lines."""
+    topics_of_its_own = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic", "offset.storage",
+                         "config.storage", "status.storage")
+    lines = ["clusters=near,far", f"near.bootstrap.servers={near}", f"far.bootstrap.servers={far}",
+             "near->far.enabled=true", f"near->far.topics={topics}", "far->near.enabled=false", "replication.factor=1",
+             *[f"{name}.replication.factor=1" for name in topics_of_its_own],
+             "dedicated.mode.enable.internal.rest=false"]
+    return "".join([f"{line}\n" for line in lines]) + more
+
+
 def spring_rabbit() -> Path:
     """The folder with the jars of Spring AMQP, of RabbitMQ's client from Java below it, and of a compiler."""
     return _jars(f"spring-rabbit-{SPRING_RABBIT}", OF_SPRING)

@@ -6,6 +6,7 @@ And who runs what, where several processes share the tests: those that share som
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {folder: rank for rank, folder in enumerate(FIRST)}
     items.sort(key=lambda item: min((rank for folder, rank in ranks.items() if item.nodeid.startswith(folder)),
                                     default=len(FIRST)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in which networks the tests of links ran: who has no network namespaces has tested less."""
+    kinds = Counter(value for reports in terminalreporter.stats.values() for report in reports
+                    if getattr(report, "when", "") == "call"
+                    for name, value in report.user_properties if name == "networks")
+    for kind, count in sorted(kinds.items()):
+        terminalreporter.write_line(f"two networks: {kind} ({count} tests)")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import signal
-import ssl
 import sys
 import time
 from pathlib import Path
@@ -40,13 +39,14 @@ def serve(config_file: Path) -> int:
     longer in it is let go at once.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    from gatehouse.relay.serving import MeetingLoop
-    with asyncio.Runner(loop_factory=MeetingLoop) as runner:
+    from gatehouse.serve import loop_factory
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(config_file))
 
 
 async def _serve(config_file: Path) -> int:
     from gatehouse.config.relay import load_meeting
+    from gatehouse.gateways.tls.tls import TlsFault
     from gatehouse.relay.serving import RelayServer
     config, problems = load_meeting(config_file, os.environ)
     if config is None:
@@ -60,7 +60,7 @@ async def _serve(config_file: Path) -> int:
                       exits.FAILED) from None
     try:
         address = await server.start()
-    except (OSError, ssl.SSLError) as error:
+    except (OSError, TlsFault) as error:
         raise Refused(f"the meeting point cannot listen on {config.section.listen}: {error}",
                       exits.CANNOT_LISTEN) from None
 

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from scripts.stock_clients import CONNECT_VERSION, connectors, java_client
+from scripts.stock_clients import CONNECT_VERSION, connectors, java_client, mirror_settings
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, free_port, sound_hub
 
@@ -42,27 +42,13 @@ value.converter=org.apache.kafka.connect.storage.StringConverter
 listeners=http://127.0.0.1:{rest}
 """
 MIRROR: Final = """\
-clusters=near,far
-near.bootstrap.servers={near}
-far.bootstrap.servers={far}
-near->far.enabled=true
-near->far.topics=plant.*
 near->far.groups=readers
-far->near.enabled=false
-replication.factor=1
-checkpoints.topic.replication.factor=1
-heartbeats.topic.replication.factor=1
-offset-syncs.topic.replication.factor=1
-offset.storage.replication.factor=1
-config.storage.replication.factor=1
-status.storage.replication.factor=1
 sync.group.offsets.enabled=true
 sync.group.offsets.interval.seconds=1
 emit.checkpoints.interval.seconds=1
 refresh.topics.interval.seconds=2
 refresh.groups.interval.seconds=2
 offset.lag.max=0
-dedicated.mode.enable.internal.rest=false
 """
 
 
@@ -184,7 +170,7 @@ def test_mirrormaker_brings_topics_and_offsets_to_another_hub(tmp_path: Path) ->
                       asynchronous=False)
         reader.close()
         with java(tmp_path, "org.apache.kafka.connect.mirror.MirrorMaker",
-                  MIRROR.format(near=address(near), far=address(far))):
+                  mirror_settings(address(near), address(far), "plant.*", MIRROR)):
             far_admin = AdminClient({"bootstrap.servers": address(far)})
             until(lambda: "near.plant" in far_admin.list_topics(timeout=WAIT_S).topics, "the topic")
             assert sorted(records(far, "near.plant", len(sent))) == sorted(sent)

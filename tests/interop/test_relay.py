@@ -11,7 +11,7 @@ import pika
 import pytest
 from confluent_kafka import Consumer
 
-from tests.interop.test_requests import device, post
+from tests.interop.test_requests import device, post, worker
 from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, read_all, wait_for
 from tests.running_hub import RunningHub, free_port
 
@@ -29,7 +29,8 @@ def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningHub,
     started = []
     for name, links, doors in (
             ("a", 'send = ["plant/#", "answers/#"]\nreceive = ["commands/#"]\n', DOORS),
-            ("b", 'send = ["commands/#"]\nreceive = ["plant/#", "answers/#"]\n', DOORS + "[gateways.kafka]\n"
+            ("b", 'send = ["commands/#"]\nreceive = ["plant/#", "answers/#"]\nreplies = "answers/queues"\n',
+             DOORS + "[gateways.kafka]\n"
              f'listen = ["127.0.0.1:{kafka}"]\nadvertise = "127.0.0.1:{kafka}"\n')):
         (folder / name).mkdir()
         started.append(RunningHub(folder / name, hub_config(url, LINK + links, ALLOWED + doors)))
@@ -123,6 +124,31 @@ def test_a_device_in_a_answers_a_request_from_b(hubs: tuple[RunningHub, RunningH
             status, answer = post(b, "/v1/request/commands/line1", b"%d" % number, X_Reply_To="answers/desk")
             assert (status, answer["value"]) == (200, f"device says {number}"), answer
         assert seen == ["answers/desk"] * 3
+
+
+def test_an_amqp_client_in_b_is_answered_in_its_queue_by_a_worker_in_a(hubs: tuple[RunningHub, RunningHub]) -> None:
+    """Both as everybody writes them: `reply_to` is a queue of the client's own."""
+    a, b = hubs
+    with worker(a, "adding", "commands.add"), \
+            pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", b.port("amqp"))) as connection:
+        channel = connection.channel()
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        for number in range(3):
+            channel.basic_publish("amq.topic", "commands.add", b"%d" % number, pika.BasicProperties(
+                reply_to=queue, correlation_id=f"number {number}"))
+        came = [next(channel.consume(queue, auto_ack=True, inactivity_timeout=DEADLINE_S)) for _ in range(3)]
+        assert [(properties.correlation_id, body) for _, properties, body in came] == [
+            (f"number {number}", b"worker says %d" % number) for number in range(3)]
+        channel.cancel()
+
+
+def test_a_call_in_b_that_names_no_address_is_answered_from_a(hubs: tuple[RunningHub, RunningHub]) -> None:
+    a, b = hubs
+    with device(a, "commands/line2") as seen:
+        status, answer = post(b, "/v1/request/commands/line2", b"open")
+        assert (status, answer["value"]) == (200, "device says open"), answer
+        name, = seen
+        assert name.startswith("answers/queues/") and name.endswith("/replies.http")
 
 
 def test_a_link_that_a_drill_has_lost_comes_back_with_all_that_was_sent_meanwhile(

@@ -13,6 +13,7 @@ from typing import Any
 import paho.mqtt.client as paho
 import pika
 import pytest
+from confluent_kafka import Consumer, Producer
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -59,7 +60,7 @@ def device(hub: RunningHub, filter: str) -> Iterator[list[str]]:
 
 
 @contextmanager
-def worker(hub: RunningHub, queue: str) -> Iterator[None]:
+def worker(hub: RunningHub, queue: str, key: str = "jobs.#") -> Iterator[None]:
     """A worker over AMQP, as everybody writes one: it answers by the default exchange, to `reply_to`."""
     ready, ending = threading.Event(), threading.Event()
 
@@ -67,7 +68,7 @@ def worker(hub: RunningHub, queue: str) -> Iterator[None]:
         connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp")))
         channel = connection.channel()
         channel.queue_declare(queue)
-        channel.queue_bind(queue, "amq.topic", "jobs.#")
+        channel.queue_bind(queue, "amq.topic", key)
 
         def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
             channel.basic_publish("", properties.reply_to, b"worker says " + body,
@@ -93,7 +94,7 @@ def worker(hub: RunningHub, queue: str) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     folder: Path = tmp_path_factory.mktemp("hub")
-    with running_hub(folder, "mqtt", "http", "amqp", kernel='fsync = "never"') as running:
+    with running_hub(folder, "mqtt", "http", "amqp", "kafka", kernel='fsync = "never"') as running:
         yield running
 
 
@@ -114,6 +115,33 @@ def test_a_worker_answers_over_amqp(hub: RunningHub) -> None:
             assert (status, answer["value"], answer["door"]) == (200, f"worker says {number}", "amqp")
         status, answer = post(hub, "/v1/request/jobs/add", b"9", X_Reply_To="answers/of a/b.c")
         assert (status, answer["value"], answer["address"]) == (200, "worker says 9", "answers/of a/b.c")
+
+
+def test_a_service_over_kafka_answers_to_its_reply_header(hub: RunningHub) -> None:
+    """Topic and key are the first level and the rest of the address in the header."""
+    servers = {"bootstrap.servers": f"127.0.0.1:{hub.port('kafka')}"}
+    consumer = Consumer({**servers, "group.id": "service", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["work"])
+    producer = Producer(servers)
+
+    def serve() -> None:
+        asked = consumer.poll(DEADLINE_S)
+        assert asked is not None and asked.error() is None
+        headers = dict(asked.headers())
+        topic, _, key = headers["reply-to"].decode().partition("/")
+        producer.produce(topic, b"service says " + asked.value(), key,
+                         headers={"correlation-id": headers["correlation-id"]})
+        producer.flush(DEADLINE_S)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        status, answer = post(hub, "/v1/request/work/add", b"1+1", X_Reply_To="answers/desk/2")
+        assert (status, answer["value"], answer["address"], answer["door"]) == (
+            200, "service says 1+1", "answers/desk/2", "kafka")
+    finally:
+        thread.join()
+        consumer.close()
 
 
 def test_an_amqp_client_that_asks_by_an_address_is_answered_in_its_queue(hub: RunningHub) -> None:

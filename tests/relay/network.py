@@ -122,8 +122,8 @@ class TestHub:
                               wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
                               rights=lambda: self.rights,
                               told=lambda *event: self.events.append(event))
-        kernel.keep_for(self.links)
-        kernel.looking.ask_links(self.links)
+        kernel.keep_for(self.links.owed)
+        kernel.looking.ask_links(self.links.owed)
 
     def _allow(self, address: str) -> None:
         if address in self.denied:

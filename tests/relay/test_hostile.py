@@ -132,6 +132,33 @@ def test_a_meeting_point_that_changes_letters_is_seen(change: Callable[[bytes], 
     assert [event for hub in (left, right) for event in hub.events if event[1] == "faulted"]
 
 
+@pytest.mark.parametrize("back", [1, 3], ids=["swapped", "replayed"])
+def test_a_meeting_point_that_gives_letters_in_another_order_is_seen(back: int) -> None:
+    """Two that follow each other change places, or an old one comes once more behind the newest."""
+    network, left, right = pair(SEND, RECEIVE)
+    came: list[bytes] = []
+
+    def reorder(hub: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if up or hub is not right or not carried(frame) or len(frame) < 200 or len(came) > back:
+            return [frame]
+        came.append(frame)
+        if back == 1:
+            return [] if len(came) == 1 else [came[1], came[0]]
+        return [frame, came[0]] if len(came) > back else [frame]
+
+    network.change = reorder
+    values = [b"%d" % number + bytes(200) for number in range(6)]
+    for value in values:
+        left.rig.publish("plant/a", value)
+        network.tick_of(left)
+        network.turn()
+    network.settle(160)
+    assert len(came) > back
+    assert right.values("plant") == values
+    assert right.links.links["link"].counts.tampered > 0
+    assert [event for event in right.events if event[1] == "faulted"]
+
+
 def test_a_meeting_point_with_other_keys_learns_and_changes_nothing() -> None:
     """It greets in the name of the other hub: the signature is not of the key that is pinned."""
     network, left, right = pair(SEND, RECEIVE)

@@ -6,7 +6,8 @@ import random
 import pytest
 import zstandard
 
-from gatehouse.kernel.message import RETAIN, Stamp
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, Stamp
+from gatehouse.kernel.records.private import MARK
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
@@ -54,6 +55,17 @@ def test_key_headers_timestamp_and_origin_cross() -> None:
     assert not [name for name, _ in record[4] if name == ORIGIN_HEADER], "private headers are not shown"
 
 
+def test_what_a_door_keeps_of_a_message_does_not_cross_and_the_message_is_no_longer_its_own() -> None:
+    """AMQP's door reads its own side in a message that says it came by it: here there is none."""
+    network, left, right = pair(SEND, RECEIVE)
+    amqp = 3
+    left.rig.publish("plant/a", b"v", headers=[(MARK + b"amqp", b"its side"), (b"shown", b"1")], attributes=amqp)
+    network.settle()
+    record, = right.rig.read("plant")
+    assert dict(record[4])[b"shown"] == b"1" and MARK + b"amqp" not in dict(record[4])
+    assert record[5] & DOOR_MASK != amqp
+
+
 def test_a_producers_batch_crosses_whole() -> None:
     network, left, right = pair(SEND, RECEIVE)
     topic = left.rig.kernel.create_topic("plant", partitions=1)
@@ -94,6 +106,22 @@ def test_only_addresses_that_both_sides_allow_pass() -> None:
     assert right.values("plant") == [b"1"]
     assert right.rig.kernel.topic("other") is None
     assert left.links.describe_link("link")["lag"]["messages"] == 0, "what does not match is not behind"
+
+
+def test_a_link_is_of_one_tenant_at_each_hub() -> None:
+    """What others have is not sent, and no rename leads to them."""
+    network, left, right = pair({**SEND, "tenant": "north"}, {
+        **RECEIVE, "tenant": "south", "rename": ("plant/up/# -> north/plant/#",)})
+    left.rig.publish("plant/1", b"of the north", tenant="north")
+    left.rig.publish("plant/up/1", b"renamed", tenant="north")
+    left.rig.publish("plant/1", b"of everybody")
+    network.settle()
+    kernel = right.rig.kernel
+    assert {topic.name for topic in kernel.topics("south")} == {"plant", "north"}
+    assert not kernel.topics("north") and not kernel.topics("/")
+    stored = [record[3] for topic in kernel.topics("south") for partition in topic.partition_ids()
+              for record in right.rig.read_partition(partition)]
+    assert sorted(stored) == [b"of the north", b"renamed"]
 
 
 def test_a_topic_that_the_meeting_point_does_not_list_stops_the_link() -> None:

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.certificates import Authority
 from tests.relay.namespaces import Namespaces, namespaces
@@ -174,13 +176,14 @@ class Two:
             process.stdout.close()
 
 
-@contextmanager
-def two_networks(folder: Path) -> Iterator[Two]:
+@pytest.fixture
+def two(tmp_path: Path, record_property: Callable[[str, object], None]) -> Iterator[Two]:
+    """The summary of all tests says of which kind they were."""
     spaces = namespaces()
-    print("in", "loopback with a faulty proxy" if spaces is None else spaces.kind)
+    record_property("networks", "loopback with a faulty proxy" if spaces is None else spaces.kind)
     two = None
     try:
-        two = Two(folder, spaces)
+        two = Two(tmp_path, spaces)
         yield two
     finally:
         if two is not None:
@@ -189,107 +192,103 @@ def two_networks(folder: Path) -> Iterator[Two]:
             spaces.remove()
 
 
-def test_every_acknowledged_message_arrives_once_in_order(tmp_path: Path) -> None:
-    with two_networks(tmp_path) as two:
-        if two.spaces is not None:
-            assert not two.spaces.reaches("a", "10.99.2.2", two.b.port), "the networks do not reach each other"
-            assert not two.spaces.reaches("b", two.spaces.meeting, two.port), "B has no way but the proxy"
-        two.join()
-        acknowledged: Counter[str] = Counter()
-        number = 0
+def test_every_acknowledged_message_arrives_once_in_order(two: Two) -> None:
+    if two.spaces is not None:
+        assert not two.spaces.reaches("a", "10.99.2.2", two.b.port), "the networks do not reach each other"
+        assert not two.spaces.reaches("b", two.spaces.meeting, two.port), "B has no way but the proxy"
+    two.join()
+    acknowledged: Counter[str] = Counter()
+    number = 0
 
-        def load() -> None:
-            nonlocal number
-            for _ in range(BURST):
-                value = f"{number:06d}{'x' * 2_000}"
-                status, _ = two.a.ask("POST", f"/v1/publish/plant/{number % KEYS}", value, **{
-                    "X-Retain": "true", "X-Expires-In": str(LIVES_S)})
-                acknowledged[value] += status == 201
-                number += 1
+    def load() -> None:
+        nonlocal number
+        for _ in range(BURST):
+            value = f"{number:06d}{'x' * 2_000}"
+            status, _ = two.a.ask("POST", f"/v1/publish/plant/{number % KEYS}", value, **{
+                "X-Retain": "true", "X-Expires-In": str(LIVES_S)})
+            acknowledged[value] += status == 201
+            number += 1
 
+    load()
+    for trouble in ("cut", "relay", "a", "b"):
         load()
-        for trouble in ("cut", "relay", "a", "b"):
+        if trouble == "cut" and two.spaces is not None:
+            two.spaces.cut("a")
+            end_s = time.monotonic() + CUT_S
             load()
-            if trouble == "cut" and two.spaces is not None:
-                two.spaces.cut("a")
-                end_s = time.monotonic() + CUT_S
+            while time.monotonic() < end_s:
                 load()
-                while time.monotonic() < end_s:
-                    load()
-                two.spaces.mend("a")
-            elif trouble == "relay":
-                two.relay.kill()
-                load()
-                two.relay.start()
-            elif trouble == "a":
-                two.a.kill()
-                two.a.start()
-            elif trouble == "b":
-                wait_for(lambda: two.a.link()["sessions"] > 0, two.a.link)     # A counts from its own start on
-                two.b.kill()
-                load()
-                two.b.start()
+            two.spaces.mend("a")
+        elif trouble == "relay":
+            two.relay.kill()
             load()
-        two.b.document("POST", "/v1/publish/orders/1", "back")
-        wait_for(two.settled, lambda: (two.a.link(), two.b.link()), 120 + CUT_S)
-        came = two.b.values("plant")
-        assert Counter(value for _, value in came) == acknowledged
-        for key in range(KEYS):
-            mine = [value for address, value in came if address == f"plant/{key}"]
-            assert mine == sorted(mine), "in the order of each key"
-        assert two.a.values("orders") == [("orders/1", "back")]
-        retained = [sorted((value["address"], value["value"]) for value in hub.document(
-            "GET", "/v1/retained/plant/+")["messages"]) for hub in (two.a, two.b)]
-        assert len(retained[0]) == KEYS and retained[0] == retained[1], "half an hour is left by either clock"
-        sessions = two.a.link()["sessions"] + two.b.link()["sessions"]
-        assert sessions > 2, "the way between the hubs broke"
+            two.relay.start()
+        elif trouble == "a":
+            two.a.kill()
+            two.a.start()
+        elif trouble == "b":
+            wait_for(lambda: two.a.link()["sessions"] > 0, two.a.link)     # A counts from its own start on
+            two.b.kill()
+            load()
+            two.b.start()
+        load()
+    two.b.document("POST", "/v1/publish/orders/1", "back")
+    wait_for(two.settled, lambda: (two.a.link(), two.b.link()), 120 + CUT_S)
+    came = two.b.values("plant")
+    assert Counter(value for _, value in came) == acknowledged
+    for key in range(KEYS):
+        mine = [value for address, value in came if address == f"plant/{key}"]
+        assert mine == sorted(mine), "in the order of each key"
+    assert two.a.values("orders") == [("orders/1", "back")]
+    retained = [sorted((value["address"], value["value"]) for value in hub.document(
+        "GET", "/v1/retained/plant/+")["messages"]) for hub in (two.a, two.b)]
+    assert len(retained[0]) == KEYS and retained[0] == retained[1], "half an hour is left by either clock"
+    sessions = two.a.link()["sessions"] + two.b.link()["sessions"]
+    assert sessions > 2, "the way between the hubs broke"
 
 
-def test_requests_cross_and_are_answered_by_a_device_and_by_an_application(tmp_path: Path) -> None:
-    with two_networks(tmp_path) as two:
-        two.join()
-        with two.a.answering("device", two.a.mqtt, "orders/#") as asked, \
-                two.b.answering("worker", two.b.amqp, "plant.jobs.#") as heard:
-            two.a.document("POST", "/v1/publish/plant/jobs/reading", "21.5")
-            assert next(heard) == "plant.jobs.reading 21.5\n"
-            answer = two.b.request("orders/7", "open", "plant/answers/b")
-            assert (answer["value"], answer["address"]) == ("device: open", "plant/answers/b")
-            assert next(asked) == "orders/7 open\n"
-            answer = two.a.request("plant/jobs/add", "1+1", "orders/answers/a")
-            assert (answer["value"], answer["address"]) == ("worker: 1+1", "orders/answers/a")
-            assert next(heard) == "plant.jobs.add 1+1\n"
+def test_requests_cross_and_are_answered_by_a_device_and_by_an_application(two: Two) -> None:
+    two.join()
+    with two.a.answering("device", two.a.mqtt, "orders/#") as asked, \
+            two.b.answering("worker", two.b.amqp, "plant.jobs.#") as heard:
+        two.a.document("POST", "/v1/publish/plant/jobs/reading", "21.5")
+        assert next(heard) == "plant.jobs.reading 21.5\n"
+        answer = two.b.request("orders/7", "open", "plant/answers/b")
+        assert (answer["value"], answer["address"]) == ("device: open", "plant/answers/b")
+        assert next(asked) == "orders/7 open\n"
+        answer = two.a.request("plant/jobs/add", "1+1", "orders/answers/a")
+        assert (answer["value"], answer["address"]) == ("worker: 1+1", "orders/answers/a")
+        assert next(heard) == "plant.jobs.add 1+1\n"
 
 
-def test_who_is_withdrawn_in_flight_is_let_go(tmp_path: Path) -> None:
-    with two_networks(tmp_path) as two:
-        two.join()
-        two.relay.write({"a": two.a.document("GET", "/v1/relay")["key"]}, ["plant", "orders"])
-        two.relay.reload()
-        wait_for(lambda: two.b.document("GET", "/v1/relay")["state"] == "offline", lambda: two.b.link())
-        two.a.document("POST", "/v1/publish/plant/1", "not yours")
-        wait_for(lambda: "not know this hub" in two.b.document("GET", "/v1/relay")["fault"],
-                 lambda: two.b.document("GET", "/v1/relay"))
-        assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
-        assert two.a.link()["lag"]["messages"] == 1
+def test_who_is_withdrawn_in_flight_is_let_go(two: Two) -> None:
+    two.join()
+    two.relay.write({"a": two.a.document("GET", "/v1/relay")["key"]}, ["plant", "orders"])
+    two.relay.reload()
+    wait_for(lambda: two.b.document("GET", "/v1/relay")["state"] == "offline", lambda: two.b.link())
+    two.a.document("POST", "/v1/publish/plant/1", "not yours")
+    wait_for(lambda: "not know this hub" in two.b.document("GET", "/v1/relay")["fault"],
+             lambda: two.b.document("GET", "/v1/relay"))
+    assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
+    assert two.a.link()["lag"]["messages"] == 1
 
 
-def test_a_man_in_the_middle_with_another_certificate_hears_nothing(tmp_path: Path) -> None:
+def test_a_man_in_the_middle_with_another_certificate_hears_nothing(two: Two, tmp_path: Path) -> None:
     """He answers in place of the meeting point, with a certificate for its name that somebody else signed."""
-    with two_networks(tmp_path) as two:
-        two.join()
-        two.relay.kill()
-        (tmp_path / "other").mkdir()
-        pair = Authority(tmp_path / "other", "Another Authority").server(addresses=(two.host,))
-        two.relay.head = "".join(f"{line}\n" for line in two.relay.head.splitlines()
-                                 if not line.startswith(("cert", "key"))) \
-            + f'cert = "{pair.cert}"\nkey = "{pair.key}"\n'
-        two.relay.write({side: hub.document("GET", "/v1/relay")["key"] for side, hub in (("a", two.a), ("b", two.b))},
-                        ["plant", "orders"])
-        before = len(two.relay.log.read_text())
-        two.relay.start()
-        two.a.document("POST", "/v1/publish/plant/1", "not for him")
-        for hub in (two.a, two.b):
-            wait_for(partial(hub.says, "certificate verify failed"), partial(hub.document, "GET", "/v1/relay"))
-            assert "\n" not in hub.document("GET", "/v1/relay")["fault"]
-        assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
-        assert "is here" not in two.relay.log.read_text()[before:]
+    two.join()
+    two.relay.kill()
+    (tmp_path / "other").mkdir()
+    pair = Authority(tmp_path / "other", "Another Authority").server(addresses=(two.host,))
+    two.relay.head = "".join(f"{line}\n" for line in two.relay.head.splitlines()
+                             if not line.startswith(("cert", "key"))) \
+        + f'cert = "{pair.cert}"\nkey = "{pair.key}"\n'
+    two.relay.write({side: hub.document("GET", "/v1/relay")["key"] for side, hub in (("a", two.a), ("b", two.b))},
+                    ["plant", "orders"])
+    before = len(two.relay.log.read_text())
+    two.relay.start()
+    two.a.document("POST", "/v1/publish/plant/1", "not for him")
+    for hub in (two.a, two.b):
+        wait_for(partial(hub.says, "certificate verify failed"), partial(hub.document, "GET", "/v1/relay"))
+        assert "\n" not in hub.document("GET", "/v1/relay")["fault"]
+    assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
+    assert "is here" not in two.relay.log.read_text()[before:]

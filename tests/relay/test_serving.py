@@ -2,13 +2,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from gatehouse.gateways.circuits import RELAY
+from gatehouse.relay import frames, serving
+from gatehouse.relay.frames import Challenge, Hello, Proof, Refused, Welcome
+from gatehouse.relay.sealing import Identity
 from gatehouse.relay.serving import PATH, UNPROVED_OF_ADDRESS, RelayServer
-from gatehouse.relay.settings import MeetingSection
+from gatehouse.relay.settings import MeetingSection, MetHub
 from tests.relay.processes import RunningRelay, ask, hub_config, key_of, wait_for
 from tests.running_hub import RunningHub, free_port
 
@@ -44,6 +49,67 @@ def test_connections_that_prove_nothing_are_few() -> None:
         await server.stop()
 
     asyncio.run(run())
+
+
+def test_a_hub_that_is_silent_is_asked_and_then_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "TICK_S", 0.02)
+    monkeypatch.setattr(serving, "PING_S", 0.1)
+    monkeypatch.setattr(serving, "SILENT_S", 2.0)
+
+    async def run() -> None:
+        server = RelayServer(MeetingSection("127.0.0.1", listen="127.0.0.1:0"), (), ())
+        address = await server.start()
+        async with aiohttp.ClientSession() as client:
+            answering = await client.ws_connect(f"http://{address}{PATH}")
+            answers = asyncio.ensure_future(answering.receive())               # pings are answered meanwhile
+            silent = await client.ws_connect(f"http://{address}{PATH}", autoping=False)
+            assert (await silent.receive()).type is aiohttp.WSMsgType.PING
+            while (await silent.receive()).type is aiohttp.WSMsgType.PING:
+                pass
+            assert silent.closed
+            await answering.ping(b"and it is asked back")
+            assert not answering.closed and not answers.done()
+            answers.cancel()
+        await server.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_a_frame_that_is_too_large_ends_in_one_line(proved: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Whether the hub has proved who it is or not; and so does a text."""
+    hub = Identity(b"a hub's secret" * 3)
+
+    async def greet(socket: aiohttp.ClientWebSocketResponse) -> None:
+        await socket.send_bytes(frames.encode(Hello(frames.MAJOR, frames.MINOR, hub.public, b"n" * 32, "hub")))
+        challenge = frames.decode(await socket.receive_bytes())
+        assert isinstance(challenge, Challenge)
+        await socket.send_bytes(frames.encode(Proof(hub.sign(
+            frames.what_is_proved(b"n" * 32, challenge.nonce, challenge.name, hub.public)))))
+        assert isinstance(frames.decode(await socket.receive_bytes()), Welcome)
+
+    async def run() -> None:
+        server = RelayServer(MeetingSection("127.0.0.1", listen="127.0.0.1:0", max_frame_bytes=1 << 16),
+                             (MetHub("hub", (hub.public.hex(),)),), ())
+        address = await server.start()
+        async with aiohttp.ClientSession() as client:
+            for sent in (bytes((frames.CARRY,)) + bytes(1 << 17), "a text"):
+                caplog.clear()
+                socket = await client.ws_connect(f"http://{address}{PATH}")
+                if proved:
+                    await greet(socket)
+                await (socket.send_str(sent) if isinstance(sent, str) else socket.send_bytes(sent))
+                async for message in socket:
+                    assert message.type is aiohttp.WSMsgType.BINARY
+                    assert isinstance(frames.decode(message.data), Refused)
+                said = [record.getMessage() for record in caplog.records if "let go" in record.getMessage()]
+                assert len(said) == 1 and "bad_frame" in said[0] and "\n" not in said[0], said
+        assert server.meeting.counts.carried == 0 and server.meeting.counts.refused == {"bad_frame": 2}
+        await server.stop()
+
+    caplog.set_level(logging.INFO, "gatehouse.relay")
+    asyncio.run(run())
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_hub_that_the_file_names_later_is_soon_let_in(tmp_path: Path) -> None:

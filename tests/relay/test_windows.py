@@ -11,8 +11,11 @@ LETTER = 128 << 10
 MOST = 4 << 20
 
 
-def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int) -> tuple[int, list[int]]:
-    """A reader that takes so much in a millisecond, so far away: bytes that were stored, and how long letters took."""
+def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int, bursts: dict[int, int] | None = None
+        ) -> tuple[int, list[int]]:
+    """A reader that takes so much in a millisecond, so far away: bytes that were stored, and how long letters took.
+    `bursts`: so many letters are there to be sent every so many milliseconds; else always."""
+    waiting = 0
     on_their_way: deque[tuple[int, int]] = deque()       # (said at, stored at)
     free_at = stored = 0
     took: list[int] = []
@@ -22,7 +25,10 @@ def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int) -> tuple[
             stored += LETTER
             took.append(now_ms - said_ms)
             window.on_stored(LETTER, now_ms - said_ms, now_ms)
-        while window.allows(len(on_their_way) * LETTER):
+        waiting = 1 << 30 if bursts is None else waiting + sum(
+            [letters for every_ms, letters in bursts.items() if now_ms % every_ms == 0])
+        while window.allows(len(on_their_way) * LETTER) and waiting:
+            waiting -= 1
             free_at = max(free_at, now_ms + way_ms // 2) + max(LETTER // bytes_per_ms, 1)
             on_their_way.append((now_ms, free_at + way_ms // 2))
     return stored, took
@@ -40,10 +46,17 @@ def test_the_way_is_full_and_little_waits(bytes_per_ms: int, way_ms: int) -> Non
     assert usual <= 2 * alone_ms + 12 + LETTER // bytes_per_ms, "and not 4 MiB of it"
 
 
+def test_of_a_burst_behind_many_small_ones_little_waits() -> None:
+    """A single letter every ten milliseconds is never late: it does not make room for forty at once."""
+    _, took = run(Window(MOST), LETTER, 2, 30_000, {10: 1, 1_000: 40})
+    assert sorted(took)[len(took) * 99 // 100] <= 2 + 1 + 5
+
+
 def test_the_window_stays_within_its_bounds() -> None:
     window = Window(MOST)
     assert window.bytes == FIRST_BYTES
-    for _ in range(100):
+    for _ in range(300):
+        assert not window.allows(MOST)
         window.on_stored(LETTER, 1, 1)
     assert window.bytes == MOST
     for _ in range(1_000):
@@ -60,5 +73,6 @@ def test_now_and_then_all_is_stored_and_the_shortest_time_is_looked_at_again() -
     window.on_stored(LETTER, 50, DRAIN_MS)
     assert not window.allows(1) and window.allows(0)
     before = window.bytes
+    assert not window.allows(MOST)
     window.on_stored(LETTER, 50, DRAIN_MS + 50)
     assert window.bytes > before, "the way is longer now"
