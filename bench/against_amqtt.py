@@ -1,4 +1,4 @@
-"""The MQTT door beside amqtt's broker, which is Python, too: why it is not the door (decision 292).
+"""The MQTT door beside amqtt's broker, which is Python, too: why it is not the door (decision 281).
 
     python -m bench.against_amqtt [--rounds 1] [--n 20000]
 

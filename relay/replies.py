@@ -7,7 +7,7 @@
 The tag is made with the secret of the hub. So the other network puts answers into queues that have asked it, and
 nothing into any other.
 """
-# decision 321: a queue is answered across a link by an address that only who was asked knows
+# decision 295: a queue is answered across a link by an address that only who was asked knows
 from __future__ import annotations
 
 from hmac import compare_digest

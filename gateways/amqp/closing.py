@@ -3,7 +3,7 @@
 A socket that is closed with bytes unread is reset by the system, and a client that was still sending would lose the
 connection.close that tells it why. So the client is listened to until it answers, goes, or falls silent, and not
 longer than `LONGEST_MS`. Where the client itself asked to close, the specification has it hang up once it is answered:
-it is given the time to do so (decision 303). Frames are not put together any more: the answer is looked for in the
+it is given the time to do so (decision 286). Frames are not put together any more: the answer is looked for in the
 bytes, since what a client sends after a frame error has no frames to speak of.
 """
 from __future__ import annotations

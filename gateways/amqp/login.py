@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gatehouse.gateways")
 RABBITMQ_VERSION: Final = "4.0.0"
-"""Whose behaviour clients find here: they read `version` as RabbitMQ's, and some refuse less. decision 304"""
+"""Whose behaviour clients find here: they read `version` as RabbitMQ's, and some refuse less. decision 287"""
 
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"

@@ -43,7 +43,7 @@ class KafkaConfig:
         "help": "Longest time, in ms, that a fetch waits for new records, whatever the client asks for."})
     fetch_max_partitions: int = field(default=50_000, metadata={
         "min": 1, "max": 1_000_000, "help": "Most partitions that one fetch may list; more closes its connection."})
-    group_min_session_timeout_ms: int = field(default=1_000, metadata={                # decision 298
+    group_min_session_timeout_ms: int = field(default=1_000, metadata={                # decision 284
         "min": 1, "max": 86_400_000,
         "help": "Shortest time, in ms, after which a member of a consumer group may ask to count as gone when it is "
                 "silent."})

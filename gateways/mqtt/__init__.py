@@ -12,7 +12,7 @@ from gatehouse.gateways.mqtt.wills import publish_wills
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 
-# decision 292: why this door, and not a broker that there is
+# decision 281: why this door, and not a broker that there is
 GATEWAY = GatewaySpec(name="mqtt", contract=CONTRACT, door=DOOR, config=MqttConfig, default_listen=("127.0.0.1:1883",),
                       session=MqttSession, opened=publish_wills, columns=(MQTT3, MQTT5), spelling=SPELLING,
                       connection_settings=connection_settings,

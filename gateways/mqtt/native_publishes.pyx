@@ -127,7 +127,7 @@ cdef class PublishReader(Reader):
         if messages is None or self.count + count > self.room:
             return 0
         is_limited = self.admission.limits.limits_in
-        if is_limited and not self.guard.charging.spends(messages, size):        # decision 316
+        if is_limited and not self.guard.charging.spends(messages, size):        # decision 294
             return 0
         if count:
             acks = PyBytes_FromStringAndSize(<const char *>ids, count * ACK_BYTES)

@@ -643,7 +643,7 @@ class MqttSession:
             if self._subscriptions is not None and topic_filter in self._subscriptions.by_filter:
                 outbox.give_retained(topic_filter, qos, start)
 
-    def _filters(self) -> Subscriptions:  # decision 293
+    def _filters(self) -> Subscriptions:  # decision 282
         """The client's filters: made with the first of them."""
         if self._subscriptions is None:
             assert self._guard is not None and self._outbox is not None

@@ -31,7 +31,7 @@ EXPIRED_AT_ONCE: Final = 100
 LOOKED_AT_ONCE: Final = 200              # queues, after a start
 LOOKED_BYTES: Final = 4 << 20
 HANDED_MS: Final = 1_000
-"""So soon after it entered a queue, a message that had expired by then goes to a member that waits. decision 305"""
+"""So soon after it entered a queue, a message that had expired by then goes to a member that waits. decision 288"""
 
 
 def expires_at(headers_encoded: bytes) -> int:

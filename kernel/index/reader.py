@@ -156,7 +156,7 @@ class Reader:
                 cold.append((answer, want))
         if cold:
             self.cold_reads += 1
-            through = self._bulk if stored else self._of_groups if kept else self._replays     # decision 306
+            through = self._bulk if stored else self._of_groups if kept else self._replays     # decision 289
             self._submit_cold(through, cold_bytes, answers, cold, on_done)
         else:
             on_done(answers)
@@ -209,7 +209,7 @@ class Reader:
                 total += entry.byte_length
         return entries
 
-    # decision 297
+    # decision 283
     def _read_cold(self, cold: ColdRead) -> Reads:
         """On the reading thread: one partition after the other, while there is room."""
         reads: Reads = []

@@ -4,7 +4,7 @@ Nothing is kept in that order, and such a look-up is rare: the newest messages o
 them, or as many behind a time. A client may write the header that says the identity, too; so whoever wrote the message
 to the log must have been a link.
 """
-# decision 310
+# decision 291
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -493,7 +493,7 @@ class Journeys:  # decision 198
         self.following.place(followed, partition_id, offset)
         return followed
 
-    def _named(self, followed: Followed, event: Event, message: Leased) -> Event:    # decision 311
+    def _named(self, followed: Followed, event: Event, message: Leased) -> Event:    # decision 292
         """The event, and what the message is found by; nothing before said that."""
         followed.name()
         topic_partition = self._topics.of_partition(event.partition_id)

@@ -6,7 +6,7 @@ from gatehouse.kernel.sessions.records import OPEN
 from gatehouse.kernel.sessions.session import Session
 
 
-class SharedFilters:  # decision 291
+class SharedFilters:  # decision 280
     """By tenant and `$share/GROUP/FILTER`, of the sessions that were added."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ from gatehouse.kernel.write.validating import MAX_RECORDS, Arrived, Entering, Va
 STEP_RECORDS = 64
 """Records of a batch that are placed before the clock is read: a tenth of a millisecond."""
 
-MAX_NAMED_RECORDS: Final = 100         # of those that a batch is refused for: decision 299
+MAX_NAMED_RECORDS: Final = 100         # of those that a batch is refused for: decision 285
 RETAIN_HEADER: Final = b"retain"
 TRUE: Final = (b"true", b"1")
 

@@ -6,7 +6,7 @@ a record once, where it stays: nothing of it is encoded, or copied, before its f
 
 `encode` is native in the compiled wheel (native_writer.c), and says the same as `encode_plain`.
 """
-# decision 285: a message is encoded when its frame is sealed
+# decision 279: a message is encoded when its frame is sealed
 from __future__ import annotations
 
 from array import array

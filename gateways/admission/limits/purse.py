@@ -10,7 +10,7 @@ part. What is reserved is gone for all others, so however many purses there are,
 is; and what was taken was charged before, so over time a limit is as exact as without. Where little is left nothing is
 set aside, and each burst is weighed. Pure.
 """
-# decision 254: a limit that is far away costs a subtraction; decision 315: what is set aside is reserved
+# decision 254: a limit that is far away costs a subtraction; decision 293: what is set aside is reserved
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -222,7 +222,7 @@ async def post_fetch(door: Door, call: Call) -> Answered:
                            Response(body, content_type="application/octet-stream"))
 
 
-# decision 309
+# decision 290
 async def _publishers(door: Door, guard: Guard, heads: list[dict[str, Any]], pieces: list[Piece]
                       ) -> list[list[tuple[int, str]]]:
     """Of each range, from which offset on it is whose, as far as this guard's principal may know; "": that is not

@@ -278,7 +278,7 @@ def test_what_a_3_1_1_client_cannot_be_told_is_said_in_the_log(caplog: pytest.Lo
 
 @pytest.mark.parametrize(("keeps", "most"), [(False, 36), (True, 44)])
 def test_an_idle_connection_is_made_of_few_objects(keeps: bool, most: int) -> None:
-    """Each of them takes memory, and is looked at whenever Python's collector looks for cycles (decision 293)."""
+    """Each of them takes memory, and is looked at whenever Python's collector looks for cycles (decision 282)."""
     hub, count = FakeHub(), 200
 
     def idle(number: int) -> object:
