@@ -76,6 +76,11 @@ class QueueArguments:
     is_stream: bool = False
     max_age_ms: int | None = None      # of a stream's messages
 
+    @property
+    def drops_head(self) -> bool:
+        """Whether what comes may push out what is there."""
+        return self.overflow == "drop-head" and (self.max_length, self.max_bytes) != (None, None)
+
 
 def check_queue_arguments(arguments: Table, where: str) -> None:  # decision 245
     """What a client declares. `where`: `queue 'q' in vhost '/'`, for the refusal (ChannelFault 406)."""

@@ -288,9 +288,8 @@ class Broker:
 
     def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """Exchange, routing key and properties of a message in a queue, as bytes."""
-        if leased[8] & DOOR_MASK == codec.DOOR:
-            return mapping.own_side(leased[7])
-        return self._foreign_side(queue, leased)
+        own = mapping.own_side(leased[7]) if leased[8] & DOOR_MASK == codec.DOOR else b""
+        return own or self._foreign_side(queue, leased)
 
     def _foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """The AMQP side of a message of another door.

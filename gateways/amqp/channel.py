@@ -379,7 +379,10 @@ class Channel:
                 self.connection.handed_out(1, len(waiting[0]), queue.name)
             self.release_replies(waiting)
 
-        queues.take_one(source, look)
+        if queues.may_drop(queue):
+            look(None)
+        else:
+            queues.take_one(source, look)
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:

@@ -52,7 +52,8 @@ AMQP_HEADER: Final = MARK + b"amqp"
 DEAD_HEADER: Final = MARK + b"amqp-dead"
 """Name of an empty record header: what the message says of its deaths is the hub's own word."""
 
-HEADERS_START: Final = varint(1) + varint(len(AMQP_HEADER)) + AMQP_HEADER
+SIDE_START: Final = varint(len(AMQP_HEADER)) + AMQP_HEADER
+HEADERS_START: Final = varint(1) + SIDE_START
 
 # Why `decode_publishes` stopped.
 NEED_MORE: Final = 0                   # the buffer ends, perhaps within a publish
@@ -249,7 +250,8 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
         redelivered = message[2] > 1
         size = len(body)
         if size != last_size or headers != last_headers or redelivered != last_redelivered:
-            last_headers = headers if not redelivered and message[8] & DOOR_MASK == DOOR else b""
+            is_own = message[8] & DOOR_MASK == DOOR and SIDE_START in headers
+            last_headers = headers if is_own and not redelivered else b""
             last_size = size
             last_redelivered = redelivered
             side = side_of(message)

@@ -151,6 +151,10 @@ class KernelQueues:
         group = self._group(queue)
         return group.ready + group.entering
 
+    def may_drop(self, queue: AmqpQueue) -> bool:
+        """Whether what is on its way into it may push out what is there: ask for its head behind that."""
+        return queue.settings.drops_head and queue.kernel_queue is not None and self._group(queue).entering > 0
+
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
         if not name.startswith(SHARE):

@@ -232,6 +232,8 @@ class AmqpSender:
         if not name and not queues:
             return SendTarget(None, False, False, False)
         streams = [queue for queue in queues if queue.stream is not None]
+        if not name and len(queues) > 1:
+            return self._place_in_each(queues, priority)
         if streams:
             return self._place_with_streams(name, address, queues, streams, priority)
         try:
@@ -244,9 +246,19 @@ class AmqpSender:
         others = any(queue.kernel_queue is not None and not queue.kernel_queue.settings.door for queue in queues)
         return SendTarget(place, not name and not others, bool(queues), timed)     # another door reads its own queue
 
+    def _place_in_each(self, queues: list[AmqpQueue], priority: int) -> SendTarget:
+        """Of the default exchange, where CC and BCC name more queues: no topic leads to them, so each has its own."""
+        try:
+            places = place_copies(self.guard, queues)
+            places += [self._broker.queues.place(self.guard, "", [queue], priority) for queue in queues
+                       if queue.stream is None]
+        except KernelError as error:
+            raise not_placed(error) from None
+        return SendTarget(places[0], False, True, True, tuple(places[1:]))
+
     def _place_with_streams(self, name: str, address: str, queues: list[AmqpQueue], streams: list[AmqpQueue],
                             priority: int) -> SendTarget:
-        """Of the default exchange one stream alone; of others the topic of the address, queues, and a copy for each
+        """Of the default exchange the one stream; of others the topic of the address, queues, and a copy for each
         stream."""
         others = [queue for queue in queues if queue.stream is None]
         try:

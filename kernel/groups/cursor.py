@@ -482,6 +482,10 @@ class Cursor:  # decision 20
         """Messages that could be leased now; `end` is the partition's next offset."""
         return max(0, end - self.next) + len(self._again)
 
+    def passed_over(self, end: int) -> int:
+        """Offsets that are settled already, and that the partition, whose next is `end`, does not have yet."""
+        return max(0, self.next - end)
+
     def unsettled_stretches(self, start: int, stop: int) -> list[Stretch]:
         """The offsets in [start, stop) that are not settled, as (first, behind the last). Looks at nothing but pages
         in which something is settled."""

@@ -741,8 +741,9 @@ class LeasedGroup:
 
     @property
     def entering(self) -> int:
-        """Messages that are on their way in."""
-        return sum([self._core.entering(partition_id) for partition_id in self.prefetchers])
+        """Messages that are on their way in, and were not purged before they are there."""
+        return sum([max(0, self._core.entering(partition_id) - prefetcher.cursor.passed_over(prefetcher.end()))
+                    for partition_id, prefetcher in self.prefetchers.items()])
 
     def counts(self) -> Counts:
         """Ready, leased, waiting, and what has become of the rest."""

@@ -128,14 +128,15 @@ def test_deliveries_are_what_pika_reads() -> None:
     assert {frame.channel_number for frame in frames} == {1}
 
 
-def test_a_foreign_message_is_asked_for_every_time() -> None:
+@pytest.mark.parametrize("door", [1, codec.DOOR])      # whoever writes this door's number need not have an AMQP side
+def test_a_foreign_message_is_asked_for_every_time(door: int) -> None:
     asked: list[Leased] = []
 
     def side_of(one: Leased) -> bytes:
         asked.append(one)
         return b"\0\1q\0\0"
 
-    foreign = [(None, at, 1, 0, 0, b"key", b"x", b"\0", 1) for at in range(3)]
+    foreign = [(None, at, 1, 0, 0, b"key", b"x", b"\0", door) for at in range(3)]
     codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, foreign, side_of)
     assert len(asked) == 3
 

@@ -11,8 +11,10 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.amqp import open_door
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, QUORUM_LIMIT
+from gatehouse.gateways.amqp.codec import DOOR, METHOD, frame
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.dead_letters import DEATHS
+from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.properties import read
 from gatehouse.gateways.amqp.properties import write as written
 from gatehouse.gateways.amqp.tables import Field, encode_table, typed
@@ -20,6 +22,7 @@ from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import FakeLink
 from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.records.record import encode_headers
 from tests.gateways.amqp.fakes import Client, Got
 from tests.kernel.rig import Rig
 
@@ -501,3 +504,60 @@ def test_in_a_queue_it_is_ready_at_once(hub: KernelHub) -> None:
     fill(client, "work", b"x")
     assert consume(client, "work") == [b"x"]
     assert delivered(client.ask("basic.nack", delivery_tag=1, requeue=True)) == [b"x"]
+
+
+# ---- what is on its way into a queue, and what was purged before it was there
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_a_copy_is_found_by_who_asks_right_after_it_was_published(hub: KernelHub, header: str) -> None:
+    client = hub.client()
+    for name in ("a", "b", "c"):
+        client.ask("queue.declare", queue=name, auto_delete=True)
+    client.publish("", "a", b"x", properties_of(headers={header: typed(["b", "c"])}))       # type: ignore[dict-item]
+    assert [taken(client, name) for name in ("a", "b", "c")] == [[b"x"]] * 3
+
+
+def test_what_was_purged_on_its_way_is_not_counted(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q")
+    for body in (b"1", b"2"):
+        client.publish("", "q", body)
+    client.send(frame(METHOD, 1, encode_method("queue.purge", queue="q")))
+    client.send(frame(METHOD, 1, encode_method("queue.declare", queue="q", passive=True)))
+    client.publish("", "q", b"3")
+    client.send(frame(METHOD, 1, encode_method("queue.declare", queue="q", passive=True)))
+    counts = [arguments["message_count"] for _, _, arguments in client.got() if "message_count" in arguments]
+    assert counts == [2, 0, 1]
+    assert taken(client) == [b"3"]
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_what_comes_back_is_pushed_out_by_what_was_published_meanwhile(hub: KernelHub, most: int) -> None:
+    client = hub.client()
+    fill(client, "q", *[b"old"] * most, **{"x-max-length": most})
+    assert [tag for tag, _, _ in (get(client, "q") for _ in range(most))] == [*range(1, most + 1)]      # type: ignore[misc]
+    for _ in range(most):
+        client.publish("", "q", b"new")
+    client.send(frame(METHOD, 1, encode_method("basic.nack", delivery_tag=most, multiple=True, requeue=True)))
+    (_, _, head), _, (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
+    assert (body["body"], head["message_count"]) == (b"new", most - 1)
+    assert taken(client) == [b"new"] * (most - 1)
+
+
+# ---- what bears this door's number and is not its own
+
+@pytest.mark.parametrize("headers", [[], [(b"shown", b"yes")]])
+def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, headers: list[tuple[bytes, bytes]]
+                                                                ) -> None:
+    client = hub.client()
+    fill(client, "q")
+    kernel = hub.rig.kernel
+    queue = kernel.groups.queue("q", "/")
+    assert queue is not None
+    for value in (b"1", b"2"):
+        kernel.append([(kernel.place_queue(queue, 0), value, encode_headers(headers), DOOR, 0)], None)
+    hub.rig.run()
+    (_, name, method), (_, _, header), (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
+    assert (name, method["routing_key"], body["body"]) == ("basic.get-ok", "q", b"1")
+    assert read(header["raw"]).get("headers", {}).keys() == {name.decode() for name, _ in headers}
+    assert consume(client, "q") == [b"2"]
