@@ -95,11 +95,12 @@ def write_exactly_once(port: int, shape: Shape, n: int, tell: Callable[[Written]
     rest = b""
     began_s = time.perf_counter()
     while complete < n:
-        free = min(WINDOW - sent + complete, n - sent, PACKET_IDS - sent % PACKET_IDS)
+        free = min(WINDOW - sent + complete, n - sent)
         if free >= min(WINDOW // 4, n - sent) and free:
             first = sent % PACKET_IDS
-            connection.sendall(packets[first * stride:(first + free) * stride])
-            sent += free
+            count = min(free, PACKET_IDS - first)              # ids go round
+            connection.sendall(packets[first * stride:(first + count) * stride])
+            sent += count
         data = rest + receive_some(connection, SEND_BYTES)
         whole = len(data) // ACK_BYTES * ACK_BYTES
         rest = data[whole:]

@@ -168,14 +168,18 @@ class Reader:
 
     def _submit_cold(self, through: ColdReads[ColdRead, Reads], max_bytes: int, answers: list[Fetched],
                      cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None]) -> None:
-        plans = [ReadPlan(want, self._memtable_entries(want), self._state.changed(Kind.KEPT) if want.kept else None)
-                 for _, want in cold]
+        plans = []
+        tail_bytes = max_bytes             # all may be for the first: of the others memory is asked for little
+        for _, want in cold:
+            in_tail = self._memtable_entries(want._replace(max_bytes=min(want.max_bytes, tail_bytes)))
+            plans.append(ReadPlan(want, in_tail, self._state.changed(Kind.KEPT) if want.kept else None))
+            tail_bytes = LOOK_BYTES
         through.submit(ColdRead(max_bytes, plans), partial(self._cold_done, through, max_bytes, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
-        entries = self._memtable_entries(want)
-        if not entries or entries[0].first_offset > want.offset and self._is_cold(want):
+        entries = [] if self._is_cold(want) else self._memtable_entries(want)
+        if not entries:
             return None
         pieces = []
         for entry in entries:
