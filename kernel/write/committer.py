@@ -158,7 +158,7 @@ class Committer:
         self.flushes = 0
         self.flushed_bytes = 0
         self.messages = 0
-        self.newest_ms = 0                       # when the newest of them was durable
+        self.newest_ms = 0                       # when the newest of them was durable, the hub's own events aside
         self.refused = 0
         self.durable = [0] * (len(DURABLE_MS) + 1)      # messages by how long their flush took, see DURABLE_MS
         self.durable_ms = 0                             # the same in sum
@@ -387,7 +387,8 @@ class Committer:
         took_ms = max(0, now_ms - pending_frame.now_ms)
         if sealed.record_count:
             self.messages += sealed.record_count
-            self.newest_ms = now_ms
+            if sealed.record_count > builder.beside_count:
+                self.newest_ms = now_ms
         self.durable[bisect_left(DURABLE_MS, took_ms)] += sealed.record_count
         self.durable_ms += took_ms * sealed.record_count
         self._answering.tell(pending_frame, None)

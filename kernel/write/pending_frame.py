@@ -183,6 +183,7 @@ class BatchBuilder:
         self.stretches: list[Stretch] = []
         self.references: list[Reference] = []            # known once `partition_ids` was asked
         self.has_copies: bool = False                    # messages in it have the ids that they had
+        self.beside_count: int = 0                       # of what the hub wrote beside the others'
         self.has_authors: bool = False                   # of some it is known who published them
 
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
@@ -351,6 +352,7 @@ class BatchBuilder:
             self._open.pop(run.partition_id, None)
             self._number(run)
             self.add(part, places, run)
+        self.beside_count += len(messages)
 
     def note_bytes(self, size_bytes: int) -> None:
         """State of this size gathers beside the messages."""

@@ -7,6 +7,7 @@ import pytest
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.background import LIVE_MS, LOOK_MS
 from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
@@ -88,6 +89,22 @@ def test_a_message_that_is_followed_is_recorded_step_by_step():
         partition_id, offset, "orders/1", "edge", "192.0.2.7:5000", b"1")
     assert (handed.group, handed.attempt, handed.user) == ("work", 1, "edge")
     assert found(hub, message_id) == ["STORED", "HANDED_OUT", "ACKED"]
+
+
+def test_events_are_no_live_messages_that_background_work_would_yield_to() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x")
+    hub.world.advance(LOOK_MS)
+    assert hub.kernel.background.yields()
+    hub.world.advance(LIVE_MS)
+    assert not hub.kernel.background.yields()
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.ack(taker.handles())
+    hub.run()
+    hub.world.advance(LOOK_MS)
+    assert not hub.kernel.background.yields()
+    assert kinds(hub) == ["STORED", "HANDED_OUT", "ACKED"]
 
 
 def test_it_is_given_a_trace_where_it_has_none_and_keeps_the_one_that_it_has():
