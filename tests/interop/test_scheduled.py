@@ -45,7 +45,8 @@ def test_a_delayed_message_waits_is_shown_and_comes_in_time(hub: RunningHub) -> 
     assert status == 200 and {name: one[name] for name in ("id", "state", "value", "key", "priority", "repeat", "times")
                               } == {"id": told["id"], "state": "waiting", "value": "v", "key": "k", "priority": 3,
                                     "repeat": None, "times": 0}
-    assert 3_540_000 <= one["due"] - one["accepted"] <= 3_600_000 + CLOCKS_APART_MS
+    late_ms = one["due"] - one["accepted"] - 3_600_000             # a call waits for its frame, and all for the machine
+    assert abs(late_ms) <= DEADLINE_S * 1000
     begin_ms = time.time_ns() // 1_000_000
     status, told = ask(hub, "POST", "/v1/publish/wait/k", b"soon", X_Delay="0.5", X_Priority="3")
     assert status == 201
