@@ -103,6 +103,9 @@ class Origin:
 RELAY: Final = "relay"
 """The door of what comes over a link: the client is the link's name, the peer the hub at the other end."""
 
+SHOWN_ORIGIN: Final = b"relay-origin"
+"""Public header of what came over a link: HUB/ID, its identity at the hub that stored it first."""
+
 NOBODY: Final = Origin()
 MANY: Final = Origin(traces=True)
 SEVERAL: Final = Origin()

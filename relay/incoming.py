@@ -24,7 +24,18 @@ from gatehouse.kernel.errors import (
     StorageFull,
 )
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import DOOR_MASK, RELAY, RETAIN, Headers, Message, Placement, Record, Stamp, Stored
+from gatehouse.kernel.message import (
+    DOOR_MASK,
+    RELAY,
+    RETAIN,
+    SHOWN_ORIGIN,
+    Headers,
+    Message,
+    Placement,
+    Record,
+    Stamp,
+    Stored,
+)
 from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import leased_of
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
@@ -34,7 +45,7 @@ from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.origins import MAX_HUBS, SHOWN_HEADER, Came, Marks, came_by, clock_said, has_side, without_origin
+from gatehouse.relay.origins import MAX_HUBS, Came, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.replies import Replies
@@ -432,7 +443,7 @@ def _is_plain(headers: bytes, apart: bool) -> bool:
     """Whether encoded headers say nothing that a link has to look at; `apart`: the clocks of the hubs are."""
     if headers == NO_HEADERS:
         return True
-    return (not has_private(headers) and headers.find(STATED) < 0 and headers.find(SHOWN_HEADER) < 0
+    return (not has_private(headers) and headers.find(STATED) < 0 and headers.find(SHOWN_ORIGIN) < 0
             and not (apart and headers.find(EXPIRES_HEADER) >= 0))
 
 

@@ -17,13 +17,12 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.message import Headers, Stamp
+from gatehouse.kernel.message import SHOWN_ORIGIN, Headers, Stamp
 from gatehouse.kernel.records.private import MARK
 from gatehouse.kernel.records.record import SMALL, read_headers, varint
 from gatehouse.relay.positions import HUB_BYTES, Origin
 
 ORIGIN_HEADER: Final = MARK + b"origin"
-SHOWN_HEADER: Final = b"relay-origin"
 CLOCK_HEADER: Final = MARK + b"clock"
 MAX_HUBS: Final = 16
 """That may pass a message on; it goes no further then."""
@@ -34,7 +33,7 @@ _FRONT = struct.Struct(">16s16sIQq")
 _PLACE = struct.Struct(">Qq")
 _CLOCK = struct.Struct(">Q16s")
 _ORIGIN_BYTES: Final = _FRONT.size - _PLACE.size
-_SHOWN_START: Final = varint(len(SHOWN_HEADER)) + SHOWN_HEADER
+_SHOWN_START: Final = varint(len(SHOWN_ORIGIN)) + SHOWN_ORIGIN
 _SAID_START: Final = varint(len(ORIGIN_HEADER)) + ORIGIN_HEADER + varint(_FRONT.size + TAG_BYTES)
 
 
@@ -90,7 +89,7 @@ class Marks:
         """Both headers."""
         said = _FRONT.pack(*came.origin, came.offset, came.message_id) + b"".join(came.through)
         shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
-        return (SHOWN_HEADER, shown), (ORIGIN_HEADER, said + self._tag(said))
+        return (SHOWN_ORIGIN, shown), (ORIGIN_HEADER, said + self._tag(said))
 
     def of(self, origin: Origin) -> OriginMarks:
         """For what comes from there itself."""
@@ -161,4 +160,4 @@ def has_side(headers: Headers) -> bool:
 def without_origin(headers: Headers) -> Headers:
     """The headers without these two, and without what is private to a door of the other hub."""
     return tuple([header for header in headers
-                  if header[0] != SHOWN_HEADER and not header[0].startswith(MARK)])
+                  if header[0] != SHOWN_ORIGIN and not header[0].startswith(MARK)])

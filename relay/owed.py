@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from gatehouse.kernel.message import SHOWN_ORIGIN
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
-from gatehouse.relay.origins import SHOWN_HEADER
 from gatehouse.relay.positions import Origin, decode_sent
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Owed:
     def passed_on(self, topic: Topic, partition: int, offset: int, address: str, headers: Headers
                   ) -> list[tuple[str, bool]]:
         """See `kernel.journeys.standing.Links`."""
-        came = next((value or b"" for name, value in headers if name == SHOWN_HEADER), b"")
+        came = next((value or b"" for name, value in headers if name == SHOWN_ORIGIN), b"")
         return [(name, offset < self._sent(link, topic, partition)) for name, link in sorted(self._links.items())
                 if link.settings.tenant == topic.tenant and link.sends.match(address)
                 and not came.startswith(link.peer.hub.hex().encode())]

@@ -13,11 +13,12 @@ from __future__ import annotations
 from hmac import compare_digest
 from typing import Final
 
+from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.message import Headers
 from gatehouse.relay.origins import Marks
 
 REPLY_TO: Final = b"reply-to"
-QUEUE_PREFIX: Final = b"$queue/"
+_QUEUE: Final = QUEUE_PREFIX.encode()
 DIRECT: Final = b"amq.rabbitmq.reply-to"
 """RabbitMQ's direct reply-to is no queue: it is answered on its own hub alone."""
 
@@ -32,13 +33,13 @@ class Replies:
 
     def asks(self, body: bytes) -> bool:
         """Whether records of this piece may ask for answers to queues."""
-        return bool(self._under) and body.find(QUEUE_PREFIX) >= 0
+        return bool(self._under) and body.find(_QUEUE) >= 0
 
     def to_address(self, headers: Headers) -> Headers:
         """The headers of what goes out; the same object where they name no queue."""
         for at, (name, value) in enumerate(headers):
-            if name == REPLY_TO and value is not None and value.startswith(QUEUE_PREFIX):
-                queue = value[len(QUEUE_PREFIX):]
+            if name == REPLY_TO and value is not None and value.startswith(_QUEUE):
+                queue = value[len(_QUEUE):]
                 if queue.startswith(DIRECT):
                     return headers
                 address = self._under.encode() + self._tag(queue) + b"/" + queue
@@ -53,7 +54,7 @@ class Replies:
         queue = name.encode()
         if not queue or not compare_digest(tag.encode(), self._tag(queue)):
             return None
-        return QUEUE_PREFIX.decode() + name
+        return QUEUE_PREFIX + name
 
     def _tag(self, queue: bytes) -> bytes:
         return self._marks.tag(b"reply to " + self._link + b"\0" + queue).hex().encode()

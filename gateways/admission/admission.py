@@ -259,7 +259,7 @@ class Admission:
         """`may_group`, or Denied."""
         if not self.may_group(principal, operation, group):
             raise self.denied(principal, operation,
-                               f"{principal.name} may not {operation.value} with the group {group!r}")
+                              f"{principal.name} may not {operation.value} with the group {group!r}")
 
     def may_have_client_id(self, principal: Principal, client_id: str) -> bool:
         """Whether the principal may connect by a client id, which names one connection of a door at a time."""

@@ -85,7 +85,7 @@ class GuardedTransactions:
     def check_now(self, transaction_id: int, owner: Submitter, token: object) -> None:
         """Have a member asked now, if the principal may know of the transaction."""
         self._switchboard.transactions.check_now(transaction_id, tenant=self._guard.tenant, guard=self._require_seen,
-                                     owner=owner, token=token)
+                                                owner=owner, token=token)
 
     def show(self, transaction_id: int, on_done: Callable[[Transaction | None], None]) -> None:
         """A transaction; None where the principal may not know of it, or nothing is known."""

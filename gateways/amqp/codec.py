@@ -22,7 +22,7 @@ from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
 from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import varint
+from gatehouse.kernel.records.record import read_varint, varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 
@@ -84,6 +84,13 @@ def frame_size(data: bytes, pos: int, frame_max: int) -> int:
 def stored_headers(names: bytes, raw: bytes) -> bytes:
     """A record's encoded headers with the AMQP side of a message and nothing else. `names`: two short strings."""
     return HEADERS_START + varint(len(names) + len(raw)) + names + raw
+
+
+def own_side_at(headers: bytes) -> int:
+    """Where the size of the AMQP side stands in a record's encoded headers; -1 where that is not the first of them:
+    somebody else may have written the record, or a relay brought it, whatever door's number it bears."""
+    _, at = read_varint(headers, 0) if headers else (0, 0)
+    return at + len(SIDE_START) if headers.startswith(SIDE_START, at) else -1
 
 
 def plain_attributes(raw: bytes) -> int:
@@ -250,7 +257,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
         redelivered = message[2] > 1
         size = len(body)
         if size != last_size or headers != last_headers or redelivered != last_redelivered:
-            is_own = message[8] & DOOR_MASK == DOOR and SIDE_START in headers
+            is_own = message[8] & DOOR_MASK == DOOR and own_side_at(headers) >= 0
             last_headers = headers if is_own and not redelivered else b""
             last_size = size
             last_redelivered = redelivered

@@ -126,12 +126,11 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
 # ---- out ------------------------------------------------------------------------------------------------------------
 
 def own_side(headers: bytes) -> bytes:
-    """The AMQP side of a record that came by this door; empty where it has none, whatever number it bears: somebody
-    else may have written it, or a relay brought it."""
-    _, at = read_varint(headers, 0) if headers else (0, 0)
-    if not headers.startswith(codec.SIDE_START, at):
+    """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`."""
+    at = codec.own_side_at(headers)
+    if at < 0:
         return b""
-    size, at = read_varint(headers, at + len(codec.SIDE_START))
+    size, at = read_varint(headers, at)
     return headers[at:at + size]
 
 

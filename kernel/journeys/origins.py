@@ -13,13 +13,12 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.publishers import Publishers
-from gatehouse.kernel.message import RELAY, Fetched, Origin
+from gatehouse.kernel.message import RELAY, SHOWN_ORIGIN, Fetched, Origin
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 
-HEADER: Final = b"relay-origin"
 MAX_BYTES: Final = 64 << 20          # that one look-up reads
 PART_BYTES: Final = 1 << 20          # of them at a time
 NEWEST: Final = 100_000              # messages that are looked at without a time, evenly over the partitions
@@ -75,7 +74,7 @@ class Origins:
         self._loop.call_soon(partial(self._reader.fetch, [(partition_id, offset, PART_BYTES)], PART_BYTES,
                                      lambda answers: on_read(answers[0])))
 
-    def require_link(self, came: Came, on_author: Callable[[Origin | None], None]) -> None:
+    def author_of(self, came: Came, on_author: Callable[[Origin | None], None]) -> None:
         """Who wrote it to the log."""
         self._publishers.find(came.partition_id, came.offset, came.message_id, on_author)
 
@@ -112,9 +111,9 @@ class _Search:
             reached = max(reached, piece.first_offset + piece.count)
             if self._origin in piece.data:
                 for record in sound_records(piece):
-                    if record[0] >= offset and (HEADER, self._origin) in record[4]:
+                    if record[0] >= offset and (SHOWN_ORIGIN, self._origin) in record[4]:
                         came = Came(record[6], partition_id, record[0])
-                        self._origins.require_link(came, partial(self._on_author, came))
+                        self._origins.author_of(came, partial(self._on_author, came))
                         return
         if reached > offset and reached < answer.high_watermark and self._left > 0:
             self._read(partition_id, reached)

@@ -424,13 +424,15 @@ class Journeys:  # decision 198
             for piece in self.following.pieces(partition_id, offsets, lowest, highest):
                 for offset in range(piece.offset, piece.offset + piece.rows * piece.step, piece.step):
                     self.following.at(partition_id, offset)          # from here on apart
+        by_offset: dict[int, Leased] = {}
         for offset, followed in self.following.among(partition_id, offsets, lowest, highest):
             if attempt > 1 and not self._budget.spend(followed.topic_id, self._loop.now_ms(), False):
                 followed.leave_out()
                 continue
             noted = event._replace(offset=offset)
             if not followed.is_named:
-                noted = self._named(followed, noted, next(message for message in messages if message[1] == offset))
+                by_offset = by_offset or {message[1]: message for message in messages}
+                noted = self._named(followed, noted, by_offset[offset])
             self._tell(followed, noted)
 
     def on_acked(self, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int]) -> None:
@@ -522,7 +524,7 @@ class Journeys:  # decision 198
                     continue
                 followed = self._follow_id(message[3], cursor.partition_id, message[1], group.topic_id)
             event = Event(Kind.GIVEN_UP, partition_id=cursor.partition_id, offset=message[1], attempt=message[2],
-                         group=group.shown_name, reason=reason)
+                          group=group.shown_name, reason=reason)
             self._tell(followed, event if followed.is_named else self._named(followed, event, message))
 
     def on_moved(self, messages: Sequence[Message], ids: Sequence[int], transaction_id: int, by: str) -> None:

@@ -76,7 +76,7 @@ class Authors(NamedTuple):
         while at < len(self.firsts) and self.firsts[at] < begin + count:
             number = self.numbers[at]
             stretches.append((max(begin, self.firsts[at]) + self.first_id,
-                         self.authors[number] if number < len(self.authors) else -1))
+                              self.authors[number] if number < len(self.authors) else -1))
             at += 1
         return stretches
 

@@ -248,7 +248,9 @@ class Attached:
         if self._over:
             return [0] * len(messages)
         packet_ids = self._hub.entrusting.entrust(self.session, messages, owner, token)
-        self._entrusted = {*self._entrusted, *packet_ids}
+        if self._entrusted is NO_IDS:
+            self._entrusted = set()
+        self._entrusted.update(packet_ids)
         return packet_ids
 
     def _let_go(self, packet_ids: Collection[int]) -> Collection[int]:

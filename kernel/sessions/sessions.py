@@ -22,6 +22,7 @@ from typing import Final
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import SessionRefused, Stopping, TooManySessions, TooManySubscriptions, UnknownSession
+from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, Owner
@@ -325,9 +326,12 @@ class Sessions:  # decision 162
         # decision 164: which filters a message is for is told by its offset
         self.keeper.touch(session, 0)
         was_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
-        self.shared.remove(session)
+        is_shared = filter_text.startswith(SHARE)
+        if is_shared:
+            self.shared.remove(session)
         answer = change(self.keeper.since(session.partition_id))
-        self.shared.add(session)
+        if is_shared:
+            self.shared.add(session)
         is_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
         if is_bound and not was_bound:
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)

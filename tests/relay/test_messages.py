@@ -6,13 +6,13 @@ import random
 import pytest
 import zstandard
 
-from gatehouse.kernel.message import DOOR_MASK, RETAIN, Stamp
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
 from gatehouse.kernel.records.private import MARK
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay.incoming import PARKED_TOPIC
-from gatehouse.relay.origins import ORIGIN_HEADER, SHOWN_HEADER, Marks
+from gatehouse.relay.origins import ORIGIN_HEADER, Marks
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub, carried
@@ -51,7 +51,7 @@ def test_key_headers_timestamp_and_origin_cross() -> None:
     sent, = left.rig.read("plant")
     assert record[1:4] == (1_600_000_000_000, b"\x00\xff", b"v")
     assert record[4][:3] == ((b"content-type", b"text/plain"), (b"traceparent", b"00-ab-cd-01"), (b"n", None))
-    assert dict(record[4])[SHOWN_HEADER] == f"{left.rig.kernel.hub.hex()}/{sent[6]}".encode()
+    assert dict(record[4])[SHOWN_ORIGIN] == f"{left.rig.kernel.hub.hex()}/{sent[6]}".encode()
     assert not [name for name, _ in record[4] if name == ORIGIN_HEADER], "private headers are not shown"
 
 

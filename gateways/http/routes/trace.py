@@ -48,7 +48,7 @@ from gatehouse.gateways.properties.envelope import Kind as PropertyKind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
-from gatehouse.kernel.message import RELAY
+from gatehouse.kernel.message import RELAY, SHOWN_ORIGIN
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import BEGINNINGS, NAMING, WITH_ADDRESS, Event, Kind
 from gatehouse.transactions.states import State
@@ -110,7 +110,6 @@ CONSUMER: Final = Parameter("consumer", "A group, or a queue as `$queue/NAME`.",
 USER: Final = Parameter("user", "Whether this user may read it there is asked first.")
 WHY: Final = Named("Why", object_of({"id": MESSAGE_ID, "consumer": TEXT, "reason": TEXT, "text": TEXT,
                                      "evidence": object_of()}))
-SHOWN_ORIGIN: Final = b"relay-origin"
 SEEING: Final = (Need(Operation.CONSUME, "address"),)
 
 
