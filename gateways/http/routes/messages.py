@@ -97,20 +97,20 @@ async def post_messages(door: Door, call: Call) -> Answered:
     query = call.query()
     topic = call.topic_name()
     publication = call.head.publication(door.services.wall_ms)
-    kind = call.media
+    kind, trace = call.media, publication.trace
     if call.head.is_event:
         given = query["key"].encode() if "key" in query else None
         return await post_events(door, call, guard, publication, of_topic=True, place=lambda event: (
-            guard.place_key(topic, event.key if given is None else given, publication.trace)))
+            guard.place_key(topic, event.key if given is None else given, trace)))
     if kind == JSON:
         return await _post_json(door, call, guard, topic, query, publication)
     key = query["key"].encode() if "key" in query else publication.key
     if publication.key is not None and publication.key != key:
         raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
-    guard.place_key(topic, key, publication.trace)              # refused before the body is read
+    guard.place_key(topic, key, trace)       # refused before the body is read
     await door.ready_to_append(guard)
     value = await door.bodies.read(call)
-    return await store(door, call, guard, guard.place_key(topic, key, publication.trace), publication, value)
+    return await store(door, call, guard, guard.place_key(topic, key, trace), publication, value)
 
 
 @declare("publish", query=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
