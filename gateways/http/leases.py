@@ -6,19 +6,21 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gatehouse.gateways.http.openapi import PROBLEM
-from gatehouse.gateways.http.problems import Refusal, document_of
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     TEXT,
     WHOLE,
+    Document,
     Named,
     Setting,
+    document_like,
     list_of,
     object_of,
     one_of,
     properties_of,
+    shown,
 )
-from gatehouse.gateways.http.shapes import Document, document_like, shown
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.settings import (

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.gateways.http.cursor import Cursor, encode_cursor, encode_name
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     ADDRESS,
     CURSOR_PATTERN,
     GROUP_NAME,
@@ -18,6 +17,7 @@ from gatehouse.gateways.http.schemas import (
     SELECTOR,
     TOPIC_NAME,
 )
+from gatehouse.gateways.http.page import Cursor, encode_cursor, encode_name
 from gatehouse.kernel.addresses.address import check_address, is_topic_name
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidAddress, InvalidSchedule, InvalidSelector, Unroutable
