@@ -14,8 +14,8 @@ from typing import Final
 
 # decision 58: plain Python, compiled as it is; decision 276: one library of many C files
 HOT_MODULES: Final = (
-    "gatehouse.clocks",
     "gatehouse.log_thread",
+    "gatehouse.runtime",
     "gatehouse.gateways.amqp.channel",
     "gatehouse.gateways.amqp.channels",
     "gatehouse.gateways.amqp.codec",
@@ -23,8 +23,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.amqp.session",
     "gatehouse.gateways.amqp.unacked",
     "gatehouse.gateways.connections.connection",
-    "gatehouse.gateways.connections.receiving",
-    "gatehouse.gateways.connections.unsent",
+    "gatehouse.gateways.connections.flow",
     "gatehouse.gateways.admission.guard",
     "gatehouse.gateways.admission.guarded_schedule",
     "gatehouse.gateways.admission.guarded_transactions",
@@ -54,8 +53,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.inbox",
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
-    "gatehouse.gateways.mqtt.window",
-    "gatehouse.gateways.gathering",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
@@ -81,7 +78,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.addresses.murmur2",
     "gatehouse.kernel.records.authors",
     "gatehouse.kernel.records.batch",
-    "gatehouse.kernel.records.private",
     "gatehouse.kernel.records.record",
     "gatehouse.kernel.records.walking",
     "gatehouse.kernel.scheduling.records",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
-from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import (
     ExpiredReceipt,

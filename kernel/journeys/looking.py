@@ -17,7 +17,7 @@ from gatehouse.kernel.journeys.standing import Links, Standing, link_standings, 
 from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id, of_message, of_trace
 from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.private import public_record
+from gatehouse.kernel.records.record import public_record
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import Places
-from gatehouse.kernel.addresses.stated import STATED, stated
+from gatehouse.kernel.addresses.routes import STATED, stated
 from gatehouse.kernel.errors import InvalidDelay, KeptFull, QueueFull, TooManyScheduled
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.log.disk_guard import DiskGuard

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
+from gatehouse.kernel.addresses.routes import STATED, stated
 from gatehouse.kernel.addresses.skip_scan import retained_key
-from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
 from gatehouse.kernel.message import (

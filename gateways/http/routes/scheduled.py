@@ -42,7 +42,7 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
-from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.records.record import public_headers
 from gatehouse.kernel.scheduling.queries import Page, Scheduled
 from gatehouse.kernel.scheduling.records import Pending
 

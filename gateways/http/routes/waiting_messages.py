@@ -46,7 +46,7 @@ from gatehouse.gateways.http.routes.leases import taking
 from gatehouse.gateways.http.routes.queues import NEEDS
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
-from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.connections.unsent import FLOOR_BYTES
+from gatehouse.gateways.connections.flow import FLOOR_BYTES
 from gatehouse.gateways.http.declaring import VALUES, wants_json
 from gatehouse.gateways.http.door import NAME
 from gatehouse.gateways.http.errors import problem_document

@@ -12,11 +12,11 @@ from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Services
-from gatehouse.gateways.gathering import GATHERED_MESSAGES, PART_BYTES, PART_MESSAGES
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import new_reader
+from gatehouse.gateways.switchboard import GATHERED_MESSAGES, PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
@@ -317,7 +317,7 @@ def test_a_hub_that_stops_takes_nothing_more() -> None:
     assert done and fleet.clients[0][1].take() == acks(1)
     assert fleet.clients[1][1].closed and fleet.clients[1][1].take() == b""
     with pytest.raises(Stopping):
-        fleet.hub.kernel.gather(lambda: None, lambda: 0)
+        fleet.hub.kernel.committer.gather(lambda: None, lambda: 0)
 
 
 def test_journeys_name_who_published_each() -> None:
