@@ -75,7 +75,7 @@ from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Speaker
-from gatehouse.kernel.records.message_expiry import expires_at
+from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.record import public_piece
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.records.validation import Divert

@@ -38,7 +38,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import leased_of
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
+from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_headers, has_private, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError

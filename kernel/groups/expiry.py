@@ -20,7 +20,7 @@ from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Fetched, Leased
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.watermarks import Watermarks
 

@@ -24,7 +24,7 @@ from gatehouse.kernel.journeys.looking import Journey, Looking
 from gatehouse.kernel.journeys.standing import IS_LEASED, QUEUE, SETTLED, WAITING, Standing
 from gatehouse.kernel.message import Leased, Record
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.records.message_expiry import NEVER, expires_at
+from gatehouse.kernel.records.headers import NEVER, expires_at
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.scheduling.queries import Scheduled
 from gatehouse.kernel.scheduling.records import Fate, Pending
