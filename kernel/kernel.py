@@ -33,20 +33,20 @@ from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
+from gatehouse.kernel.groups.group_settings import Queue, decode_definition, definition_key
 from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.settings import Queue, decode_definition, definition_key
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
+from gatehouse.kernel.journeys.journeys import Journeys
 from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import Publishers
-from gatehouse.kernel.journeys.recorder import Journeys
-from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard

@@ -25,7 +25,7 @@ from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
-from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
+from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from gatehouse.kernel.records.record import named_headers

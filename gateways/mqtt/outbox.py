@@ -44,7 +44,7 @@ from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
-from gatehouse.kernel.sessions.values import IDS_MAX, Entrusted
+from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted
 from gatehouse.kernel.shedding import Rung
 
 if TYPE_CHECKING:

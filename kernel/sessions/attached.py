@@ -20,9 +20,17 @@ from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.record import MARK, encode_header, read_headers
 from gatehouse.kernel.sessions.entrusted import Entrusting
 from gatehouse.kernel.sessions.keeper import Keeper
-from gatehouse.kernel.sessions.records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
-from gatehouse.kernel.sessions.values import IDS_MAX, Entrusted, Outgoing, Owed, Released, SessionListener, Subscribed
+from gatehouse.kernel.sessions.session_records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
+from gatehouse.kernel.sessions.session_values import (
+    IDS_MAX,
+    Entrusted,
+    Outgoing,
+    Owed,
+    Released,
+    SessionListener,
+    Subscribed,
+)
 
 READ_BYTES: Final = 256 << 10          # of what waits, in memory for one connection
 ADDRESSES_MAX: Final = 1_024           # whose filters are remembered

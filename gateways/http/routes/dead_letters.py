@@ -55,7 +55,7 @@ from gatehouse.transactions.checking import UNANSWERED
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.groups.group_settings import Queue
     from gatehouse.kernel.message import Record
 
 REDRIVEN_AT_ONCE: Final = 500

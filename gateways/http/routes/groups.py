@@ -54,11 +54,11 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownPartition
-from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
+from gatehouse.kernel.groups.group_settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import GroupSettings
+    from gatehouse.kernel.groups.group_settings import GroupSettings
     from gatehouse.kernel.state.topics import Topic
 
 PARTITIONS_LOOKED_AT: Final = 256

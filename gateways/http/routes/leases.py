@@ -61,7 +61,7 @@ from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken
 from gatehouse.kernel.api import RELEASE as GIVE_BACK
 from gatehouse.kernel.errors import KernelError, UnknownTopic
-from gatehouse.kernel.groups.settings import MAX_INVISIBLE_MS
+from gatehouse.kernel.groups.group_settings import MAX_INVISIBLE_MS
 from gatehouse.kernel.records.record import public_headers
 
 if TYPE_CHECKING:

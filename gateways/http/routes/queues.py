@@ -52,11 +52,11 @@ from gatehouse.gateways.http.progress import matching
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import QueueExists
-from gatehouse.kernel.groups.settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
+from gatehouse.kernel.groups.group_settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.groups.group_settings import Queue
 
 
 AMQP_OWN: Final = ("dead_letter", "door")

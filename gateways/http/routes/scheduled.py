@@ -44,7 +44,7 @@ from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
 from gatehouse.kernel.records.record import public_headers
 from gatehouse.kernel.scheduling.queries import Page, Scheduled
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -33,10 +33,10 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import UnknownSession
-from gatehouse.kernel.sessions.values import NEVER
+from gatehouse.kernel.sessions.session_values import NEVER
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.sessions.values import SessionDescription, Subscribed
+    from gatehouse.kernel.sessions.session_values import SessionDescription, Subscribed
 
 _SESSION: Final = {
     "client_id": TEXT, "user": {**TEXT, "description": "Whose it is."}, "connected": FLAG,

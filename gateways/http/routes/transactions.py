@@ -64,7 +64,7 @@ from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
 from gatehouse.gateways.http.transacting import Holding, decide
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import UnknownPartition, UnknownTransaction
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.message import NOW, When
 from gatehouse.kernel.scheduling.accepting import first_due
 from gatehouse.transactions.answering import unknown

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.groups.group_settings import Queue
     from gatehouse.kernel.message import Fetched, Record
 
 MOVED_AT_ONCE: Final = 500

@@ -35,7 +35,7 @@ from gatehouse.kernel.journeys.entering import (
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
-from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
+from gatehouse.kernel.journeys.journey_settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
