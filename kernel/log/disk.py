@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 AHEAD_BYTES: Final = 4 << 20      # allocated beyond what is written: once in so many bytes, and little to look through
+LARGE_BYTES: Final = 4 << 20      # what is more is written in pieces; there is never room allocated for it
+PIECE_BYTES: Final = 1 << 20
 
 
 class AppendFile(Protocol):
@@ -80,6 +82,21 @@ class RealAppendFile:  # decision 111
         size = sum([len(part) for part in parts])
         if self._end + size > self._allocated:
             self._allocate(size)
+        if size <= LARGE_BYTES:
+            self._write(parts)
+        else:
+            self._write_in_pieces(parts)
+
+    def _write_in_pieces(self, parts: Sequence[bytes]) -> None:  # decision 320
+        """The disk has a piece while the next is copied into the page cache, and no piece stays there."""
+        for part in parts:
+            whole = memoryview(part)
+            for at in range(0, len(part), PIECE_BYTES):
+                start = self._end
+                self._write([whole[at:at + PIECE_BYTES]])
+                os.posix_fadvise(self._fd, start, self._end - start, os.POSIX_FADV_DONTNEED)
+
+    def _write(self, parts: Sequence[bytes | memoryview]) -> None:
         written = os.pwritev(self._fd, parts, self._end)
         self._end += written
         for part in parts:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.log.disk import AHEAD_BYTES, RealDisk
+from gatehouse.kernel.log.disk import AHEAD_BYTES, LARGE_BYTES, PIECE_BYTES, RealDisk
 from gatehouse.kernel.log.log import Damage
 from gatehouse.kernel.log.segments import SegmentLog
 
@@ -87,3 +87,30 @@ def test_where_no_room_can_be_allocated_ahead_it_is_written_all_the_same(tmp_pat
     filled(tmp_path, 30)
     assert all(size <= SEGMENT_BYTES for size in sizes(tmp_path))
     assert len(frames_of(tmp_path, [])) == 30
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["whole", "short-writes"])
+def test_what_is_large_goes_to_the_disk_piece_by_piece(tmp_path: Path, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system is told of each piece, and the file is the same as in one write, also where it takes less at a time."""
+    told: list[int] = []
+    write = os.pwritev
+
+    def advise(descriptor: int, start: int, size: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_DONTNEED and start == sum(told), "each piece, right behind the one before"
+        told.append(size)
+
+    def write_less(descriptor: int, parts: list[bytes], at: int) -> int:
+        return write(descriptor, [memoryview(parts[0])[:1 + len(parts[0]) // 2]], at)
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    if short:
+        monkeypatch.setattr(os, "pwritev", write_less)
+    body = os.urandom(LARGE_BYTES + PIECE_BYTES // 2)
+    file = RealDisk(tmp_path).open_append("file")
+    file.append([b"envelope", b"", body])
+    assert max(told) == PIECE_BYTES and sum(told) == len(body) + 8
+    file.append([b"behind", b"it"])
+    assert sum(told) == len(body) + 8, "what is small is written at once"
+    file.sync()
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"".join([b"envelope", body, b"behindit"])
