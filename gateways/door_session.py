@@ -11,7 +11,7 @@ says only what its frames mean.
         def encode_message(self, message): ...     # what a subscriber is sent
 
 Login, pauses, quotas, rights that change, subscribers that do not read, and the end are kept as `docs/doors.md` asks.
-The hub's own doors are made of the same parts (`connections.receiving`), written out for speed.
+The hub's own doors are made of the same parts (`connections.flow`), written out for speed.
 """
 from __future__ import annotations
 
