@@ -5,7 +5,7 @@
 Kafka acknowledges what is in the page cache; this hub what is on disk. So at the partition counts of `--flush-at` a
 second Kafka, which also forces every batch to disk before it answers, is measured as well. Each round asks ours, then
 Kafka; every run has a topic of its own, made before it and deleted before the next: what is measured is messages, and
-ten thousand partitions are twenty thousand mapped files with Kafka. A first round that warms up the JVMs is not counted.
+ten thousand partitions are twenty thousand mapped files with Kafka. A first round, to warm up the JVMs, is not counted.
 """
 from __future__ import annotations
 
