@@ -24,8 +24,8 @@ from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.amqp.sorting import sort_frame
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
-from gatehouse.gateways.gathering import PART_MESSAGES
 from gatehouse.gateways.slowing import Slowing
+from gatehouse.gateways.switchboard import PART_MESSAGES
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
