@@ -855,6 +855,18 @@ static Py_ssize_t find_stretches(PyObject *laid, Part *part, Authored *runs, Py_
     return found;
 }
 
+/* Nearly every frame is one author's: nothing that is laid is looked at. */
+static Py_ssize_t one_stretch(const Part *part, Authored *runs, Py_ssize_t run_count, Stretch *stretches)
+{
+    for (Py_ssize_t i = 0; i < run_count; i++)
+        if (runs[i].begin >= 0) {
+            runs[i].stretches = 1;
+            stretches[0] = (Stretch){(uint32_t)i, 0, part->number};
+            return 1;
+        }
+    return 0;
+}
+
 /* (authors, firsts, numbers): stretches run by run, in the order of their ids. */
 static PyObject *lay_out_stretches(const Stretch *stretches, Py_ssize_t found, Authored *runs, Py_ssize_t run_count,
                                    PyObject *authors)
@@ -910,14 +922,18 @@ static PyObject *module_authors_of(PyObject *Py_UNUSED(module), PyObject *args)
                            most < NOBODY_NUMBER ? most : NOBODY_NUMBER};
     Part *parts = PyMem_Calloc(part_count + 1, sizeof(Part));
     Authored *runs = PyMem_Calloc(run_count + 1, sizeof(Authored));
-    Stretch *stretches = PyMem_Calloc(PyList_GET_SIZE(laid) + 1, sizeof(Stretch));
+    Stretch *stretches = PyMem_Malloc((PyList_GET_SIZE(laid) + 1) * sizeof(Stretch));
     if (numbering.authors && numbering.slots && parts && runs && stretches) {
         for (Py_ssize_t i = 0; i < run_count; i++) {
             memcpy(&runs[i].begin, (char *)begins.buf + i * sizeof(int64_t), sizeof(int64_t));
             runs[i].number = -1;
         }
         if (read_parts(turns, parts, &numbering) == 0) {
-            Py_ssize_t found = find_stretches(laid, parts, runs, run_count, stretches);
+            Py_ssize_t found;
+            if (part_count == 1 && parts->from == 0)
+                found = one_stretch(parts, runs, run_count, stretches);
+            else
+                found = find_stretches(laid, parts, runs, run_count, stretches);
             if (found >= 0)
                 result = lay_out_stretches(stretches, found, runs, run_count, numbering.authors);
         }

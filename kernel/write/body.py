@@ -83,6 +83,9 @@ def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) 
             if author is not None and len(numbers) < most:
                 numbers.setdefault(author, len(numbers))
             parts.append((start, NOBODY_NUMBER if author is None else numbers.get(author, NOBODY_NUMBER)))
+    if len(parts) == 1 and not parts[0][0]:                    # nearly every frame is one author's
+        firsts = array(U32, [begin for begin in begins if begin >= 0][:1])
+        return list(numbers), firsts.tobytes(), array("H", [parts[0][1]] * len(firsts)).tobytes()
     of_runs: list[list[int]] = [[] for _ in begins]            # the author's number of each message
     at = part = message = 0
     number = NOBODY_NUMBER
@@ -99,7 +102,8 @@ def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) 
             part += 1
         message += 1
         of_run.append(number)
-    firsts, of_stretches = array(U32), array("H")
+    firsts = array(U32)
+    of_stretches = array("H")
     for begin, of_run in zip(begins, of_runs, strict=True):
         for first, number in enumerate(of_run if begin >= 0 else (), begin):
             if not of_stretches or of_stretches[-1] != number:

@@ -197,7 +197,7 @@ class BatchBuilder:
         if stops is not None and authors is not None:
             self._turns.append((self._laid_count, stops, authors))
             self._author, self.has_authors = authors[-1], True
-        elif self._author is not author:
+        elif own is None and self._author is not author:
             self._turn(author)
         self._laid_count += len(messages)
         size_bytes = 0

@@ -53,7 +53,9 @@ authors = st.sampled_from([None, *AUTHORS])
 def turns_of(draw: Any, count: int) -> list[body.Turn]:
     """Who published so many messages: some of them by calls of one author, some by calls of several."""
     turns: list[body.Turn] = []
-    at = draw(st.integers(0, count))
+    at = draw(st.just(0) | st.integers(0, count))
+    if draw(st.booleans()):
+        return [(at, None, draw(authors))]
     while at < count:
         if draw(st.booleans()):
             turns.append((at, None, draw(authors)))
@@ -87,6 +89,8 @@ def test_whose_messages_are_run_by_run() -> None:
     assert found == [one, other, third]
     assert list(zip(array(U32, firsts), array("H", numbers), strict=True)) == [
         (0, nobody), (1, 1), (10, 0), (11, nobody), (20, 2)]
+    found, firsts, numbers = body.authors_of(laid, [(0, None, other)], array("q", [-1, 10, 20]), 100)
+    assert (found, *array(U32, firsts), *array("H", numbers)) == ([other], 10, 0)
 
 
 @pytest.mark.parametrize(("laid", "turns"), [
