@@ -26,7 +26,7 @@ from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record

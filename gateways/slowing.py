@@ -24,7 +24,7 @@ from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.connections.receiving import Pacer, Timers
+    from gatehouse.gateways.connections.flow import Pacer, Timers
     from gatehouse.gateways.contract import Link
 
 GOES: Final = 0

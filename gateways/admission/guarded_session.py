@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.api import SessionPort, SessionsPort
     from gatehouse.kernel.message import Owner
-    from gatehouse.kernel.sessions.values import Entrusted, Outgoing, Owed, Released, Subscribed
+    from gatehouse.kernel.sessions.session_values import Entrusted, Outgoing, Owed, Released, Subscribed
 
 
 class SessionConnection(Protocol):

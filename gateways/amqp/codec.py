@@ -21,9 +21,8 @@ from typing import Final
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
-from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import read_varint, varint
-from gatehouse.kernel.records.trace_marks import CONTEXT
+from gatehouse.kernel.records.headers import CONTEXT_MARK
+from gatehouse.kernel.records.record import MARK, read_varint, varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 
@@ -59,7 +58,7 @@ HEADERS_START: Final = varint(1) + SIDE_START
 CONTEXT_BYTES: Final = 55
 """Of a `traceparent` that the hub gives; it is the last header then."""
 
-CONTEXT_START: Final = CONTEXT + varint(CONTEXT_BYTES)
+CONTEXT_START: Final = CONTEXT_MARK + varint(CONTEXT_BYTES)
 CONTEXT_AT: Final = len(CONTEXT_START) + CONTEXT_BYTES
 
 # Why `decode_publishes` stopped.

@@ -16,14 +16,13 @@ from gatehouse.kernel.errors import OffsetOutOfRange, Stopping
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Fetched, Headers, Owner, Record, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.message_expiry import expires_at
-from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import encode_header, read_headers
+from gatehouse.kernel.records.headers import expires_at
+from gatehouse.kernel.records.record import MARK, encode_header, read_headers
 from gatehouse.kernel.sessions.entrusted import Entrusting
 from gatehouse.kernel.sessions.keeper import Keeper
-from gatehouse.kernel.sessions.records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
-from gatehouse.kernel.sessions.values import (
+from gatehouse.kernel.sessions.session_records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
+from gatehouse.kernel.sessions.session_values import (
     IDS_MAX,
     Entrusted,
     Outgoing,

@@ -22,8 +22,8 @@ from gatehouse.gateways.amqp.tables import Field, encode_table, text, typed
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import ROUTES, FakeLink
 from gatehouse.kernel.groups.core import HOLD_STEP_MS
-from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.events import Kind as EventKind

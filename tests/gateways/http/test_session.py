@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from gatehouse.gateways.connections.connection import ENDING
-from gatehouse.gateways.http.calls import Running
+from gatehouse.gateways.http.replies import Running
 from gatehouse.gateways.http.session import MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored, tell

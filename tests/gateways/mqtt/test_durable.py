@@ -9,8 +9,8 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.durable import OWN_IDS
+from gatehouse.gateways.mqtt.outbox import LAST_ID, Window
 from gatehouse.gateways.mqtt.properties import ALIAS, ALIAS_MAXIMUM, SESSION_EXPIRY, SUBSCRIPTION_ID, WILL_DELAY, Packet
-from gatehouse.gateways.mqtt.window import LAST_ID, Window
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.settings import KernelSettings
 from tests.gateways.mqtt.conversations import connect as connect_clean
