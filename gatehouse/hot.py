@@ -67,6 +67,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.journeys.following",
     "gatehouse.kernel.journeys.journeys",
     "gatehouse.kernel.journeys.trail",
+    "gatehouse.kernel.state.partition_ids",
     "gatehouse.kernel.state.watermarks",
     "gatehouse.kernel.groups.group",
     "gatehouse.kernel.groups.members",

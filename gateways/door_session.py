@@ -334,6 +334,7 @@ class DoorSession(ABC):  # decision 154
         """Take nothing more and owe nothing more. More than once is no mistake."""
         self._ended = True
         self._timers.stop()
+        self._pacer.stop()
         self._received.clear()
         if self._retained is not None:
             self._retained.clear()

@@ -212,6 +212,7 @@ class Guard:
         self.settle()
         if self._registration is not None:
             self._registration.leave()
+            self._registration = None                          # decision 297
         for filter_text, listener in self._filters:
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
         self._filters.clear()

@@ -112,6 +112,15 @@ class Timer:
             self.when_ms = 0
             self._on_due(now_ms)
 
+    def stop(self) -> None:
+        """Call nobody any more."""
+        self.when_ms = 0
+        self._on_due = _not_due
+
+
+def _not_due(now_ms: int) -> None:
+    """What a timer calls that was stopped."""
+
 
 class Timers:
     """The timers of one session. Nothing else of the session may call `Link.wake_at`."""
@@ -139,10 +148,11 @@ class Timers:
             self._running = False
         self.arm()
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # decision 297
         """The session is over: nothing is due any more, not even what is due now."""
         for timer in self._timers:
-            timer.when_ms = 0
+            timer.stop()
+        self._timers = []
 
     def arm(self) -> None:
         """Tell the link the first of all wishes, where that has changed."""
@@ -156,6 +166,14 @@ class Timers:
         if first_ms != self._armed_ms:
             self._armed_ms = first_ms
             self._link.wake_at(first_ms)
+
+
+def _nothing() -> None:
+    """What is called of a session that is over."""
+
+
+def _no() -> bool:
+    return False
 
 
 class Pacer:
@@ -203,6 +221,10 @@ class Pacer:
         if not self.waits and self._received.held_bytes:
             self.pause_until(now_ms)
 
+    def stop(self) -> None:
+        """The session is over: call nobody any more."""
+        self._take_rest = _nothing
+
     def _on_due(self, now_ms: int) -> None:
         if not self._holds:
             self._link.resume()
@@ -235,6 +257,10 @@ class Silence:
         self.heard_ms = now_ms
         self._limit_ms = limit_ms
         self._timer.at(now_ms + limit_ms if limit_ms else 0)
+
+    def stop(self) -> None:
+        """The session is over: call nobody any more."""
+        self._on_silence, self._is_excused, self._idle_ms = _nothing, _no, None
 
     def _on_due(self, now_ms: int) -> None:
         if self._idle_ms is not None:

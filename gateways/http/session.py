@@ -196,7 +196,8 @@ class HttpSession:  # decision 131
                 call.cancel()
         self._waiting.clear()
         self._tell_drained()
-        self._parser = NOBODYS               # it points back here
+        self._timers.stop()
+        self._parser = NOBODYS               # it points back here  # decision 297
 
     def handle_stopping(self) -> None:
         """What is under way is answered, nothing else is begun."""

@@ -263,6 +263,9 @@ class Outbox:
             self.shares.end()
         if self.transacting is not None:
             self.transacting.end()
+        self._feed = self._backlog = self.choosing = self.shares = self.transacting = None  # decision 297
+        self.durable = self.outgoing = None
+        self.later = _never
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and above QoS 0 the window, have room."""

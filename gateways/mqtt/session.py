@@ -817,7 +817,12 @@ class MqttSession:
         self._inbox.end_when_settled(STOPPING)
 
     def handle_closed(self) -> None:
+        """The last call: from here on the session refers to nobody who refers to it."""  # decision 297
         self._finish()
+        self._pacer.stop()
+        self._silence.stop()
+        self._inbox = self._outbox = self._guard = self._durable = None
+        self._subscriptions = self._slowing = self._figures = self._login = self._pumping = None
 
     def _end(self, reason: str, reason_code: int = 0, *, says: bool = True) -> None:
         """`reason`: `code: text`. MQTT 5 is told, where it was let in and `says` is true."""

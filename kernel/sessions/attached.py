@@ -89,6 +89,22 @@ class Hub(Protocol):
         """Its connection has ended."""
 
 
+class _Nobody:
+    """Whom an attached session tells that is over."""
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        pass
+
+    def may_have(self, address: str) -> bool:
+        return False
+
+    def on_session_ended(self, reason: str) -> None:
+        pass
+
+
+NOBODY: Final = _Nobody()
+
+
 class Attached:
     """See the module's text, and `api.SessionPort`."""
 
@@ -97,7 +113,7 @@ class Attached:
 
     def __init__(self, hub: Hub, session: Session, listener: SessionListener, window: int, present: bool) -> None:
         self.session = session
-        self.listener = listener
+        self.listener: SessionListener = listener
         self._hub = hub
         self._present = present
         self._window = min(window, IDS_MAX)
@@ -135,7 +151,8 @@ class Attached:
             self._over = True
             self._again.clear()
             self._ahead.clear()
-            self.listener.on_session_ended(reason)
+            listener, self.listener = self.listener, NOBODY
+            listener.on_session_ended(reason)
 
     # ---- filters
 
@@ -273,6 +290,7 @@ class Attached:
             self._over = True
             self._again.clear()
             self._ahead.clear()
+            self.listener = NOBODY
             self._hub.let_go(self.session, expiry_ms)
 
     # ---- handing out

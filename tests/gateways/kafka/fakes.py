@@ -142,7 +142,7 @@ class FakeKernel:
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         topic = self.by_name[name]
         more = (partitions or topic.partitions) - topic.partitions
-        ranges = (*topic.ranges, (topic.ranges[-1][0] + 1000, more)) if more else topic.ranges
+        ranges = (*topic.ranges, (sum(topic.ranges[-1]) + 1000, more)) if more else topic.ranges
         self.by_name[name] = changed = replace(topic, ranges=ranges, settings=settings or topic.settings)
         self.pending.append((list, owner, token))
         return changed
