@@ -33,7 +33,7 @@ from gatehouse.kernel.records.record import named_headers
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
-    from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
+    from gatehouse.gateways.amqp.consuming import Consumer, Got
     from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
 
 Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
@@ -148,6 +148,8 @@ class KernelQueues:
         """Messages that nobody holds, those included that are on their way in."""
         if queue.settings.is_stream:
             return self.streams.length(queue)
+        if isinstance(queue.kernel_queue, Queue):
+            return self._kernel.groups.ready(queue.kernel_queue)
         group = self._group(queue)
         return group.ready + group.entering
 
@@ -250,13 +252,12 @@ class KernelQueues:
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
-    def take_one(self, source: ConsumerSource, on_done: Callable[[Leased | None], None]) -> None:
-        """Take one message from a queue, or None where there is none. `on_done` is called now or later."""
-        if source.queue.kernel_queue is None:
-            on_done(None)
+    def take_one(self, got: Got) -> None:
+        """Give it one message of its queue, or none where there is none, now or later."""
+        if got.queue.kernel_queue is None:
+            got.on_gone()
         else:
-            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit(),
-                                                source.channel.connection.guard.origin)
+            self._group(got.queue).take_now(got, got.hold_limit(), got.channel.connection.guard.origin)
 
     def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
         """Take one message from a queue, for somebody who is on no channel; it is his until it is settled. Raises
@@ -384,7 +385,7 @@ class _Flushed:
 
 
 class _Getter:
-    """A basic.get, as the group sees it."""
+    """Somebody who is on no channel, as the group sees him."""
 
     def __init__(self, on_done: Callable[[Leased | None], None]) -> None:
         self._on_done = on_done
