@@ -30,7 +30,7 @@ from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
 from gatehouse.gateways.amqp.recalling import TOLD, DelayListener
 from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.streams import StreamConsumer, not_of_streams, read_filter, read_start
+from gatehouse.gateways.amqp.streams import StreamConsumer, read_filter, read_start
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.telling import NoticeConsumer
     from gatehouse.gateways.amqp.vhost import AmqpQueue
-    from gatehouse.kernel.message import Handle, Leased
+    from gatehouse.kernel.message import Handle
 
 NOT_IMPLEMENTED: Final = 540
 NOT_ALLOWED: Final = 530
@@ -344,8 +344,6 @@ class Channel:
 
     def _get(self, arguments: Arguments) -> None:
         queue = self.source(arguments["queue"])
-        if queue.settings.is_stream:
-            raise not_of_streams("basic.get", queue)
         if queue.settings.is_quorum and queue.settings.single_active:
             raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
                                     "supported by quorum queues with single active consumer")

@@ -97,47 +97,34 @@ class ConsumerSource(Origin):
 
 
 class Got(ConsumerSource):
-    """One basic.get, which no limit of consumers counts: a member of its queue's group for one message."""
+    """One basic.get, which no limit of consumers counts."""
 
     def __init__(self, channel: Channel, queue: AmqpQueue, *, no_ack: bool) -> None:
         super().__init__(channel, queue)
         self._no_ack = no_ack
         self._reply = channel.reply_when_stored(b"")
-        self._is_last = False                  # what was published before is in the queue, or was refused
 
     def begin(self) -> None:
-        """Ask for a message; the answer goes to the client in its turn."""
-        queues = self.channel.connection.broker.queues
-        if queues.may_drop(self.queue):
-            self._ask_again()
-        else:
-            queues.take_one(self)
+        """Ask for a message; the answer goes to the client in its turn. Raises ConnectionFault 540 for streams."""
+        connection = self.channel.connection
+        connection.broker.queues.take(self.queue, self._answer, self.hold_limit(), connection.guard.origin)
 
-    def _ask_again(self) -> None:
-        self._is_last = True
-        queues = self.channel.connection.broker.queues
-        queues.when_flushed(partial(queues.take_one, self))
-
-    def on_leased(self, messages: list[Leased]) -> None:
-        """The message; none where there is none, which may be on its way still."""
+    def _answer(self, leased: Leased | None) -> None:
         channel = self.channel
         broker = channel.connection.broker
-        if not messages and not self._is_last:
-            self._ask_again()
-            return
-        if not messages:
+        if leased is None:
             broker.totals.got_nothing += 1
             self._reply[0] = codec.frame(codec.METHOD, channel.number, encode_method("basic.get-empty"))
         elif channel.closing:
-            broker.queues.release(self.queue, [messages[0][:3]])
+            broker.queues.release(self.queue, [leased[:3]])
         else:
-            tag = self._take(messages[0])
-            self._reply[0] = encode_get_ok(self, tag, messages[0], broker.queues.ready(self.queue))
+            tag = self._tag_of(leased)
+            self._reply[0] = encode_get_ok(self, tag, leased, broker.queues.ready(self.queue))
             channel.connection.handed_out(1, len(self._reply[0]), self.queue.name)
         channel.release_replies(self._reply)
 
-    def _take(self, leased: Leased) -> int:
-        """The delivery tag of what it was given, and is to acknowledge or has by that."""
+    def _tag_of(self, leased: Leased) -> int:
+        """The delivery tag of a message that awaits its acknowledgement, or has it by that."""
         channel, broker = self.channel, self.channel.connection.broker
         if self._no_ack:
             broker.totals.got_auto += 1
@@ -147,10 +134,6 @@ class Got(ConsumerSource):
         tag = channel.unacked.add(self, [leased[:3]])
         self.note_out(1)
         return tag
-
-    def on_gone(self) -> None:
-        """The queue was deleted."""
-        self.on_leased([])
 
     def note_out(self, by: int) -> None:
         self.out += by
