@@ -187,7 +187,7 @@ class LeasedGroup:
                     self.put_back(prefetcher)
                 if prefetcher.has_more:
                     self.cursor_ready(prefetcher)
-            if membership.is_once and not lingers:
+            if membership.is_once and not lingers and not self.shared:   # who asks a shared filter knows its group
                 self._core.note_unused(self)
         self.wake()
 
