@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.arguments import QueueArguments
     from gatehouse.gateways.amqp.consuming import Consumer
     from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
-    from gatehouse.kernel.groups.members import HoldLimit, Member
+    from gatehouse.kernel.groups.members import HoldLimit
 
 Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
@@ -261,7 +261,7 @@ class KernelQueues:
             raise not_of_streams("basic.get", queue)
         _Taking(self, queue, on_done, hold, taker).begin()
 
-    def take_now(self, queue: AmqpQueue, member: Member, hold: HoldLimit | None, taker: Origin) -> None:
+    def take_now(self, queue: AmqpQueue, member: _Taking, hold: HoldLimit | None, taker: Origin) -> None:
         """Give it one message that is in the queue, or none."""
         if queue.kernel_queue is None:
             member.on_gone()
