@@ -23,7 +23,7 @@ from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
 from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.receiving import Pacer, Timers
+    from gatehouse.gateways.connections.flow import Pacer, Timers
     from gatehouse.gateways.contract import Link
     from gatehouse.kernel.shedding import Shedding
 

@@ -22,10 +22,10 @@ from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encod
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.amqp.sorting import sort_frame
-from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
-from gatehouse.gateways.gathering import PART_MESSAGES
 from gatehouse.gateways.slowing import Slowing
+from gatehouse.gateways.switchboard import PART_MESSAGES
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.config import AmqpConfig
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.gateways.contract import Link, Services
-    from gatehouse.gateways.gathering import Gatherer
-    from gatehouse.gateways.switchboard import Submitter
+    from gatehouse.gateways.switchboard import Gatherer, Submitter
     from gatehouse.kernel.api import Message
 
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may

@@ -10,7 +10,6 @@ it lists counts when its turn has come, so fetches that are sent one behind the 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -150,10 +149,10 @@ class Fetch:
             rows.refuse(partitions, block, self.code_of(refusal))
         else:
             if block is None:
-                rows.scan(partitions, _partition_ids(topic), guard.bounds)
+                rows.scan(partitions, topic.partition_ids(), guard.bounds)
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
-                rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
+                rows.scan_many(block, topic.partition_ids(), bounds, guard.bounds)
             if guard.limits_out:
                 self.names += [topic.name] * (len(rows.wants) - len(self.names))
         rows.close_topic()
@@ -171,10 +170,10 @@ class Fetch:
             name = topic.name
             many = followed.many
             if many is None:
-                rows.look_at_few(of, _partition_ids(topic), guard.bounds)
+                rows.look_at_few(of, topic.partition_ids(), guard.bounds)
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
-                rows.look_at_many(of, many, _partition_ids(topic), bounds)
+                rows.look_at_many(of, many, topic.partition_ids(), bounds)
         rows.end_topic(of)
         return name
 
@@ -280,14 +279,6 @@ class Fetch:
         if self.watch:
             self.request.session.guard.unwatch(self.watch)
             self.watch = 0
-
-
-def _partition_ids(topic: Topic) -> Sequence[int]:
-    """Partition ids by partition number."""
-    if len(topic.ranges) == 1:
-        first, count = topic.ranges[0]
-        return range(first, first + count)
-    return list(topic.partition_ids())
 
 
 def dispatch(request: Request) -> None:
