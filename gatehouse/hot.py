@@ -97,6 +97,7 @@ HOT_MODULES: Final = (
     "gatehouse.tracing.events",
     "gatehouse.tracing.numbering",
     "gatehouse.relay.incoming",
+    "gatehouse.relay.marking",
     "gatehouse.relay.origins",
     "gatehouse.transactions.book",
     "gatehouse.transactions.coordinator",
@@ -117,6 +118,7 @@ NATIVE_MODULES: Final = (
     "gatehouse.gateways.connections.native_sockets",
     "gatehouse.gateways.mqtt.native_publishes",
     "gatehouse.kernel.log.native_writer",
+    "gatehouse.relay.native_marking",
 )
 """Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
 

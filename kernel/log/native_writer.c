@@ -464,6 +464,7 @@ static PyObject *module_crc32c(PyObject *Py_UNUSED(module), PyObject *args)
 /* ---- the body of a frame */
 
 #define RECORD_FIELDS 5              /* of a message: where, value, headers, attributes, timestamp */
+#define ENCODED_FIELDS 2             /* of messages that are records already: these, and what their times count from */
 
 typedef struct {
     uint64_t size, at;
@@ -539,6 +540,75 @@ static int read_message(PyObject *item, PyObject *key_part, uint32_t number, lon
     return 0;
 }
 
+/* Nine bytes at most: 63 bits. */
+static int read_varint(const unsigned char **at, const unsigned char *end, int64_t *value)
+{
+    uint64_t raw = 0;
+    for (int shift = 0; shift < 63 && *at < end; shift += 7) {
+        unsigned char byte = *(*at)++;
+        raw |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_encoded(PyObject *item)
+{
+    return PyTuple_CheckExact(item) && PyTuple_GET_SIZE(item) == ENCODED_FIELDS;
+}
+
+/* Records that are encoded, as those of a run that has `number` before them. `to`: where they are written, with room up
+   to `end`, and `ends`, if any, as for messages; NULL: they are measured. How many bytes they are there, and their
+   count is added to `count`; UINT64_MAX with an exception. */
+static uint64_t place_records(PyObject *item, uint32_t number, long long now_ms, uint32_t *count, unsigned char *to,
+                              const unsigned char *end, uint32_t *ends, uint64_t before)
+{
+    PyObject *data = PyTuple_GET_ITEM(item, 0), *base = PyTuple_GET_ITEM(item, 1);
+    if (!PyBytes_Check(data) || !PyLong_Check(base)) {
+        PyErr_SetString(PyExc_TypeError, "encoded records are bytes, and what their times count from is a number");
+        return UINT64_MAX;
+    }
+    long long base_ms = PyLong_AsLongLong(base);
+    if (base_ms == -1 && PyErr_Occurred())
+        return UINT64_MAX;
+    const unsigned char *at = (unsigned char *)PyBytes_AS_STRING(data), *stop = at + PyBytes_GET_SIZE(data);
+    uint64_t size = 0;
+    while (at < stop) {
+        int64_t length, delta;
+        if (!read_varint(&at, stop, &length) || length < 2 || length > stop - at)
+            goto broken;
+        const unsigned char *behind = at + length;
+        unsigned char attributes = *at++;
+        if (!read_varint(&at, behind, &delta) || at == behind || *at++ != 0)
+            goto broken;
+        uint64_t time = zigzag((int64_t)((uint64_t)base_ms + (uint64_t)delta - (uint64_t)now_ms));
+        uint64_t place = zigzag(number++), rest = behind - at;
+        uint64_t of_record = 1 + varint_size(time) + varint_size(place) + rest;
+        uint64_t whole = varint_size(zigzag((int64_t)of_record)) + of_record;
+        size += whole;
+        ++*count;
+        if (to) {
+            if (whole > (uint64_t)(end - to))
+                goto broken;
+            to = put_varint(to, zigzag((int64_t)of_record));
+            *to++ = attributes;
+            to = put_varint(put_varint(to, time), place);
+            memcpy(to, at, rest);
+            to += rest;
+            if (ends)
+                *ends++ = (uint32_t)(before + size);
+        }
+        at = behind;
+    }
+    return size;
+broken:
+    PyErr_SetString(PyExc_ValueError, "encoded records are not what they should be");
+    return UINT64_MAX;
+}
+
 /* Where a run begins in what is laid: its number, and the key of its messages, or NULL before a producer's batch. */
 static Run *begin_run(PyObject *laid, Py_ssize_t at, Run *runs, Py_ssize_t run_count, PyObject **key_part)
 {
@@ -586,6 +656,11 @@ static int measure_runs(PyObject *laid, Run *runs, Py_ssize_t run_count, long lo
                 }
                 run = NULL;
             }
+        } else if (run && is_encoded(item)) {
+            uint64_t size = place_records(item, run->count, now_ms, &run->count, NULL, NULL, NULL, 0);
+            if (size == UINT64_MAX)
+                return -1;
+            run->size += size;
         } else if (!run || read_message(item, key_part, run->count, now_ms, &message) < 0) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a message stands behind the number of its run");
@@ -624,6 +699,15 @@ static int write_runs(PyObject *laid, Run *runs, Py_ssize_t run_count, long long
                 run->at += data.len;
                 PyBuffer_Release(&data);
             }
+            continue;
+        }
+        if (is_encoded(item)) {
+            uint64_t size = place_records(item, run->next, now_ms, &run->next, body + run->at,
+                                          body + starts[run - runs + 1], ends ? ends + run->first + run->next : NULL,
+                                          run->at - starts[run - runs]);
+            if (size == UINT64_MAX)
+                return -1;
+            run->at += size;
             continue;
         }
         if (read_message(item, key_part, run->next, now_ms, &message) < 0)

@@ -156,31 +156,40 @@ def sound_records(piece: Piece) -> list[Record]:  # decision 115
         return []
 
 
-def _records(piece: Piece, passes_over: bool) -> list[Record]:
+class Lying(NamedTuple):
+    """The records of a piece where they lie: their bytes, where the first begins, what their times count from, and the
+    time that replaces theirs; -1: none does."""
+
+    data: bytes
+    at: int
+    base_ms: int
+    fixed_ms: int
+
+
+def lying_in(piece: Piece) -> Lying | None:
+    """The records of a piece, opened; None for a control batch. Raises CorruptBatch."""
     if not piece.whole:
-        return decode_records(piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id,
-                              -1, passes_over)
+        return Lying(piece.data, 0, piece.append_ms, -1)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
-        return []
-    data, at = opened(piece.data, header)
-    return decode_records(data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
-                          _fixed_ms(header), passes_over)
+        return None
+    return Lying(*opened(piece.data, header), header.base_ms, _fixed_ms(header))
+
+
+def _records(piece: Piece, passes_over: bool) -> list[Record]:
+    lying = lying_in(piece)
+    return [] if lying is None else decode_records(lying.data, lying.at, piece.count, piece.first_offset,
+                                                   lying.base_ms, piece.first_id, lying.fixed_ms, passes_over)
 
 
 def leased_of(piece: Piece, key: object) -> list[Leased]:
     """As `sound_records`, handed out for the first time of the cursor of this key."""
-    if not piece.whole:
-        return split_records(key, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
-    header = read_header(piece.data)
-    if header.attributes & CONTROL:
-        return []
     try:
-        data, at = opened(piece.data, header)
+        lying = lying_in(piece)
     except CorruptBatch:
         return []
-    return split_records(key, data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
-                         _fixed_ms(header), True)
+    return [] if lying is None else split_records(key, lying.data, lying.at, piece.count, piece.first_offset,
+                                                  lying.base_ms, piece.first_id, lying.fixed_ms, piece.whole)
 
 
 def is_control(piece: Piece) -> bool:

@@ -1,8 +1,9 @@
 """The body of a frame: what was laid down in the order of arrival becomes the records of each run, one after the other.
 
 Laid are, for messages: the number of their run, the key as it stands in a record, and behind those the messages
-themselves; for a producer's batch: the number of its run, None, its place, and what follows that. Each message becomes
-a record once, where it stays: nothing of it is encoded, or copied, before its frame is sealed.
+themselves; for a producer's batch: the number of its run, None, its place, and what follows that; for messages that
+are encoded (`message.Encoded`): the number of their run, b"", and (records, what their times count from). Each message
+becomes a record once, where it stays: nothing of it is encoded, or copied, before its frame is sealed.
 
 `encode` is native in the compiled wheel (native_writer.c), and says the same as `encode_plain`.
 """
@@ -12,11 +13,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from crc32c import crc32c
 
-from gatehouse.kernel.records.record import NULL, varint
+from gatehouse.kernel.records.record import NULL, read_varint, varint
+
+ENCODED_FIELDS: Final = 2
+"""Of (records, what their times count from); a message has five."""
 
 Laid = list[Any]
 """See above."""
@@ -44,6 +48,10 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
                 whole[item] = b"".join(laid[at:at + 2])
                 at += 2
             continue
+        if len(item) == ENCODED_FIELDS:
+            records, base_ms = item
+            run += _placed(records, base_ms, now_ms, len(run))
+            continue
         _, value, headers, attributes, timestamp_ms = item
         before = b"".join((bytes((attributes,)), varint(timestamp_ms - now_ms if timestamp_ms else 0), varint(len(run)),
                            key_part, NULL if value is None else varint(len(value))))
@@ -56,6 +64,22 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
             ends.extend(accumulate([len(record) for record in run]))
     return (b"".join([front, *parts] if front else parts), array("I", [len(part) for part in parts]).tobytes(),
             array("I", [crc32c(part) for part in parts]).tobytes(), ends.tobytes())
+
+
+def _placed(data: bytes, base_ms: int, now_ms: int, number: int) -> list[bytes]:
+    """Encoded records with the places and the times of their run."""
+    records: list[bytes] = []
+    at = 0
+    while at < len(data):
+        length, at = read_varint(data, at)
+        end = at + length
+        attributes = data[at:at + 1]
+        delta_ms, at = read_varint(data, at + 1)
+        record = b"".join((attributes, varint(base_ms + delta_ms - now_ms), varint(number + len(records)),
+                           data[at + 1:end]))
+        records.append(varint(len(record)) + record)
+        at = end
+    return records
 
 
 encode: Callable[[Laid, int, int, bytes, bool], Body] = encode_plain

@@ -21,6 +21,7 @@ from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
 from gatehouse.kernel.message import (
     RETAIN,
     TRANSIENT,
+    Encoded,
     Message,
     NumberedMessage,
     Origin,
@@ -307,6 +308,20 @@ class BatchBuilder:
         self._laid += [run.number, None, b"", memoryview(batch)[PLACE_BYTES:]]
         self.size_bytes += len(batch)
         return run
+
+    def add_encoded(self, encoded: Encoded, author: Origin | None = None) -> None:
+        """Messages that are records already, at most RUN_LIMIT of them."""
+        run = self._run(encoded.partition_id)
+        if run.count + encoded.record_count > RUN_LIMIT:
+            del self._open[encoded.partition_id]
+            run = self._run(encoded.partition_id)
+        if run.author is not author:
+            run.note_author(author)
+            self.has_authors = True
+        self._laid += [run.number, b"", (encoded.data, encoded.base_ms)]
+        run.count += encoded.record_count
+        run.max_ms = max(run.max_ms, encoded.max_ms)
+        self.size_bytes += len(encoded.data)
 
     def hear_batch(self, run: Run, records: list[Record] | None, opened_bytes: int) -> None:
         """Somebody may listen to a producer's batch. Its records, if it was opened, wait to be delivered."""
