@@ -38,14 +38,14 @@ from gatehouse.kernel.message import (
     Stored,
 )
 from gatehouse.kernel.message import Origin as Sender
-from gatehouse.kernel.records.batch import Lying, lying_in
+from gatehouse.kernel.records.batch import OpenPiece, open_piece
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.record import encode_headers, read_headers, skip_records, split_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.marking import ASKING, TOLD, TOLD_APART, Lanes, mark
+from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Lanes, mark
 from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
@@ -92,7 +92,7 @@ class OfLetter(NamedTuple):
     size_bytes: int
 
 
-class Taken:
+class Arriving:
     """What a letter brings, until it is appended."""
 
     def __init__(self, lanes: Lanes, by_lanes: bool) -> None:
@@ -115,7 +115,8 @@ class Course:
         self.arrived: Arrived = arrived
         self.ending: Ending = ending
         self.shift_ms: int = shift_ms
-        self.told: tuple[bytes, ...] = TOLD if -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS else TOLD_APART
+        self.for_link: tuple[bytes, ...] = (
+            FOR_LINK if -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS else FOR_LINK_APART)
         self.at: int = arrived.next                  # the next offset
         self.newest: tuple[int, int, int, bytes | None, bytes | None] | None = None    # offset, id, time, key, value
 
@@ -255,7 +256,7 @@ class Incoming:
             lanes = self._lanes[letter.topic] = Lanes()
         lanes.check()
         count = sum([piece.count for section in letter.sections for piece in section.pieces])
-        into = Taken(lanes, self._kernel.unfollowed >= count)
+        into = Arriving(lanes, self._kernel.unfollowed >= count)
         for section in letter.sections:
             self._take(letter, section, shift_ms, into)
         records = [arrived_record(origin, arrived) for origin, arrived in into.advanced.items()]
@@ -289,7 +290,7 @@ class Incoming:
                 self._unstored_bytes -= answer.token.size_bytes
                 self._answer(answer.token.number)
 
-    def _take(self, letter: Batches, section: Section, shift_ms: int, into: Taken) -> None:
+    def _take(self, letter: Batches, section: Section, shift_ms: int, into: Arriving) -> None:
         origin = Origin(self._peer_hub, letter.uuid, section.partition)
         arrived = into.advanced.get(origin) or self._arrivals.get(origin)
         if arrived is None:
@@ -327,50 +328,50 @@ class Incoming:
         into.advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1),
                                         letter.topic, self._settings.name, last)
 
-    def _take_piece(self, course: Course, piece: Piece, into: Taken) -> None:
+    def _take_piece(self, course: Course, piece: Piece, into: Arriving) -> None:
         """All records of a piece: those that need no look together, the others one by one."""
         try:
-            lying = lying_in(piece)
+            opened = open_piece(piece)
         except CorruptBatch:
             return
-        if lying is None:
+        if opened is None:
             return                           # marks of transactions
         marked = course.marked(piece)
         passed = 0
         while passed < piece.count:
             if passed < marked:
-                taken, behind = self._mark(course, piece, lying, passed, marked - passed, into)
+                taken, behind = self._mark(course, piece, opened, passed, marked - passed, into)
                 if taken:
                     passed += taken
-                    lying = lying._replace(at=behind)
+                    opened = opened._replace(at=behind)
                     continue
-            self._look(course, piece, lying, passed, into)
-            there, behind = skip_records(lying.data, lying.at, 1, len(lying.data), len(lying.data))
+            self._look(course, piece, opened, passed, into)
+            there, behind = skip_records(opened.data, opened.at, 1, len(opened.data), len(opened.data))
             if not there:
                 return                       # where a length makes no sense nothing behind it can be found
             passed += 1
-            lying = lying._replace(at=behind)
+            opened = opened._replace(at=behind)
 
-    def _mark(self, course: Course, piece: Piece, lying: Lying, passed: int, count: int, into: Taken
+    def _mark(self, course: Course, piece: Piece, opened: OpenPiece, passed: int, count: int, into: Arriving
               ) -> tuple[int, int]:
         """Up to so many records that need no look; how many they are, and where the next one lies."""
         lanes, first_offset = into.lanes, piece.first_offset + passed
-        taken, behind, gathered = mark(lying, count, first_offset, piece.first_id + passed, lanes.places,
+        taken, behind, gathered = mark(opened, count, first_offset, piece.first_id + passed, lanes.places,
                                        lanes.of if into.by_lanes else {}, lanes.partition_ids, lanes.limit_bytes,
-                                       course.told, ASKING, course.ending, into.messages, into.met)
+                                       course.for_link, FOR_KERNEL, course.ending, into.messages, into.met)
         for partition_id, of_lane, records, max_ms in gathered:
-            into.encoded.append(Encoded(partition_id, of_lane, records, lying.base_ms, max_ms))
+            into.encoded.append(Encoded(partition_id, of_lane, records, opened.base_ms, max_ms))
         if taken:
             self.counts.messages += taken
             course.at = first_offset + taken
         return taken, behind
 
-    def _look(self, course: Course, piece: Piece, lying: Lying, passed: int, into: Taken) -> None:
+    def _look(self, course: Course, piece: Piece, opened: OpenPiece, passed: int, into: Arriving) -> None:
         """One record, unless it makes no sense. Raises HistoryParted."""
         section, last = course.section, course.arrived.last
         for _, offset, _, message_id, time_ms, key, value, headers, attributes in split_records(
-                None, lying.data, lying.at, 1, piece.first_offset + passed, lying.base_ms, piece.first_id + passed,
-                lying.fixed_ms, True):
+                None, opened.data, opened.at, 1, piece.first_offset + passed, opened.base_ms, piece.first_id + passed,
+                opened.fixed_ms, True):
             if offset < course.at or offset >= section.next:
                 self.counts.repeated += 1
                 if last is not None and offset == last.offset \

@@ -17,7 +17,7 @@ from gatehouse.kernel.addresses.stated import STATED
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, FirstLevel, Message, Placement
 from gatehouse.kernel.records import private, trace_marks
 from gatehouse.kernel.records.asked import ASKED
-from gatehouse.kernel.records.batch import Lying
+from gatehouse.kernel.records.batch import OpenPiece
 from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
 from gatehouse.kernel.records.record import (
     NO_HEADERS,
@@ -32,11 +32,11 @@ from gatehouse.relay.origins import Ending, ending_of
 AT_ONCE: Final = 4_096
 """Records of one call: each takes some bytes of memory until they are gathered."""
 
-TOLD: Final = (private.MARK, STATED, SHOWN_ORIGIN)
-TOLD_APART: Final = (*TOLD, EXPIRES_HEADER)
+FOR_LINK: Final = (private.MARK, STATED, SHOWN_ORIGIN)
+FOR_LINK_APART: Final = (*FOR_LINK, EXPIRES_HEADER)
 """What headers hold that a link has to look at; `APART`: where the clocks of the hubs are apart."""
 
-ASKING: Final = (ASKED, trace_marks.MARK, trace_marks.CONTEXT)
+FOR_KERNEL: Final = (ASKED, trace_marks.MARK, trace_marks.CONTEXT)
 """What headers hold that the kernel has to look at."""
 
 Gathered = tuple[int, int, bytes, int]
@@ -105,15 +105,16 @@ class Lanes:
             self.of[key] = number
 
 
-def mark_plain(lying: Lying, count: int, first_offset: int, first_id: int, places: dict[bytes | None, Placement],
-               lanes: dict[bytes | None, int], partition_ids: list[int], limit_bytes: int, told: tuple[bytes, ...],
-               asking: tuple[bytes, ...], ending: Ending, messages: list[Message], met: list[bytes | None]) -> Marked:
+def mark_plain(opened: OpenPiece, count: int, first_offset: int, first_id: int, places: dict[bytes | None, Placement],
+               lanes: dict[bytes | None, int], partition_ids: list[int], limit_bytes: int, for_link: tuple[bytes, ...],
+               for_kernel: tuple[bytes, ...], ending: Ending, messages: list[Message], met: list[bytes | None]
+               ) -> Marked:
     """Take up to `count` records (AT_ONCE at most), the first of which has this offset and id, until one has to be
     looked at: its key has no place, it is to be retained, makes no sense, is larger than `limit_bytes`, or its headers
-    hold something of `told`. Those that have no lane, or whose headers hold something of `asking`, become messages, and
-    their keys are added to `met`; such a key has no lane any more, for what follows must not overtake it. Times of what
-    is gathered count from the same as those of the records."""
-    data, at, base_ms, fixed_ms = lying
+    hold something of `for_link`. Those that have no lane, or whose headers hold something of `for_kernel`, become
+    messages, and their keys are added to `met`; such a key has no lane any more, for what follows must not overtake it.
+    Times of what is gathered count from the same as those of the records."""
+    data, at, base_ms, fixed_ms = opened
     gathered: dict[int, list[bytes]] = {}
     largest_ms: dict[int, int] = {}
     taken = 0
@@ -125,12 +126,12 @@ def mark_plain(lying: Lying, count: int, first_offset: int, first_id: int, place
         _, offset, _, message_id, time_ms, key, value, headers, attributes = records[0]
         placement = places.get(key)
         has_headers = headers != NO_HEADERS
-        if placement is None or attributes & RETAIN or time_ms <= 0 or has_headers and _holds(headers, told):
+        if placement is None or attributes & RETAIN or time_ms <= 0 or has_headers and _holds(headers, for_link):
             break
         headers = add_header(headers, ending_of(ending, offset, message_id), 2)
         if len(headers) + (0 if value is None else len(value)) > limit_bytes:
             break
-        if has_headers and _holds(headers, asking):
+        if has_headers and _holds(headers, for_kernel):
             lanes.pop(key, None)
         lane = lanes.get(key)
         if lane is None:
@@ -153,7 +154,7 @@ def _holds(headers: bytes, names: tuple[bytes, ...]) -> bool:
     return False
 
 
-Mark = Callable[[Lying, int, int, int, dict[bytes | None, Placement], dict[bytes | None, int], list[int], int,
+Mark = Callable[[OpenPiece, int, int, int, dict[bytes | None, Placement], dict[bytes | None, int], list[int], int,
                  tuple[bytes, ...], tuple[bytes, ...], Ending, list[Message], list[bytes | None]], Marked]
 
 mark: Mark = mark_plain

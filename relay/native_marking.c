@@ -1,7 +1,8 @@
 /* Records of another hub, with the headers that say where they come from: see relay/marking.py, whose `mark_plain` says
    the same.
 
-   mark(lying, count, first_offset, first_id, places, lanes, partition_ids, limit_bytes, told, asking, ending, messages, met)
+   mark(opened, count, first_offset, first_id, places, lanes, partition_ids, limit_bytes, for_link, for_kernel, ending,
+        messages, met)
 
    First each record is looked at where it lies, and what of it goes where is noted; then those of each lane are written
    into bytes of just their size. Every length is held against what it lies in before it is followed. No code of others
@@ -164,7 +165,7 @@ static int holds(Part headers, PyObject *names)
 /* ---- what a call is about */
 
 typedef struct {
-    PyObject *places, *lanes, *partition_ids, *told, *asking, *messages, *met;
+    PyObject *places, *lanes, *partition_ids, *for_link, *for_kernel, *messages, *met;
     const unsigned char *at, *end;
     long long base_ms, fixed_ms, first_offset, first_id, limit_bytes;
     Part ending[4];
@@ -268,7 +269,7 @@ static int take(Call *call, uint32_t number)
 {
     Record record;
     if (!read_record(call->at, call->end, call->base_ms, call->fixed_ms, &record) || record.attributes & RETAIN
-        || record.time_ms <= 0 || (record.header_count && holds(record.headers, call->told)))
+        || record.time_ms <= 0 || (record.header_count && holds(record.headers, call->for_link)))
         return 0;
     Part behind = {record.first_header, record.end - record.first_header};
     uint64_t header_bytes = with_ending(call, record.header_count, behind.size, number);
@@ -279,7 +280,7 @@ static int take(Call *call, uint32_t number)
     PyObject *placement = key ? PyDict_GetItemWithError(call->places, key) : NULL;
     PyObject *lane = placement ? PyDict_GetItemWithError(call->lanes, key) : NULL;
     int failed = PyErr_Occurred() != NULL;
-    if (lane && record.header_count && holds(record.headers, call->asking)) {
+    if (lane && record.header_count && holds(record.headers, call->for_kernel)) {
         failed = PyDict_DelItem(call->lanes, key) < 0;
         lane = NULL;
     }
@@ -338,19 +339,19 @@ static int all_bytes(PyObject *tuple)
 
 static PyObject *module_mark(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *lying, *data, *ending, *result = NULL;
+    PyObject *opened, *data, *ending, *result = NULL;
     Py_ssize_t at, count;
     uint32_t number = 0;
     Call call = {0};
-    if (!PyArg_ParseTuple(args, "O!nLLO!O!O!LO!O!O!O!O!", &PyTuple_Type, &lying, &count, &call.first_offset,
+    if (!PyArg_ParseTuple(args, "O!nLLO!O!O!LO!O!O!O!O!", &PyTuple_Type, &opened, &count, &call.first_offset,
                           &call.first_id, &PyDict_Type, &call.places, &PyDict_Type, &call.lanes,
-                          &PyList_Type, &call.partition_ids, &call.limit_bytes, &PyTuple_Type, &call.told,
-                          &PyTuple_Type, &call.asking, &PyTuple_Type, &ending, &PyList_Type, &call.messages,
+                          &PyList_Type, &call.partition_ids, &call.limit_bytes, &PyTuple_Type, &call.for_link,
+                          &PyTuple_Type, &call.for_kernel, &PyTuple_Type, &ending, &PyList_Type, &call.messages,
                           &PyList_Type, &call.met)
-        || !PyArg_ParseTuple(lying, "SnLL", &data, &at, &call.base_ms, &call.fixed_ms))
+        || !PyArg_ParseTuple(opened, "SnLL", &data, &at, &call.base_ms, &call.fixed_ms))
         return NULL;
     if (at < 0 || at > PyBytes_GET_SIZE(data) || call.limit_bytes < 0 || PyTuple_GET_SIZE(ending) != 4
-        || !all_bytes(ending) || !all_bytes(call.told) || !all_bytes(call.asking)) {
+        || !all_bytes(ending) || !all_bytes(call.for_link) || !all_bytes(call.for_kernel)) {
         PyErr_SetString(PyExc_ValueError, "what cannot be marked");
         return NULL;
     }

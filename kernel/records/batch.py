@@ -156,7 +156,7 @@ def sound_records(piece: Piece) -> list[Record]:  # decision 115
         return []
 
 
-class Lying(NamedTuple):
+class OpenPiece(NamedTuple):
     """The records of a piece where they lie: their bytes, where the first begins, what their times count from, and the
     time that replaces theirs; -1: none does."""
 
@@ -166,30 +166,30 @@ class Lying(NamedTuple):
     fixed_ms: int
 
 
-def lying_in(piece: Piece) -> Lying | None:
+def open_piece(piece: Piece) -> OpenPiece | None:
     """The records of a piece, opened; None for a control batch. Raises CorruptBatch."""
     if not piece.whole:
-        return Lying(piece.data, 0, piece.append_ms, -1)
+        return OpenPiece(piece.data, 0, piece.append_ms, -1)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
         return None
-    return Lying(*opened(piece.data, header), header.base_ms, _fixed_ms(header))
+    return OpenPiece(*opened(piece.data, header), header.base_ms, _fixed_ms(header))
 
 
 def _records(piece: Piece, passes_over: bool) -> list[Record]:
-    lying = lying_in(piece)
-    return [] if lying is None else decode_records(lying.data, lying.at, piece.count, piece.first_offset,
-                                                   lying.base_ms, piece.first_id, lying.fixed_ms, passes_over)
+    inside = open_piece(piece)
+    return [] if inside is None else decode_records(inside.data, inside.at, piece.count, piece.first_offset,
+                                                   inside.base_ms, piece.first_id, inside.fixed_ms, passes_over)
 
 
 def leased_of(piece: Piece, key: object) -> list[Leased]:
     """As `sound_records`, handed out for the first time of the cursor of this key."""
     try:
-        lying = lying_in(piece)
+        inside = open_piece(piece)
     except CorruptBatch:
         return []
-    return [] if lying is None else split_records(key, lying.data, lying.at, piece.count, piece.first_offset,
-                                                  lying.base_ms, piece.first_id, lying.fixed_ms, piece.whole)
+    return [] if inside is None else split_records(key, inside.data, inside.at, piece.count, piece.first_offset,
+                                                  inside.base_ms, piece.first_id, inside.fixed_ms, piece.whole)
 
 
 def is_control(piece: Piece) -> bool:

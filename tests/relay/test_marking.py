@@ -14,10 +14,10 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, Encoded, FirstLevel, Piece, Placement
 from gatehouse.kernel.records.asked import ADDRESS, ASKED
-from gatehouse.kernel.records.batch import Lying, records_of
+from gatehouse.kernel.records.batch import OpenPiece, records_of
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.relay import marking
-from gatehouse.relay.marking import ASKING, TOLD, TOLD_APART, mark, mark_plain
+from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, mark, mark_plain
 from gatehouse.relay.origins import Marks, came_by
 from gatehouse.relay.positions import Origin
 from gatehouse.relay.settings import LinkSettings
@@ -42,38 +42,39 @@ records = st.tuples(st.integers(0, 255), st.sampled_from([0, 1, -7, 70_000, -2 *
                     st.none() | st.binary(max_size=40) | st.just(bytes(2_000)), headers)
 
 
-def lying_of(of: list[Any]) -> Lying:
-    return Lying(b"front" + b"".join([encode_record(attributes, delta_ms, encode_key(key), value, encode_headers(said))
-                                      for attributes, delta_ms, key, value, said in of]), 5, BASE_MS, -1)
+def piece_of(of: list[Any]) -> OpenPiece:
+    encoded = [encode_record(attributes, delta_ms, encode_key(key), value, encode_headers(said))
+               for attributes, delta_ms, key, value, said in of]
+    return OpenPiece(b"".join([b"front", *encoded]), 5, BASE_MS, -1)
 
 
-def called(function: Callable[..., Any], lying: Lying, count: int, lanes: dict[bytes | None, int],
-           told: tuple[bytes, ...] = TOLD, limit: int = 900) -> tuple[Any, ...]:
+def called(function: Callable[..., Any], opened: OpenPiece, count: int, lanes: dict[bytes | None, int],
+           for_link: tuple[bytes, ...] = FOR_LINK, limit: int = 900) -> tuple[Any, ...]:
     """What is returned, and what is changed."""
     of, messages, met = dict(lanes), [], []
-    marked = function(lying, count, 40, -3, PLACES, of, [100, 101], limit, told, ASKING, ENDING, messages, met)
+    marked = function(opened, count, 40, -3, PLACES, of, [100, 101], limit, for_link, FOR_KERNEL, ENDING, messages, met)
     return marked, of, messages, met
 
 
 lanes_of = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 1))
 
 
-@given(st.lists(records, max_size=12), lanes_of, st.sampled_from([TOLD, TOLD_APART]), st.integers(-1, 14),
+@given(st.lists(records, max_size=12), lanes_of, st.sampled_from([FOR_LINK, FOR_LINK_APART]), st.integers(-1, 14),
        st.sampled_from([-1, BASE_MS + 5]))
-def test_both_ways_do_the_same(of: list[Any], lanes: dict[bytes | None, int], told: tuple[bytes, ...], count: int,
+def test_both_ways_do_the_same(of: list[Any], lanes: dict[bytes | None, int], for_link: tuple[bytes, ...], count: int,
                                fixed_ms: int) -> None:
-    lying = lying_of(of)._replace(fixed_ms=fixed_ms)
-    assert called(mark, lying, count, lanes, told) == called(mark_plain, lying, count, lanes, told)
+    opened = piece_of(of)._replace(fixed_ms=fixed_ms)
+    assert called(mark, opened, count, lanes, for_link) == called(mark_plain, opened, count, lanes, for_link)
 
 
 @given(st.lists(records, min_size=1, max_size=6), lanes_of, st.data())
 def test_what_makes_no_sense_is_left_to_be_looked_at(of: list[Any], lanes: dict[bytes | None, int], data: Any) -> None:
-    lying = lying_of(of)
-    broken = bytearray(lying.data)
+    opened = piece_of(of)
+    broken = bytearray(opened.data)
     broken[data.draw(st.integers(5, len(broken) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(broken[:data.draw(st.integers(5, len(broken)))])
-    (taken, behind, gathered), _, messages, _ = called(mark, lying._replace(data=cut), len(of), lanes)
-    assert taken <= called(mark_plain, lying._replace(data=cut), len(of), lanes)[0][0] and behind <= len(cut)
+    (taken, behind, gathered), _, messages, _ = called(mark, opened._replace(data=cut), len(of), lanes)
+    assert taken <= called(mark_plain, opened._replace(data=cut), len(of), lanes)[0][0] and behind <= len(cut)
     assert taken == len(messages) + sum(count for _, count, _, _ in gathered)
     for partition_id, count, encoded, max_ms in gathered:
         assert partition_id in (100, 101)
@@ -81,9 +82,9 @@ def test_what_makes_no_sense_is_left_to_be_looked_at(of: list[Any], lanes: dict[
 
 
 def test_a_record_that_is_taken_says_where_it_comes_from() -> None:
-    lying = lying_of([(7, 5, b"a", b"v", ((b"n", b"m"),)), (7, 6, b"b", None, ())])
-    (taken, behind, gathered), _, messages, met = called(mark, lying, 2, {b"a": 1})
-    assert (taken, behind, met) == (2, len(lying.data), [b"b"])
+    opened = piece_of([(7, 5, b"a", b"v", ((b"n", b"m"),)), (7, 6, b"b", None, ())])
+    (taken, behind, gathered), _, messages, met = called(mark, opened, 2, {b"a": 1})
+    assert (taken, behind, met) == (2, len(opened.data), [b"b"])
     (partition_id, count, encoded, max_ms), = gathered
     assert (partition_id, count, max_ms) == (101, 1, BASE_MS + 5)
     record, = records_of(Piece(9, 1, False, encoded, BASE_MS, 0, 0))
@@ -96,19 +97,20 @@ def test_a_record_that_is_taken_says_where_it_comes_from() -> None:
 
 
 def test_a_call_takes_no_more_than_it_has_memory_for() -> None:
-    lying = lying_of([(0, 1, b"a", b"", ())] * (marking.AT_ONCE + 5))
-    (taken, behind, gathered), *_ = called(mark, lying, 1 << 40, {b"a": 0})
+    opened = piece_of([(0, 1, b"a", b"", ())] * (marking.AT_ONCE + 5))
+    (taken, behind, gathered), *_ = called(mark, opened, 1 << 40, {b"a": 0})
     assert taken == gathered[0][1] == marking.AT_ONCE
-    assert called(mark, lying._replace(at=behind), 1 << 40, {b"a": 0})[0][0] == 5
+    assert called(mark, opened._replace(at=behind), 1 << 40, {b"a": 0})[0][0] == 5
 
 
 @pytest.mark.parametrize("changed", [
     {0: (b"data", 6, BASE_MS, -1)}, {0: (b"data", -1, BASE_MS, -1)}, {0: ("data", 0, BASE_MS, -1)}, {0: (b"data", 0)},
-    {0: lying_of([(0, 1, b"a", b"", ())]), 5: {b"a": 7}}, {5: [1]}, {7: -1}, {8: ("a",)}, {10: (b"", b"", b"")}])
+    {0: piece_of([(0, 1, b"a", b"", ())]), 5: {b"a": 7}}, {5: [1]}, {7: -1}, {8: ("a",)}, {10: (b"", b"", b"")}])
 def test_native_code_believes_nothing(changed: dict[int, Any]) -> None:
     if mark is mark_plain:
         return
-    arguments: list[Any] = [(b"data", 0, BASE_MS, -1), 1, 0, 0, PLACES, {}, [], 900, TOLD, ASKING, ENDING, [], []]
+    arguments: list[Any] = [(b"data", 0, BASE_MS, -1), 1, 0, 0, PLACES, {}, [], 900, FOR_LINK, FOR_KERNEL, ENDING, [],
+                            []]
     for at, value in changed.items():
         arguments[at] = value
     with pytest.raises((TypeError, ValueError)):
