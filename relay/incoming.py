@@ -45,7 +45,7 @@ from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Lanes, mark
+from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Tracks, mark
 from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
@@ -95,12 +95,12 @@ class OfLetter(NamedTuple):
 class Arriving:
     """What a letter brings, until it is appended."""
 
-    def __init__(self, lanes: Lanes, by_lanes: bool) -> None:
+    def __init__(self, tracks: Tracks, by_tracks: bool) -> None:
         self.messages: list[Message] = []
         self.encoded: list[Encoded] = []             # enters before the messages
         self.advanced: dict[Origin, Arrived] = {}
-        self.lanes: Lanes = lanes                    # of its topic
-        self.by_lanes: bool = by_lanes               # none of it may be followed: messages may go by lanes
+        self.tracks: Tracks = tracks                    # of its topic
+        self.by_tracks: bool = by_tracks               # none of it may be followed: messages may go by tracks
         self.met: list[bytes | None] = []            # keys of what became messages
 
 
@@ -199,7 +199,7 @@ class Incoming:
         self._replies = Replies(settings.replies, settings.name, marks)
         self._renames = renames_of(settings.rename)
         self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
-        self._lanes: dict[str, Lanes] = {}                               # by topic of the other hub
+        self._tracks: dict[str, Tracks] = {}                               # by topic of the other hub
         self._came_before: dict[tuple[str, int], Origin] | None = None                 # by topic and partition
         self._parted: Arrived | None = None
         self._parted_of: Origin | None = None
@@ -251,18 +251,18 @@ class Incoming:
         if self._rights is not self._rights_of():
             self._rights = self._rights_of()
             self.forget_places()
-        lanes = self._lanes.get(letter.topic)
-        if lanes is None:
-            lanes = self._lanes[letter.topic] = Lanes()
-        lanes.check()
+        tracks = self._tracks.get(letter.topic)
+        if tracks is None:
+            tracks = self._tracks[letter.topic] = Tracks()
+        tracks.check()
         count = sum([piece.count for section in letter.sections for piece in section.pieces])
-        into = Arriving(lanes, self._kernel.unfollowed >= count)
+        into = Arriving(tracks, self._kernel.unfollowed >= count)
         for section in letter.sections:
             self._take(letter, section, shift_ms, into)
         records = [arrived_record(origin, arrived) for origin, arrived in into.advanced.items()]
         records += self._losses.take_dirty()
         self._append(into.messages, records, of_letter, into.encoded)
-        lanes.learn(into.met)
+        tracks.learn(into.met)
         for origin, arrived in into.advanced.items():
             self._arrivals.advance(origin, arrived)
         self._unstored_bytes += of_letter.size_bytes
@@ -355,12 +355,12 @@ class Incoming:
     def _mark(self, course: Course, piece: Piece, opened: OpenPiece, passed: int, count: int, into: Arriving
               ) -> tuple[int, int]:
         """Up to so many records that need no look; how many they are, and where the next one lies."""
-        lanes, first_offset = into.lanes, piece.first_offset + passed
-        taken, behind, gathered = mark(opened, count, first_offset, piece.first_id + passed, lanes.places,
-                                       lanes.of if into.by_lanes else {}, lanes.partition_ids, lanes.limit_bytes,
+        tracks, first_offset = into.tracks, piece.first_offset + passed
+        taken, behind, gathered = mark(opened, count, first_offset, piece.first_id + passed, tracks.places,
+                                       tracks.of if into.by_tracks else {}, tracks.partition_ids, tracks.limit_bytes,
                                        course.for_link, FOR_KERNEL, course.ending, into.messages, into.met)
-        for partition_id, of_lane, records, max_ms in gathered:
-            into.encoded.append(Encoded(partition_id, of_lane, records, opened.base_ms, max_ms))
+        for partition_id, of_track, records, max_ms in gathered:
+            into.encoded.append(Encoded(partition_id, of_track, records, opened.base_ms, max_ms))
         if taken:
             self.counts.messages += taken
             course.at = first_offset + taken
@@ -387,7 +387,7 @@ class Incoming:
                 decoded, _ = read_headers(headers, 0)
             except CorruptBatch:
                 return                       # no reader is given such a record
-            into.lanes.of.pop(key, None)     # what follows of this key must not overtake it
+            into.tracks.of.pop(key, None)     # what follows of this key must not overtake it
             into.met.append(key)
             self._message(course.topic, course.origin,
                           (offset, time_ms, key, value, decoded, attributes, message_id), piece.whole,
@@ -448,7 +448,7 @@ class Incoming:
         messages.append((placement, value, encoded, attributes, max(time_ms, 0)))
         self.counts.messages += 1
         if said is None and queue is None:
-            self._lanes[topic].place(key, placement)
+            self._tracks[topic].place(key, placement)
 
     def _is_news(self, came: Came, advanced: dict[Origin, Arrived]) -> bool:
         """Whether a message that was passed on comes here for the first time."""
@@ -492,8 +492,8 @@ class Incoming:
     def forget_places(self) -> None:
         """Rights have changed, or there are too many."""
         self._places.clear()
-        for lanes in self._lanes.values():
-            lanes.forget()
+        for tracks in self._tracks.values():
+            tracks.forget()
 
     def _refuse(self, address: str, error: KernelError | Denied, record: Record, came: Came,
                 messages: list[Message]) -> None:

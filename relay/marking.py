@@ -43,11 +43,11 @@ Gathered = tuple[int, int, bytes, int]
 """(partition id, how many records, the records, their largest time)."""
 
 Marked = tuple[int, int, list[Gathered]]
-"""How many records were taken; where the next one lies; those that go to lanes."""
+"""How many records were taken; where the next one lies; those that go to tracks."""
 
 
-class Lanes:
-    """Keys of a topic of another hub whose messages enter one partition here, and nothing else: a lane for each
+class Tracks:
+    """Keys of a topic of another hub whose messages enter one partition here, and nothing else: a track for each
     partition."""
 
     def __init__(self) -> None:
@@ -71,19 +71,19 @@ class Lanes:
         """Where they go may have changed."""
         self.places.clear()
         self.limit_bytes = 1 << 62
-        self._forget_lanes()
+        self._forget_tracks()
 
-    def _forget_lanes(self) -> None:
+    def _forget_tracks(self) -> None:
         self.of.clear()
         self.partition_ids.clear()
         self._numbers.clear()
         self._levels.clear()
 
     def check(self) -> None:
-        """Nothing goes by a lane any more where somebody has begun to listen, or a topic has changed, since."""
+        """Nothing goes by a track any more where somebody has begun to listen, or a topic has changed, since."""
         for level, version in self._levels.items():
             if level.version != version:
-                self._forget_lanes()
+                self._forget_tracks()
                 return
 
     def learn(self, keys: list[bytes | None]) -> None:
@@ -106,14 +106,14 @@ class Lanes:
 
 
 def mark_plain(opened: OpenPiece, count: int, first_offset: int, first_id: int, places: dict[bytes | None, Placement],
-               lanes: dict[bytes | None, int], partition_ids: list[int], limit_bytes: int, for_link: tuple[bytes, ...],
+               tracks: dict[bytes | None, int], partition_ids: list[int], limit_bytes: int, for_link: tuple[bytes, ...],
                for_kernel: tuple[bytes, ...], ending: Ending, messages: list[Message], met: list[bytes | None]
                ) -> Marked:
     """Take up to `count` records (AT_ONCE at most), the first of which has this offset and id, until one has to be
     looked at: its key has no place, it is to be retained, makes no sense, is larger than `limit_bytes`, or its headers
-    hold something of `for_link`. Those that have no lane, or whose headers hold something of `for_kernel`, become
-    messages, and their keys are added to `met`; such a key has no lane any more, for what follows must not overtake it.
-    Times of what is gathered count from the same as those of the records."""
+    hold something of `for_link`. Those that have no track, or whose headers hold something of `for_kernel`, become
+    messages, and their keys are added to `met`; such a key has no track any more, for what follows must not overtake
+    it. Times of what is gathered count from the same as those of the records."""
     data, at, base_ms, fixed_ms = opened
     gathered: dict[int, list[bytes]] = {}
     largest_ms: dict[int, int] = {}
@@ -132,19 +132,19 @@ def mark_plain(opened: OpenPiece, count: int, first_offset: int, first_id: int, 
         if len(headers) + (0 if value is None else len(value)) > limit_bytes:
             break
         if has_headers and _holds(headers, for_kernel):
-            lanes.pop(key, None)
-        lane = lanes.get(key)
-        if lane is None:
+            tracks.pop(key, None)
+        track = tracks.get(key)
+        if track is None:
             messages.append((placement, value, headers, attributes, time_ms))
             met.append(key)
         else:
-            gathered.setdefault(lane, []).append(
+            gathered.setdefault(track, []).append(
                 encode_record(attributes, time_ms - base_ms, encode_key(key), value, headers))
-            largest_ms[lane] = max(largest_ms.get(lane, 0), time_ms)
+            largest_ms[track] = max(largest_ms.get(track, 0), time_ms)
         taken += 1
         at = behind
-    return taken, at, [(partition_ids[lane], len(parts), b"".join(parts), largest_ms[lane])
-                       for lane, parts in sorted(gathered.items())]
+    return taken, at, [(partition_ids[track], len(parts), b"".join(parts), largest_ms[track])
+                       for track, parts in sorted(gathered.items())]
 
 
 def _holds(headers: bytes, names: tuple[bytes, ...]) -> bool:

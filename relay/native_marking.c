@@ -1,10 +1,10 @@
 /* Records of another hub, with the headers that say where they come from: see relay/marking.py, whose `mark_plain` says
    the same.
 
-   mark(opened, count, first_offset, first_id, places, lanes, partition_ids, limit_bytes, for_link, for_kernel, ending,
+   mark(opened, count, first_offset, first_id, places, tracks, partition_ids, limit_bytes, for_link, for_kernel, ending,
         messages, met)
 
-   First each record is looked at where it lies, and what of it goes where is noted; then those of each lane are written
+   First each record is looked at where it lies, and what of it goes where is noted; then those of each track are written
    into bytes of just their size. Every length is held against what it lies in before it is followed. No code of others
    runs meanwhile: keys are bytes or None, and so nothing changes under it. */
 
@@ -40,12 +40,12 @@ typedef struct {
     uint64_t header_count;
 } Record;
 
-/* What of a record is written once the size of its lane is known. */
+/* What of a record is written once the size of its track is known. */
 typedef struct {
     Part middle, headers;            /* headers: without their count */
     uint64_t size;                   /* of what the record's length counts */
     long long delta_ms;
-    uint32_t header_count, number, lane;
+    uint32_t header_count, number, track;
     unsigned char attributes;
 } Taken;
 
@@ -55,7 +55,7 @@ typedef struct {
     long long max_ms;
     unsigned char *to;
     PyObject *bytes;
-} Lane;
+} Track;
 
 static uint64_t zigzag(int64_t value)
 {
@@ -165,15 +165,15 @@ static int holds(Part headers, PyObject *names)
 /* ---- what a call is about */
 
 typedef struct {
-    PyObject *places, *lanes, *partition_ids, *for_link, *for_kernel, *messages, *met;
+    PyObject *places, *tracks, *partition_ids, *for_link, *for_kernel, *messages, *met;
     const unsigned char *at, *end;
     long long base_ms, fixed_ms, first_offset, first_id, limit_bytes;
     Part ending[4];
     uint64_t ending_size;            /* of these four */
     Taken *taken;
     Py_ssize_t taken_count;
-    Lane *of;
-    Py_ssize_t lane_count;
+    Track *of;
+    Py_ssize_t track_count;
 } Call;
 
 static long long id_of(const Call *call, uint32_t number)
@@ -243,24 +243,24 @@ static int add_message(Call *call, const Record *record, Part behind, uint32_t n
     return failed ? -1 : 0;
 }
 
-/* It goes to a lane. -1 with an exception. */
-static int add_to_lane(Call *call, const Record *record, Part behind, uint32_t number, uint64_t header_bytes,
+/* It goes to a track. -1 with an exception. */
+static int add_to_track(Call *call, const Record *record, Part behind, uint32_t number, uint64_t header_bytes,
                        PyObject *of)
 {
-    Py_ssize_t lane_number = PyLong_AsSsize_t(of);
-    if (lane_number < 0 || lane_number >= call->lane_count) {
+    Py_ssize_t track_number = PyLong_AsSsize_t(of);
+    if (track_number < 0 || track_number >= call->track_count) {
         if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "there is no such lane");
+            PyErr_SetString(PyExc_ValueError, "there is no such track");
         return -1;
     }
     uint64_t size = 1 + varint_size(zigzag(record->delta_ms)) + 1 + record->middle.size + header_bytes;
     call->taken[call->taken_count++] = (Taken){record->middle, behind, size, record->delta_ms,
-                                               (uint32_t)record->header_count, number, (uint32_t)lane_number,
+                                               (uint32_t)record->header_count, number, (uint32_t)track_number,
                                                record->attributes};
-    Lane *lane = call->of + lane_number;
-    lane->size += varint_size(size << 1) + size;
-    if (!lane->count++ || record->time_ms > lane->max_ms)
-        lane->max_ms = record->time_ms;
+    Track *track = call->of + track_number;
+    track->size += varint_size(size << 1) + size;
+    if (!track->count++ || record->time_ms > track->max_ms)
+        track->max_ms = record->time_ms;
     return 0;
 }
 
@@ -278,14 +278,14 @@ static int take(Call *call, uint32_t number)
     PyObject *key = record.has_key ? PyBytes_FromStringAndSize((const char *)record.key.at, record.key.size)
         : Py_NewRef(Py_None);
     PyObject *placement = key ? PyDict_GetItemWithError(call->places, key) : NULL;
-    PyObject *lane = placement ? PyDict_GetItemWithError(call->lanes, key) : NULL;
+    PyObject *track = placement ? PyDict_GetItemWithError(call->tracks, key) : NULL;
     int failed = PyErr_Occurred() != NULL;
-    if (lane && record.header_count && holds(record.headers, call->for_kernel)) {
-        failed = PyDict_DelItem(call->lanes, key) < 0;
-        lane = NULL;
+    if (track && record.header_count && holds(record.headers, call->for_kernel)) {
+        failed = PyDict_DelItem(call->tracks, key) < 0;
+        track = NULL;
     }
-    if (!failed && lane)
-        failed = add_to_lane(call, &record, behind, number, header_bytes, lane) < 0;
+    if (!failed && track)
+        failed = add_to_track(call, &record, behind, number, header_bytes, track) < 0;
     else if (!failed && placement)
         failed = add_message(call, &record, behind, number, header_bytes, placement, key) < 0;
     Py_XDECREF(key);
@@ -297,34 +297,34 @@ static int take(Call *call, uint32_t number)
     return 1;
 }
 
-/* Those that go to lanes, as (partition id, how many, records, largest time); NULL with an exception. */
+/* Those that go to tracks, as (partition id, how many, records, largest time); NULL with an exception. */
 static PyObject *gather(Call *call)
 {
     PyObject *list = PyList_New(0);
-    for (Py_ssize_t i = 0; list && i < call->lane_count; i++) {
-        Lane *lane = call->of + i;
-        if (!lane->count)
+    for (Py_ssize_t i = 0; list && i < call->track_count; i++) {
+        Track *track = call->of + i;
+        if (!track->count)
             continue;
-        lane->bytes = PyBytes_FromStringAndSize(NULL, lane->size);
-        PyObject *row = lane->bytes ? Py_BuildValue("(OnOL)", PyList_GET_ITEM(call->partition_ids, i), lane->count,
-                                                    lane->bytes, lane->max_ms) : NULL;
+        track->bytes = PyBytes_FromStringAndSize(NULL, track->size);
+        PyObject *row = track->bytes ? Py_BuildValue("(OnOL)", PyList_GET_ITEM(call->partition_ids, i), track->count,
+                                                    track->bytes, track->max_ms) : NULL;
         if (!row || PyList_Append(list, row) < 0)
             Py_CLEAR(list);
         else
-            lane->to = (unsigned char *)PyBytes_AS_STRING(lane->bytes);
+            track->to = (unsigned char *)PyBytes_AS_STRING(track->bytes);
         Py_XDECREF(row);
     }
     for (Py_ssize_t i = 0; list && i < call->taken_count; i++) {
         const Taken *taken = call->taken + i;
-        Lane *lane = call->of + taken->lane;
-        unsigned char *to = put_varint(lane->to, taken->size << 1);
+        Track *track = call->of + taken->track;
+        unsigned char *to = put_varint(track->to, taken->size << 1);
         *to++ = taken->attributes;
         to = put_varint(to, zigzag(taken->delta_ms));
         *to++ = 0;
         to = put(to, taken->middle.at, taken->middle.size);
-        lane->to = put_headers(call, taken->header_count, taken->headers, taken->number, to);
+        track->to = put_headers(call, taken->header_count, taken->headers, taken->number, to);
     }
-    for (Py_ssize_t i = 0; i < call->lane_count; i++)
+    for (Py_ssize_t i = 0; i < call->track_count; i++)
         Py_XDECREF(call->of[i].bytes);
     return list;
 }
@@ -344,7 +344,7 @@ static PyObject *module_mark(PyObject *Py_UNUSED(module), PyObject *args)
     uint32_t number = 0;
     Call call = {0};
     if (!PyArg_ParseTuple(args, "O!nLLO!O!O!LO!O!O!O!O!", &PyTuple_Type, &opened, &count, &call.first_offset,
-                          &call.first_id, &PyDict_Type, &call.places, &PyDict_Type, &call.lanes,
+                          &call.first_id, &PyDict_Type, &call.places, &PyDict_Type, &call.tracks,
                           &PyList_Type, &call.partition_ids, &call.limit_bytes, &PyTuple_Type, &call.for_link,
                           &PyTuple_Type, &call.for_kernel, &PyTuple_Type, &ending, &PyList_Type, &call.messages,
                           &PyList_Type, &call.met)
@@ -364,9 +364,9 @@ static PyObject *module_mark(PyObject *Py_UNUSED(module), PyObject *args)
     call.at = first + at;
     call.end = first + PyBytes_GET_SIZE(data);
     count = count < AT_ONCE ? count : AT_ONCE;
-    call.lane_count = PyList_GET_SIZE(call.partition_ids);
+    call.track_count = PyList_GET_SIZE(call.partition_ids);
     call.taken = count > 0 ? PyMem_Malloc(count * sizeof(Taken)) : NULL;
-    call.of = PyMem_Calloc(call.lane_count + 1, sizeof(Lane));
+    call.of = PyMem_Calloc(call.track_count + 1, sizeof(Track));
     if (!call.of || (count > 0 && !call.taken)) {
         PyErr_NoMemory();
     } else {

@@ -48,33 +48,33 @@ def piece_of(of: list[Any]) -> OpenPiece:
     return OpenPiece(b"".join([b"front", *encoded]), 5, BASE_MS, -1)
 
 
-def called(function: Callable[..., Any], opened: OpenPiece, count: int, lanes: dict[bytes | None, int],
+def called(function: Callable[..., Any], opened: OpenPiece, count: int, tracks: dict[bytes | None, int],
            for_link: tuple[bytes, ...] = FOR_LINK, limit: int = 900) -> tuple[Any, ...]:
     """What is returned, and what is changed."""
-    of, messages, met = dict(lanes), [], []
+    of, messages, met = dict(tracks), [], []
     marked = function(opened, count, 40, -3, PLACES, of, [100, 101], limit, for_link, FOR_KERNEL, ENDING, messages, met)
     return marked, of, messages, met
 
 
-lanes_of = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 1))
+tracks_of = st.dictionaries(st.sampled_from(KEYS), st.integers(0, 1))
 
 
-@given(st.lists(records, max_size=12), lanes_of, st.sampled_from([FOR_LINK, FOR_LINK_APART]), st.integers(-1, 14),
+@given(st.lists(records, max_size=12), tracks_of, st.sampled_from([FOR_LINK, FOR_LINK_APART]), st.integers(-1, 14),
        st.sampled_from([-1, BASE_MS + 5]))
-def test_both_ways_do_the_same(of: list[Any], lanes: dict[bytes | None, int], for_link: tuple[bytes, ...], count: int,
+def test_both_ways_do_the_same(of: list[Any], tracks: dict[bytes | None, int], for_link: tuple[bytes, ...], count: int,
                                fixed_ms: int) -> None:
     opened = piece_of(of)._replace(fixed_ms=fixed_ms)
-    assert called(mark, opened, count, lanes, for_link) == called(mark_plain, opened, count, lanes, for_link)
+    assert called(mark, opened, count, tracks, for_link) == called(mark_plain, opened, count, tracks, for_link)
 
 
-@given(st.lists(records, min_size=1, max_size=6), lanes_of, st.data())
-def test_what_makes_no_sense_is_left_to_be_looked_at(of: list[Any], lanes: dict[bytes | None, int], data: Any) -> None:
+@given(st.lists(records, min_size=1, max_size=6), tracks_of, st.data())
+def test_what_makes_no_sense_is_left_to_be_looked_at(of: list[Any], tracks: dict[bytes | None, int], data: Any) -> None:
     opened = piece_of(of)
     broken = bytearray(opened.data)
     broken[data.draw(st.integers(5, len(broken) - 1))] = data.draw(st.integers(0, 255))
     cut = bytes(broken[:data.draw(st.integers(5, len(broken)))])
-    (taken, behind, gathered), _, messages, _ = called(mark, opened._replace(data=cut), len(of), lanes)
-    assert taken <= called(mark_plain, opened._replace(data=cut), len(of), lanes)[0][0] and behind <= len(cut)
+    (taken, behind, gathered), _, messages, _ = called(mark, opened._replace(data=cut), len(of), tracks)
+    assert taken <= called(mark_plain, opened._replace(data=cut), len(of), tracks)[0][0] and behind <= len(cut)
     assert taken == len(messages) + sum(count for _, count, _, _ in gathered)
     for partition_id, count, encoded, max_ms in gathered:
         assert partition_id in (100, 101)
@@ -176,7 +176,7 @@ def test_what_needs_no_look_crosses_as_records() -> None:
     for first in range(0, 200, 50):
         send(network, left, first, 50)
     assert numbers_by_key(right) == in_order(200)
-    assert spied.count > 100, "keys that are known go by lanes"
+    assert spied.count > 100, "keys that are known go by tracks"
     sent = {record[3]: record for record in left.rig.read("plant")}
     for record in right.rig.read("plant"):
         there = sent[record[3]]
@@ -199,7 +199,7 @@ def test_what_has_to_be_looked_at_is_not_overtaken() -> None:
     assert numbers_by_key(right) == in_order(150)
     assert before < spied.count < before + 40, "those that follow on them in their letter are messages"
     send(network, left, 150, 50)
-    assert spied.count > before + 40 and numbers_by_key(right) == in_order(200), "and go by lanes again later"
+    assert spied.count > before + 40 and numbers_by_key(right) == in_order(200), "and go by tracks again later"
 
 
 def test_who_begins_to_listen_hears() -> None:
@@ -214,7 +214,7 @@ def test_who_begins_to_listen_hears() -> None:
     assert spied.count > before and numbers_by_key(right) == in_order(200)
 
 
-def test_a_topic_that_is_widened_has_other_lanes() -> None:
+def test_a_topic_that_is_widened_has_other_tracks() -> None:
     network, left, right, spied = pair()
     for first in (0, 50):
         send(network, left, first, 50)
