@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, is_address, join_address
-from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.errors import (
     CorruptBatch,
     KeptFull,
@@ -39,7 +39,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import OpenPiece, open_piece
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
+from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.record import encode_headers, read_headers, skip_records, split_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError

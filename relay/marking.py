@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.kernel.addresses.stated import STATED
+from gatehouse.kernel.addresses.routes import STATED
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, FirstLevel, Message, Placement
-from gatehouse.kernel.records import private, trace_marks
-from gatehouse.kernel.records.asked import ASKED
 from gatehouse.kernel.records.batch import OpenPiece
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.headers import CONTEXT_MARK, EXPIRES_HEADER, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.records.record import (
+    MARK,
     NO_HEADERS,
     add_header,
     encode_key,
@@ -32,11 +31,11 @@ from gatehouse.relay.origins import Ending, ending_of
 AT_ONCE: Final = 4_096
 """Records of one call: each takes some bytes of memory until they are gathered."""
 
-FOR_LINK: Final = (private.MARK, STATED, SHOWN_ORIGIN)
+FOR_LINK: Final = (MARK, STATED, SHOWN_ORIGIN)
 FOR_LINK_APART: Final = (*FOR_LINK, EXPIRES_HEADER)
 """What headers hold that a link has to look at; `APART`: where the clocks of the hubs are apart."""
 
-FOR_KERNEL: Final = (ASKED, trace_marks.MARK, trace_marks.CONTEXT)
+FOR_KERNEL: Final = (RECEIPT_MARK, TRACE_MARK, CONTEXT_MARK)
 """What headers hold that the kernel has to look at."""
 
 Gathered = tuple[int, int, bytes, int]

@@ -13,8 +13,8 @@ from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, Encoded, FirstLevel, Piece, Placement
-from gatehouse.kernel.records.asked import ADDRESS, ASKED
 from gatehouse.kernel.records.batch import OpenPiece, records_of
+from gatehouse.kernel.records.headers import ADDRESS, RECEIPT_MARK
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.relay import marking
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, mark, mark_plain
@@ -195,7 +195,7 @@ def test_what_has_to_be_looked_at_is_not_overtaken() -> None:
     before = spied.count
     said = encode_headers([(b"traceparent", b"00-ab-cd-00")])
     send(network, left, 100, 50, {105: (b"\0", RETAIN), 111: (said, 0), 117: (encode_headers([(ADDRESS, b"?")]), 0),
-                                  123: (encode_headers([(b"x", ASKED)]), 0)})
+                                  123: (encode_headers([(b"x", RECEIPT_MARK)]), 0)})
     assert numbers_by_key(right) == in_order(150)
     assert before < spied.count < before + 40, "those that follow on them in their letter are messages"
     send(network, left, 150, 50)
