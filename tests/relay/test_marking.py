@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, Encoded, FirstLevel, Piece, Placement
 from gatehouse.kernel.records.batch import OpenPiece, records_of
 from gatehouse.kernel.records.headers import ADDRESS, RECEIPT_MARK
