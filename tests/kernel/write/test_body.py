@@ -71,12 +71,13 @@ def turns_of(draw: Any, count: int) -> list[body.Turn]:
     return turns
 
 
-@given(st.lists(stretches, max_size=8), st.lists(whole, max_size=3), st.data(),
+@given(st.lists(stretches | encoded, max_size=8), st.lists(whole, max_size=3), st.data(),
        st.lists(st.integers(-1, 100), min_size=7, max_size=7), st.integers(0, 5))
 def test_both_ways_know_whose_messages_are(run_stretches: list[Any], batches: list[tuple[bytes, bytes]], data: Any,
                                            begins: list[int], most: int) -> None:
     laid = laid_of(run_stretches, batches)
-    turns = data.draw(turns_of(sum(len(of_run) for _, _, of_run in run_stretches) + len(batches)))
+    turns = data.draw(turns_of(sum(1 if type(key) is int else len(of_run) for _, key, of_run in run_stretches)
+                               + len(batches)))
     made = body.authors_of(laid, turns, array("q", begins), most)
     assert made == body.authors_plain(laid, turns, array("q", begins), most)
     assert len(made[0]) <= most and len(made[1]) == 2 * len(made[2])
@@ -95,6 +96,14 @@ def test_whose_messages_are_run_by_run() -> None:
         (0, nobody), (1, 1), (10, 0), (11, nobody), (20, 2)]
     found, firsts, numbers = body.authors_of(laid, [(0, None, other)], array("q", [-1, 10, 20]), 100)
     assert (found, *array(U32, firsts), *array("H", numbers)) == ([other], 10, 0)
+
+
+def test_records_that_are_encoded_are_their_authors_each() -> None:
+    message, (one, other, *_) = (0, b"v", b"\0", 0, 0), AUTHORS
+    records = encode_record(0, 0, KEY, b"v", b"\0") * 3
+    laid = [0, KEY, message, 0, b"", (records, NOW_MS, 3), 0, KEY, message, 1, KEY, message]
+    authorship = body.authors_of(laid, [(0, None, one), (1, None, other), (2, None, one)], array("q", [10, 20]), 9)
+    assert list(zip(array(U32, authorship[1]), array("H", authorship[2]), strict=True)) == [(10, 0), (11, 1), (14, 0)]
 
 
 @pytest.mark.parametrize(("laid", "turns"), [
