@@ -498,7 +498,7 @@ static Py_ssize_t find_stretches(PyObject *laid, Part *part, Authored *runs, Py_
         long long count = is_encoded(PyList_GET_ITEM(laid, at)) ? encoded_count(PyList_GET_ITEM(laid, at)) : 1;
         if (count < 0)
             return -1;
-        if (run->number != number) {
+        if (count && run->number != number) {
             stretches[found++] = (Stretch){(uint32_t)(run - runs), run->count, number};
             run->number = number;
             run->stretches++;
