@@ -161,31 +161,40 @@ def sound_records(piece: Piece) -> list[Record]:  # decision 115
         return []
 
 
-def _records(piece: Piece, passes_over: bool) -> list[Record]:
+class OpenPiece(NamedTuple):
+    """The records of a piece where they lie: their bytes, where the first begins, what their times count from, and the
+    time that replaces theirs; -1: none does."""
+
+    data: bytes
+    at: int
+    base_ms: int
+    fixed_ms: int
+
+
+def open_piece(piece: Piece) -> OpenPiece | None:
+    """The records of a piece, opened; None for a control batch. Raises CorruptBatch."""
     if not piece.whole:
-        return decode_records(piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id,
-                              -1, passes_over)
+        return OpenPiece(piece.data, 0, piece.append_ms, -1)
     header = read_header(piece.data)
     if header.attributes & CONTROL:
-        return []
-    data, at = opened(piece.data, header)
-    return decode_records(data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
-                          _fixed_ms(header), passes_over)
+        return None
+    return OpenPiece(*opened(piece.data, header), header.base_ms, _fixed_ms(header))
+
+
+def _records(piece: Piece, passes_over: bool) -> list[Record]:
+    inside = open_piece(piece)
+    return [] if inside is None else decode_records(inside.data, inside.at, piece.count, piece.first_offset,
+                                                   inside.base_ms, piece.first_id, inside.fixed_ms, passes_over)
 
 
 def leased_of(piece: Piece, key: object) -> list[Leased]:
     """As `sound_records`, handed out for the first time of the cursor of this key."""
-    if not piece.whole:
-        return split_records(key, piece.data, 0, piece.count, piece.first_offset, piece.append_ms, piece.first_id)
-    header = read_header(piece.data)
-    if header.attributes & CONTROL:
-        return []
     try:
-        data, at = opened(piece.data, header)
+        inside = open_piece(piece)
     except CorruptBatch:
         return []
-    return split_records(key, data, at, piece.count, piece.first_offset, header.base_ms, piece.first_id,
-                         _fixed_ms(header), True)
+    return [] if inside is None else split_records(key, inside.data, inside.at, piece.count, piece.first_offset,
+                                                  inside.base_ms, piece.first_id, inside.fixed_ms, piece.whole)
 
 
 def is_control(piece: Piece) -> bool:
