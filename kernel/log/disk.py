@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 AHEAD_BYTES: Final = 4 << 20      # allocated beyond what is written: once in so many bytes, and little to look through
+LARGE_BYTES: Final = 4 << 20      # what is more is written in pieces; there is never room allocated for it
+PIECE_BYTES: Final = 1 << 20
 
 
 class AppendFile(Protocol):
@@ -75,11 +77,29 @@ class RealAppendFile:  # decision 111
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._end = self._allocated = os.fstat(self._fd).st_size
+        self._large_at: int | None = None            # where something large begins that is not synced
 
     def append(self, parts: Sequence[bytes]) -> None:
         size = sum([len(part) for part in parts])
         if self._end + size > self._allocated:
             self._allocate(size)
+        if size > LARGE_BYTES:
+            self._write_in_pieces(parts)
+        else:
+            self._write(parts)
+
+    def _write_in_pieces(self, parts: Sequence[bytes]) -> None:  # decision 320
+        """The disk has a piece while the next is copied into the page cache."""
+        if self._large_at is None:
+            self._large_at = self._end
+        for part in parts:
+            whole = memoryview(part)
+            for at in range(0, len(part), PIECE_BYTES):
+                start = self._end
+                self._write([whole[at:at + PIECE_BYTES]])
+                os.posix_fadvise(self._fd, start, self._end - start, os.POSIX_FADV_DONTNEED)
+
+    def _write(self, parts: Sequence[bytes | memoryview]) -> None:
         written = os.pwritev(self._fd, parts, self._end)
         self._end += written
         for part in parts:
@@ -108,6 +128,9 @@ class RealAppendFile:  # decision 111
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
+        if self._large_at is not None:               # its pages are for the next one
+            os.posix_fadvise(self._fd, self._large_at, self._end - self._large_at, os.POSIX_FADV_DONTNEED)
+            self._large_at = None
 
     def overwrite(self, offset: int, data: bytes) -> None:
         os.pwrite(self._fd, data, offset)
@@ -115,6 +138,7 @@ class RealAppendFile:  # decision 111
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
         self._end = self._allocated = size
+        self._large_at = None
 
     def close(self) -> None:
         """Give back what was allocated and not used."""

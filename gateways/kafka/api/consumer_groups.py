@@ -30,7 +30,7 @@ from gatehouse.gateways.kafka.error_codes import (
 from gatehouse.gateways.kafka.group_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.kernel.assigned.values import Beat, Beaten, DescribedConsumer
+from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, DescribedConsumer
 from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ class Fetch:
         self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
         self.whole = True                  # the client is to hear of each partition
         self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
-        self.given: list[tuple[str, int, int]] = []        # (topic, messages, bytes) that this answer has
+        self.given: dict[str, tuple[int, int]] = {}        # messages and bytes that this answer has, by topic
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -212,7 +212,9 @@ class Fetch:
             total += read_bytes
             messages += read_messages
             if self.names and read_messages:
-                self.given.append((self.names[number], read_messages, read_bytes))
+                name = self.names[number]
+                given_messages, given_bytes = self.given.get(name, (0, 0))
+                self.given[name] = given_messages + read_messages, given_bytes + read_bytes
             rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
@@ -234,13 +236,14 @@ class Fetch:
         session.wake_at(self.deadline_ms, self.on_timer)
 
     def charge(self) -> int:
-        """Charge what is answered; returns for how many ms the client is to be slowed down."""
+        """Charge what is answered, each topic once; returns for how many ms the client is to be slowed down."""
         session = self.request.session
-        throttle_ms = max([session.guard.hand_out(messages, size_bytes, topic)
-                           for topic, messages, size_bytes in self.given])
-        count = sum([messages for _, messages, _ in self.given])
-        if count:
-            session.fetched_each_bytes = max(1, sum([size_bytes for _, _, size_bytes in self.given]) // count)
+        throttle_ms = count = total_bytes = 0
+        for topic, (messages, size_bytes) in self.given.items():
+            throttle_ms = max(throttle_ms, session.guard.hand_out(messages, size_bytes, topic))
+            count += messages
+            total_bytes += size_bytes
+        session.fetched_each_bytes = max(1, total_bytes // count)
         if throttle_ms:
             session.throttle(throttle_ms)
         return throttle_ms

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.log.disk import AHEAD_BYTES, RealDisk
+from gatehouse.kernel.log.disk import AHEAD_BYTES, LARGE_BYTES, PIECE_BYTES, RealDisk
 from gatehouse.kernel.log.log import Damage
 from gatehouse.kernel.log.segments import SegmentLog
 
@@ -87,3 +87,38 @@ def test_where_no_room_can_be_allocated_ahead_it_is_written_all_the_same(tmp_pat
     filled(tmp_path, 30)
     assert all(size <= SEGMENT_BYTES for size in sizes(tmp_path))
     assert len(frames_of(tmp_path, [])) == 30
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["whole", "short-writes"])
+def test_what_is_large_goes_to_the_disk_piece_by_piece(tmp_path: Path, short: bool,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system is told of each piece, and of all of it once it is synced; the file is the same as of one write, also
+    where the system takes less at a time."""
+    told: list[tuple[int, int]] = []
+    write = os.pwritev
+
+    def advise(descriptor: int, start: int, size: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_DONTNEED
+        told.append((start, size))
+
+    def write_less(descriptor: int, parts: list[bytes], at: int) -> int:
+        return write(descriptor, [memoryview(parts[0])[:1 + len(parts[0]) // 2]], at)
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    if short:
+        monkeypatch.setattr(os, "pwritev", write_less)
+    body = os.urandom(LARGE_BYTES + PIECE_BYTES // 2)
+    file = RealDisk(tmp_path).open_append("file")
+    file.append([b"before"])
+    file.sync()
+    assert not told, "what is small is written at once, and stays"
+    file.append([b"envelope", b"", body])
+    assert [size for _, size in told] == [8, *[PIECE_BYTES] * (LARGE_BYTES // PIECE_BYTES), PIECE_BYTES // 2]
+    assert all(start == 6 + sum([size for _, size in told[:at]]) for at, (start, _) in enumerate(told))
+    told.clear()
+    file.append([b"behind"])
+    file.sync()
+    file.sync()
+    assert told == [(6, 8 + len(body) + 6)], "all of it, once"
+    file.close()
+    assert (tmp_path / "file").read_bytes() == b"".join([b"beforeenvelope", body, b"behind"])
