@@ -469,7 +469,7 @@ class Kernel:  # decision 138
         """Store one record batch v2 as it is. Answered with [(partition_id, base offset, first message id)].
 
         Refuses with CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedBatch, MessageTooLarge, UnknownPartition,
-        OutOfOrderSequence, DuplicateSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
+        OutOfOrderSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
         on another thread. One that is remembered is answered with its first position. `divert`: see `validation`.
         """
         self._batches.append(partition_id, batch, owner, token, divert, judge)
