@@ -2,7 +2,7 @@
 
     event loop ── readable ──► Sockets.run: one epoll_wait, then for each socket that is ready
                                  recv into one buffer ──► protocol.data_received
-                                 accept ──► a Transport, connection_made
+                                 accept all who wait; some of them ──► connection_made, the others in later turns
                                and at its end one send for each transport that was written to
     written in another call-back ──► the same send, with the loop's next turn
 
@@ -13,7 +13,9 @@ is. Descriptors are closed in a later turn than the one in which they are found 
 """
 # decision 221: the doors' own epoll inside the event loop's
 import asyncio
+import resource
 import socket as _socket
+from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
@@ -84,7 +86,9 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     BUFFER_BYTES = 262144      # of one read; what is more comes with the next turn, after the others
     EVENTS = 256               # sockets of one turn; the others are ready in the next
-    ACCEPTED = 128             # connections of one turn and address
+    MADE = 128                 # connections that are given their protocol in one turn
+    ARRIVED = 8192             # that may wait for it; more wait with the system
+    SPARE = 128                # descriptors that are never a connection's; half of what `capacity` reserves
     PARTS = 256                # buffers that one call sends
     ADDRESS_BYTES = 64
 
@@ -401,8 +405,10 @@ cdef class Sockets:
     cdef int epoll
     cdef object loop, flush_soon, on_idle
     cdef dict transports, acceptors    # by descriptor
+    cdef object arrived                # connections without a protocol yet, each with its acceptor
     cdef list dirty                    # those that were written to
-    cdef bint running, scheduled
+    cdef bint running, scheduled, going_on
+    cdef Py_ssize_t places             # connections for which there are descriptors
 
     def __cinit__(self):
         self.epoll = -1
@@ -413,6 +419,8 @@ cdef class Sockets:
         self.on_idle = on_idle
         self.transports = {}
         self.acceptors = {}
+        self.arrived = deque()
+        self.places = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE
         self.dirty = []
         self.flush_soon = self.flush
         self.epoll = epoll_create1(EPOLL_CLOEXEC)
@@ -456,7 +464,7 @@ cdef class Sockets:
             self.close_if_idle()
 
     cdef int close_if_idle(self) except -1:
-        if self.epoll >= 0 and not self.transports and not self.acceptors:
+        if self.epoll >= 0 and not self.transports and not self.acceptors and not self.arrived:
             self.loop.remove_reader(self.epoll)
             c_close(self.epoll)
             self.epoll = -1
@@ -471,6 +479,9 @@ cdef class Sockets:
         count = epoll_wait(self.epoll, events, EVENTS, 0)
         self.running = True
         try:
+            if count == EVENTS:        # a crowd: its acceptor may be far behind, and the system's queue overflow meanwhile
+                for found in list(self.acceptors.values()):
+                    self.accept(<Acceptor>found)
             for at in range(count):
                 fd = events[at].data.fd
                 what = events[at].events
@@ -481,6 +492,8 @@ cdef class Sockets:
                 found = self.acceptors.get(fd)
                 if found is not None:
                     self.accept(<Acceptor>found)
+            if self.arrived:
+                self.make_some()
         finally:
             self.running = False
         self.flush()
@@ -501,12 +514,14 @@ cdef class Sockets:
         self.lose(transport, fault)
 
     cdef void accept(self, Acceptor acceptor):
-        cdef int fd, at, on = 1
+        """Everybody who waits there, so that the system refuses nobody while others are served."""  # decision 296
+        cdef int fd, on = 1
         cdef sockaddr_storage address
         cdef socklen_t size
         cdef Transport transport
-        for at in range(ACCEPTED):
-            if not acceptor.open:
+        while len(self.arrived) < ARRIVED:
+            if len(self.transports) + len(self.arrived) >= self.places:
+                self.rest(acceptor)
                 return
             size = sizeof(address)
             fd = accept4(acceptor.fd, <sockaddr *>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
@@ -521,13 +536,34 @@ cdef class Sockets:
             transport.fd = fd
             transport.sockets = self
             transport.peer = peer_of(&address)
-            self.transports[fd] = transport
+            self.arrived.append((transport, acceptor))
+
+    cdef void make_some(self):
+        """Give those who have arrived first their protocol. The others keep the loop awake."""
+        cdef Transport transport
+        cdef Acceptor acceptor
+        for _ in range(min(MADE, len(self.arrived))):
+            transport, acceptor = self.arrived.popleft()
+            if not acceptor.open:
+                transport.shut()
+                continue
+            self.transports[transport.fd] = transport
             try:
                 transport.set_protocol(acceptor.make())
                 transport.watch()
                 transport.protocol.connection_made(transport)
             except BaseException as fault:
                 self.fail(transport, fault)
+        if not self.arrived:
+            self.close_if_idle()
+        elif not self.going_on:
+            self.going_on = True
+            self.loop.call_soon(self.go_on)
+
+    def go_on(self):
+        """Whoever has arrived waits for nothing else."""
+        self.going_on = False
+        self.run()
 
     cdef void rest(self, Acceptor acceptor):
         """There is no descriptor to spare: whoever waits is accepted later."""

@@ -8,7 +8,9 @@ Everything of a session is in here but its messages, which are entries of its pa
 """
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
+from operator import attrgetter
 from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import levels_of
@@ -34,6 +36,7 @@ from gatehouse.kernel.sessions.weight import Weight
 CONNECTED: Final = 0
 RECEIVED_MAX: Final = 65_535         # packet ids there are
 NO_STINTS: Final[tuple[Stint, ...]] = ()
+FILTER: Final = attrgetter("filter")
 
 ENDLESS: Final = 1 << 62     # above every offset
 
@@ -60,7 +63,7 @@ class Session(Lasting):
         self.until_ms = until_ms                     # hub time; CONNECTED, or NEVER
         self.following = 0                           # the first offset that was not handed out
         self.last_id = 0                             # the packet id that was given last
-        self.stints: tuple[Stint, ...] = NO_STINTS   # filters, each for the offsets it was there for
+        self.stints: tuple[Stint, ...] = NO_STINTS   # by filter, then by offset: each for the offsets it was there for
         self.terms: dict[str, Terms] | None = None   # of filters that have some; None: of none
         self.flight: Flight | None = None            # None: nothing
         self.received: dict[int, None] | None = None
@@ -72,7 +75,7 @@ class Session(Lasting):
     # ---- as the state says
 
     def load_stints(self, stints: list[Stint]) -> None:
-        self.stints = tuple(sorted(stints, key=lambda stint: stint.since))
+        self.stints = tuple(sorted([stint for stint in stints if stint.since != stint.until]))
 
     def load_terms(self, filter_text: str, terms: Terms) -> None:
         self.terms = {**(self.terms or {}), filter_text: terms}
@@ -109,9 +112,8 @@ class Session(Lasting):
 
     def subscribe(self, subscribed: Subscribed, since: int) -> bool:
         """From this offset on; False where the filter was there, which ends here."""
-        is_new = not self.unsubscribe(subscribed.filter, since)
-        self.stints += (Stint(subscribed.filter, since, OPEN, *subscribed[1:6]),)
-        return is_new
+        open_before = self._close(subscribed.filter, since, (Stint(subscribed.filter, since, OPEN, *subscribed[1:6]),))
+        return not open_before
 
     def set_terms(self, filter_text: str, terms: Terms | None) -> None:
         """Those of a filter; None: it has none."""
@@ -132,15 +134,23 @@ class Session(Lasting):
 
     def unsubscribe(self, filter_text: str, until: int) -> bool:
         """From this offset on the filter hears nothing. False where there is none."""
-        was_there = False
-        stints: list[Stint] = []
-        for stint in self.stints:
-            if stint.filter == filter_text and stint.until == OPEN:
-                was_there = True
-                stint = stint._replace(until=until)
-            stints.append(stint)
-        self.stints = tuple(stints)
-        return was_there
+        return self._close(filter_text, until, NO_STINTS)
+
+    def _close(self, filter_text: str, until: int, following: tuple[Stint, ...]) -> bool:
+        """End the filter's open stint before this offset; others of it follow. Whether there was an open one."""
+        first, behind = self._span(filter_text)
+        stints = self.stints[first:behind]
+        was_open = bool(stints) and stints[-1].until == OPEN
+        if was_open:
+            last = stints[-1]._replace(until=until)
+            stints = stints[:-1] if last.since == until else (*stints[:-1], last)     # what heard nothing is no stint
+        self.stints = self.stints[:first] + stints + following + self.stints[behind:]
+        return was_open
+
+    def _span(self, filter_text: str) -> tuple[int, int]:
+        """Where the stints of a filter stand, and where they end."""
+        first = bisect_left(self.stints, filter_text, key=FILTER)
+        return first, bisect_right(self.stints, filter_text, first, key=FILTER)
 
     def forget_stints(self) -> list[str]:
         """Filters that ended before everything that is not done with are of no more use; which of them had some."""
@@ -150,8 +160,14 @@ class Session(Lasting):
             self.stints = tuple([stint for stint in self.stints if not OPEN != stint.until <= first])
         return over
 
-    def stints_of(self, filter_text: str) -> list[Stint]:
-        return [stint for stint in self.stints if stint.filter == filter_text]
+    def stints_of(self, filter_text: str) -> tuple[Stint, ...]:
+        first, behind = self._span(filter_text)
+        return self.stints[first:behind]
+
+    def open_stint(self, filter_text: str) -> Stint | None:
+        """The one by which the filter is heard now."""
+        stints = self.stints_of(filter_text)
+        return stints[-1] if stints and stints[-1].until == OPEN else None
 
     def subscriptions(self) -> list[Subscribed]:
         """As they are now."""
@@ -163,8 +179,7 @@ class Session(Lasting):
 
     def bound_filters(self, *, transient: bool) -> list[str]:
         """The filters whose messages wait for the session; `transient`: those of QoS 0, too."""
-        return [stint.filter for stint in self.stints
-                if stint.until == OPEN and waits_for(stint.filter, stint.qos, transient)]
+        return [stint.filter for stint in self.stints if stint.until == OPEN and waits_for(stint, transient)]
 
     @property
     def has_no_local(self) -> bool:
@@ -174,7 +189,7 @@ class Session(Lasting):
         """The filters that match an address, whenever they did."""
         levels = levels_of(address)
         return [stint for stint in self.stints
-                if waits_for(stint.filter, stint.qos, transient) and matches(parse_filter(stint.filter), levels)]
+                if waits_for(stint, transient) and matches(parse_filter(stint.filter), levels)]
 
     # ---- what is handed out
 
@@ -284,7 +299,7 @@ class Session(Lasting):
         return self.until_ms not in (CONNECTED, NEVER) and self.until_ms <= now_ms
 
 
-def waits_for(filter_text: str, qos: int, transient: bool) -> bool:
+def waits_for(stint: Stint, transient: bool) -> bool:
     """Whether messages that match wait for the session: QoS 0 waits for nobody unless `transient` says so, what a
     shared filter takes is its group's, and other filters that begin with `$` are the door's own."""
-    return (qos > 0 or transient) and not filter_text.startswith("$")
+    return (stint.qos > 0 or transient) and not stint.filter.startswith("$")

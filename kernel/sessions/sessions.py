@@ -45,7 +45,7 @@ from gatehouse.kernel.sessions.records import (
     partition_of,
     split_named,
 )
-from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session
+from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session, waits_for
 from gatehouse.kernel.sessions.shared import SharedFilters
 from gatehouse.kernel.sessions.terms import Terms, decode_terms
 from gatehouse.kernel.sessions.values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
@@ -163,14 +163,14 @@ class Sessions:  # decision 162
     def _add(self, session: Session) -> None:
         self._by_name.setdefault(session.tenant, {})[session.client_id] = session
         self._by_partition[session.partition_id] = session
-        for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
+        for filter_text in session.bound_filters(transient=self.keeps_transient):
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
         self.shared.add(session)
 
     def _remove(self, session: Session) -> None:
         """It is not known any more."""
         session.end()
-        for filter_text in dict.fromkeys(session.bound_filters(transient=self.keeps_transient)):
+        for filter_text in session.bound_filters(transient=self.keeps_transient):
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
         self.shared.remove(session)
         del self._by_partition[session.partition_id]
@@ -325,18 +325,17 @@ class Sessions:  # decision 162
     def _change(self, session: Session, filter_text: str, change: Callable[[int], bool]) -> bool:
         # decision 164: which filters a message is for is told by its offset
         self.keeper.touch(session, 0)
-        was_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
-        is_shared = filter_text.startswith(SHARE)
-        if is_shared:
-            self.shared.remove(session)
+        before = session.open_stint(filter_text)
         answer = change(self.keeper.since(session.partition_id))
-        if is_shared:
-            self.shared.add(session)
-        is_bound = filter_text in session.bound_filters(transient=self.keeps_transient)
+        after = session.open_stint(filter_text)
+        was_bound, is_bound = [stint is not None and waits_for(stint, self.keeps_transient)
+                               for stint in (before, after)]
         if is_bound and not was_bound:
             self._subscriptions.bind_lasting(filter_text, session, session.tenant)
         elif was_bound and not is_bound:
             self._subscriptions.unbind_lasting(filter_text, session, session.tenant)
+        if filter_text.startswith(SHARE):
+            self.shared.count(session.tenant, filter_text, (after is not None) - (before is not None))
         self.keeper.write_filter(session, filter_text)
         return answer
 

@@ -17,20 +17,23 @@ class SharedFilters:  # decision 280
         return (tenant, filter_text) in self._counts
 
     def add(self, session: Session) -> None:
-        """Count the filters that it has now."""
-        for name in _shared_of(session):
-            self._counts[name] = self._counts.get(name, 0) + 1
+        """A session is there with the filters that it has."""
+        self._count_all(session, 1)
 
     def remove(self, session: Session) -> None:
-        """Count them no longer; before any of them changes."""
-        for name in _shared_of(session):
-            left = self._counts[name] - 1
-            if left:
-                self._counts[name] = left
-            else:
-                del self._counts[name]
+        """It is not there any more."""
+        self._count_all(session, -1)
 
+    def _count_all(self, session: Session, change: int) -> None:
+        for stint in session.stints:
+            if stint.until == OPEN and stint.filter.startswith(SHARE):
+                self.count(session.tenant, stint.filter, change)
 
-def _shared_of(session: Session) -> list[tuple[str, str]]:
-    return [(session.tenant, stint.filter) for stint in session.stints
-            if stint.until == OPEN and stint.filter.startswith(SHARE)]
+    def count(self, tenant: str, filter_text: str, change: int) -> None:
+        """So many more sessions, or fewer, have this filter."""
+        name = tenant, filter_text
+        count = self._counts.get(name, 0) + change
+        if count:
+            self._counts[name] = count
+        else:
+            self._counts.pop(name, None)

@@ -94,7 +94,10 @@ def test_decisions_are_numbered_once_each():
                for number in re.findall(r"(?m)^## (\d+)\. ", page.read_text())]
     assert sorted(numbers) == list(range(1, len(numbers) + 1))
     assert len(numbers) > 90, "the pattern finds them"
-    listed = re.findall(r"(?m)^- (\d+)\. ", (ROOT / "docs/decisions/README.md").read_text())
+    contents = (ROOT / "docs/decisions/README.md").read_text()
+    pages = re.findall(r"(?m)^\| \[.*?\]\((.*?)\)", contents)
+    assert len(pages) == len(set(pages)), "each page has one row"
+    listed = re.findall(r"(?m)^- (\d+)\. ", contents)
     assert [int(number) for number in listed] == sorted(numbers)
 
 

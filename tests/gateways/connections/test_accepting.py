@@ -6,6 +6,7 @@ import random
 import socket
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
         self.stage.peers.append(self)
+        self.stage.on_made()
         if self.stage.fault == "made":
             raise RuntimeError("cannot begin")
 
@@ -61,6 +63,7 @@ class Stage:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
         self.fault = ""
+        self.on_made: Callable[[], object] = bool
         self.peers: list[Peer] = []
         self.faults: list[dict[str, Any]] = []
 
@@ -338,4 +341,50 @@ def test_many_connect_at_once() -> None:
             for wire in wires:
                 wire.close()
             await until(lambda: all(peer.lost for peer in stage.peers))
+    run(test)
+
+
+async def connected(port: int, count: int) -> list[socket.socket]:
+    wires = [socket.socket() for _ in range(count)]
+    for wire in wires:
+        wire.setblocking(False)
+        wire.connect_ex(("127.0.0.1", port))
+    return wires
+
+
+@pytest.mark.skipif(not IS_NATIVE, reason="the event loop's own transports are in whatever order the loop has")
+def test_who_comes_behind_a_crowd_does_not_wait_for_all_of_it() -> None:
+    async def test() -> None:
+        async with Stage() as stage:
+            crowd = await connected(stage.port, 700)
+            await until(lambda: len(stage.peers) == len(crowd))
+            for wire in crowd:
+                wire.send(b"x")
+            late = await connected(stage.port, 50)
+            served_before = -1
+            def have_come() -> bool:
+                nonlocal served_before
+                if len(stage.peers) > len(crowd) and served_before < 0:
+                    served_before = sum([bool(peer.seen) for peer in stage.peers])
+                return len(stage.peers) == len(crowd) + len(late)
+            await until(have_come)
+            assert 0 < served_before < len(crowd), "a system's queue of those who wait is short"
+            await until(lambda: all(peer.seen for peer in stage.peers[:len(crowd)]))
+            for wire in crowd + late:
+                wire.close()
+    run(test)
+
+
+def test_who_has_no_protocol_yet_when_nobody_more_is_accepted_is_let_go() -> None:
+    async def test() -> None:
+        async with Stage() as stage:
+            stage.on_made = stage.server.close
+            wires = await connected(stage.port, 300)
+            await until(lambda: bool(stage.peers))
+            for peer in stage.peers:
+                peer.transport.abort()
+            for wire in wires:
+                with suppress(OSError):
+                    assert await asyncio.get_running_loop().sock_recv(wire, 1) == b""
+                wire.close()
     run(test)
