@@ -4,8 +4,8 @@
 
 Kafka acknowledges what is in the page cache; this hub what is on disk. So at the partition counts of `--flush-at` a
 second Kafka, which also forces every batch to disk before it answers, is measured as well. Each round asks ours, then
-Kafka; every run has a topic of its own, deleted from Kafka before the next, since ten thousand partitions are twenty
-thousand mapped files there. A first round that warms up the JVMs is not counted.
+Kafka; every run has a topic of its own, made before it and deleted before the next: what is measured is messages, and
+ten thousand partitions are twenty thousand mapped files with Kafka. A first round, to warm up the JVMs, is not counted.
 """
 from __future__ import annotations
 
@@ -51,9 +51,6 @@ class Comparison:
         self.runs += 1
         topic = f"run-{self.runs}"
         n = self.n if batch >= SMALL_BATCH else self.n // 10
-        if server.name == "hub":
-            return measure_pipe(self.load, server, "kafka", "kafka-pipe", topic=topic, partitions=partitions,
-                                batch=batch, n=n)
         create_topic(server, topic, partitions)
         wait_quiet(server)
         try:

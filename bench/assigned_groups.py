@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
-from gatehouse.kernel.assigned.values import Assigned, GroupRules, Joined, Joining
+from gatehouse.kernel.assigned.assigned_values import Assigned, GroupRules, Joined, Joining
 
 RULES = GroupRules(0, 10_000)
 METADATA = b"\0\1\0\0\0\1\0\5plant" + b"\xff" * 4

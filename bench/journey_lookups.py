@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.journeys import BURST, Case
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.store import RocksStore
 

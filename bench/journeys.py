@@ -12,7 +12,7 @@ from typing import Any
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.rig import Rig

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from gatehouse.clocks import HubLoop
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import RealDisk
@@ -19,7 +18,7 @@ from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.store import RocksStore
 from gatehouse.log_thread import begin_log_thread
-from gatehouse.runtime import Completions, ThreadWorker
+from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 
 

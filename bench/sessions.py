@@ -22,7 +22,7 @@ from bench.kernel_rig import Answered, KernelRig, run_on_kernel
 from bench.load_mqtt import resident_kib
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.sessions.attached import Attached
-from gatehouse.kernel.sessions.values import NEVER, Outgoing, Released, Subscribed
+from gatehouse.kernel.sessions.session_values import NEVER, Outgoing, Released, Subscribed
 
 BURST: Final = 1_000
 IN_FLIGHT: Final = 8

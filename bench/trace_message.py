@@ -45,7 +45,7 @@ flag, output, root = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1) + "/"
 with open(flag, "r+b") as file:
     on = mmap.mmap(file.fileno(), 1)
 alone, seen = set(), []
-runs = root + "gatehouse/clocks.py", root + "gatehouse/runtime.py"        # what runs everything else
+runs = root + "gatehouse/runtime.py"        # what runs everything else
 def begun_by(frame):                  # the function of ours that the loop or a thread has called
     outer = inner = None
     while frame is not None:
@@ -54,7 +54,7 @@ def begun_by(frame):                  # the function of ours that the loop or a 
             break
         if name.startswith(root + "gatehouse/"):
             outer = f"{name[len(root):]} {frame.f_code.co_qualname}"
-            if name not in runs:
+            if name != runs:
                 inner = outer
         frame = frame.f_back
     return inner or outer

@@ -30,8 +30,8 @@ from typing import Any, Final, NamedTuple
 
 from bench.kernel_rig import KernelRig
 from bench.load_mqtt import resident_kib
-from gatehouse.clocks import HubLoop
 from gatehouse.kernel.message import Stored
+from gatehouse.runtime import HubLoop
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 from gatehouse.transactions.coordinator import Check, CheckSettings, Half, Query, Transaction, Transactions
 

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from gatehouse import exits
-from gatehouse.clocks import HubLoop
 from gatehouse.exits import Refused
 from gatehouse.gateways.admission.account_store import AccountStore
 from gatehouse.gateways.admission.accounts import Accounts, ApiKey, User
@@ -32,7 +31,7 @@ from gatehouse.gateways.admission.rules import Rule
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.ports import Loop, Timer, Worker
 from gatehouse.kernel.state.catalogue import make_engine
-from gatehouse.runtime import Completions, ThreadWorker
+from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 
 FETCH_S: Final = 10.0
 MAX_KEY_SET_BYTES: Final = 1 << 20

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.clocks import HubLoop
 from gatehouse.kernel.log.frame_writer import FrameWriter, NativeWriter, WorkerWriter
 from gatehouse.kernel.log.segments import SegmentLog
-from gatehouse.runtime import Completions, T, ThreadWorker
+from gatehouse.runtime import Completions, HubLoop, T, ThreadWorker
 
 if TYPE_CHECKING:
     from gatehouse.kernel.log.native_writer import Jobs

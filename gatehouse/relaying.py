@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from secrets import token_bytes
 from typing import Any, Final
 
-from gatehouse.clocks import HubLoop
 from gatehouse.config.relay import RelayConfig
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
@@ -22,6 +21,7 @@ from gatehouse.relay.errors import RelayError
 from gatehouse.relay.hub_links import ONLINE, HubLinks
 from gatehouse.relay.incoming import Allowed
 from gatehouse.relay.settings import LinkSettings
+from gatehouse.runtime import HubLoop
 
 log = logging.getLogger("gatehouse.relay")
 

@@ -28,7 +28,6 @@ from typing import Any, Final
 
 from gatehouse import __version__, exits, logs
 from gatehouse.accounts import AccountStorage
-from gatehouse.clocks import HubLoop
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
 from gatehouse.consumers import consumer_samples
@@ -39,9 +38,9 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.rule_set import RuleSet
 from gatehouse.gateways.circuits import CATALOGUE, ISSUER
 from gatehouse.gateways.connections.capacity import descriptor_capacity
+from gatehouse.gateways.connections.flow import UnsentBudget
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
-from gatehouse.gateways.connections.unsent import UnsentBudget
 from gatehouse.gateways.contract import GatewaySpec, Services
 from gatehouse.gateways.door_numbers import NoDoorNumber
 from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
@@ -56,7 +55,7 @@ from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.overload import Overload
 from gatehouse.relaying import Relaying
 from gatehouse.relisten import relisten
-from gatehouse.runtime import Stall, broken_promise
+from gatehouse.runtime import HubLoop, Stall, broken_promise
 from gatehouse.samples import admission_samples, circuit_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage

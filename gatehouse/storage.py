@@ -20,7 +20,6 @@ from prometheus_client.samples import Exemplar
 from gatehouse import __version__, exits
 from gatehouse.backup.manifest import INCLUDED
 from gatehouse.catalogue_circuit import CircuitCatalogue
-from gatehouse.clocks import HubLoop
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
 from gatehouse.config.tracing import journeys_of
@@ -45,7 +44,7 @@ from gatehouse.kernel.write.committer import DURABLE_MS
 from gatehouse.log_thread import begin_log_thread
 from gatehouse.metrics import SUM, Sample
 from gatehouse.otlp import Exporting, exporter_to
-from gatehouse.runtime import Completions, ThreadWorker
+from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
 
 log = logging.getLogger("gatehouse")

@@ -16,9 +16,9 @@ from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.circuits import Circuits
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
+from gatehouse.gateways.connections.flow import UnsentBudget
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
-from gatehouse.gateways.connections.unsent import UnsentBudget
 from gatehouse.gateways.door_numbers import DoorNumbers
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column

@@ -11,7 +11,7 @@ says only what its frames mean.
         def encode_message(self, message): ...     # what a subscriber is sent
 
 Login, pauses, quotas, rights that change, subscribers that do not read, and the end are kept as `docs/doors.md` asks.
-The hub's own doors are made of the same parts (`connections.receiving`), written out for speed.
+The hub's own doors are made of the same parts (`connections.flow`), written out for speed.
 """
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, NotAuthenticated, TooManyConnections
-from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.properties.to_door import Envelope
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.private import public_headers
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.record import encode_headers, public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.credentials import Credentials
@@ -335,6 +334,7 @@ class DoorSession(ABC):  # decision 154
         """Take nothing more and owe nothing more. More than once is no mistake."""
         self._ended = True
         self._timers.stop()
+        self._pacer.stop()
         self._received.clear()
         if self._retained is not None:
             self._retained.clear()

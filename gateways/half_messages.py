@@ -25,7 +25,7 @@ from gatehouse.gateways.checks import (
     read_decision,
 )
 from gatehouse.kernel.errors import AlreadyDecided, Busy, InvalidFilter, KernelError, UnknownTransaction
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.groups.group_settings import check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -35,6 +35,11 @@ class RetainedFeed:
         self._start: str | None = None             # where it goes on; None: no filter is under way
         self._is_asking = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is something more to send."""
+        return self._start is not None or bool(self._waiting)
+
     def add(self, topic_filter: str, options: int = 0, start: str = "") -> None:
         """Send all values of a filter from an address on; again, where they were sent before."""
         self._waiting[topic_filter] = options, start

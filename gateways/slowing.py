@@ -24,7 +24,7 @@ from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.connections.receiving import Pacer, Timers
+    from gatehouse.gateways.connections.flow import Pacer, Timers
     from gatehouse.gateways.contract import Link
 
 GOES: Final = 0
@@ -181,7 +181,7 @@ class Slowing:
         self._waiting_bytes = self._until_ms = 0
 
     def _room(self) -> tuple[int, int]:
-        if self._until_ms or self._waiting or self._pacer.is_held or not self._may_publish():
+        if self._until_ms or self._waiting or self._pacer.waits or not self._may_publish():
             return 0, 0
         return self.guard.room()
 
@@ -235,7 +235,7 @@ class Slowing:
         if self._version != self.guard.limits_version or now_ms >= self._until_ms:
             self._until_ms = 0
         for _ in range(PIECES_PER_TURN):
-            if not self._waiting or self._until_ms or self._pacer.is_held or not self._may_publish():
+            if not self._waiting or self._until_ms or self._pacer.waits or not self._may_publish():
                 break
             self._put_back(self._take(self._piece()))
         self._arm()

@@ -45,7 +45,7 @@ from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
     from gatehouse.kernel.addresses.routes import RouteEntry
-    from gatehouse.kernel.assigned.values import (
+    from gatehouse.kernel.assigned.assigned_values import (
         Assigned,
         Beat,
         Beaten,
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     )
     from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.counts import Counts
+    from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
-    from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.journeys.looking import OnFound, OnJourney
     from gatehouse.kernel.journeys.origins import OnCame
     from gatehouse.kernel.journeys.publishers import OnAuthors
@@ -68,7 +68,14 @@ if TYPE_CHECKING:
     from gatehouse.kernel.log.frame import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
-    from gatehouse.kernel.sessions.values import Entrusted, Owed, SessionDescription, SessionListener, Subscribed, Will
+    from gatehouse.kernel.sessions.session_values import (
+        Entrusted,
+        Owed,
+        SessionDescription,
+        SessionListener,
+        Subscribed,
+        Will,
+    )
     from gatehouse.kernel.slices import Slices
 
 Message = NumberedMessage

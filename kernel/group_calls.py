@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken
 from gatehouse.kernel.errors import KernelError, Stopping, UnknownQueue
-from gatehouse.kernel.groups.settings import ASSIGNED
+from gatehouse.kernel.groups.group_settings import ASSIGNED
 from gatehouse.kernel.message import Stored, tell
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.assigned.values import GroupLook
+    from gatehouse.kernel.assigned.assigned_values import GroupLook
     from gatehouse.kernel.groups.counts import Counts
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Membership, Pop
-    from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Handle, Leased, Origin, Owner, Record
     from gatehouse.kernel.state.topics import Topic

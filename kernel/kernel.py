@@ -33,24 +33,20 @@ from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups
+from gatehouse.kernel.groups.group_settings import Queue, decode_definition, definition_key
 from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.settings import (
-    Queue,
-    decode_definition,
-    definition_key,
-)
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
+from gatehouse.kernel.journeys.journeys import Journeys
 from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import Publishers
-from gatehouse.kernel.journeys.recorder import Journeys
-from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
@@ -79,8 +75,8 @@ from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Speaker
-from gatehouse.kernel.records.message_expiry import expires_at
-from gatehouse.kernel.records.private import public_piece
+from gatehouse.kernel.records.headers import expires_at
+from gatehouse.kernel.records.record import public_piece
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.recovery.beginning import Beginning
@@ -181,11 +177,11 @@ class Kernel:  # decision 138
 
         # Into the log, and what hears of that.
         self._answering = answering = Answering(loop, backpressure, on_error)
-        self._deliveries = deliveries = Deliveries(
+        self.deliveries = deliveries = Deliveries(
             topics=topics, places=places, subscriptions=subscriptions, worker=reader_worker, loop=loop,
             backpressure=backpressure, unreadable=unreadable, on_error=on_error)
         self._watches = Watches()
-        self._committer = committer = Committer(
+        self.committer = committer = Committer(
             loop=loop, worker=log_worker, log=log, writer=frame_writer or WorkerWriter(log_worker, log), clock=clock,
             disk_guard=disk_guard, backpressure=backpressure, watermarks=watermarks, memtables=memtables, state=state,
             answering=answering, deliver=deliveries.deliver, policy=settings.fsync,
@@ -320,7 +316,7 @@ class Kernel:  # decision 138
         self._reader.begin([(decode_epoch_key(key), decode_position(value))
                             for key, value in self._state.scan(Kind.BEGUN)])
         leasing, identity = self.leasing, self._identity
-        self._committer.begin(
+        self.committer.begin(
             identity.epoch, identity.first_id,
             keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
@@ -365,10 +361,10 @@ class Kernel:  # decision 138
             self.journeys.stop()
         self._validating.stop()
         self.background.stop()
-        self._committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
+        self.committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
 
     def _live_work(self) -> LiveWork:
-        committer = self._committer
+        committer = self.committer
         return LiveWork(committer.messages, committer.durable_ms, committer.flushed_bytes, committer.newest_ms)
 
     def _hurries(self) -> bool:
@@ -498,7 +494,7 @@ class Kernel:  # decision 138
         finally:
             self.speaker.speaks(NOBODY)
         if records:
-            self._committer.put_state(records)
+            self.committer.put_state(records)
 
     def link_state(self, kind: int, key: bytes) -> bytes | None:
         """A state record of a link, as far as it is durable."""
@@ -543,7 +539,7 @@ class Kernel:  # decision 138
     def next_offset(self, partition_id: int) -> int:
         """The offset of what is appended next, behind all that is on its way to the disk."""
         return self._watermarks.next_offset(partition_id) + sum(
-            [frame.builder.entering(partition_id) for frame in self._committer.pending()])
+            [frame.builder.entering(partition_id) for frame in self.committer.pending()])
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
@@ -701,7 +697,7 @@ class Kernel:  # decision 138
         """Readers of these partitions begin at these offsets from now on, or where the partition ends if that is
         earlier. What a leased group still has to settle stays its own. Raises Stopping."""
         pages = self._watermarks.pages_starting_at(dict(before))
-        self._committer.put_state([heads_record(number, page) for number, page in pages.items()], owner, token)
+        self.committer.put_state([heads_record(number, page) for number, page in pages.items()], owner, token)
 
     def _create_by_use(self, name: str, tenant: str, maker: str) -> Topic:
         return self._create(name, tenant, self.settings.default_partitions, TopicSettings(), None, None, maker)
@@ -724,7 +720,7 @@ class Kernel:  # decision 138
                        owner: Owner | None = None, token: object = None) -> None:
         """Keep some bytes under a name, for ever; None forgets them. Raises Stopping."""
         record = StateRecord(Kind.DEFINITION, definition_key(space, tenant, name), value)
-        self._committer.put_state([record], owner, token)
+        self.committer.put_state([record], owner, token)
 
     def definitions(self, space: str) -> list[tuple[str, str, bytes]]:
         """(tenant, name, value) of what is kept in a space, as far as it is durable; in no order."""
@@ -757,17 +753,13 @@ class Kernel:  # decision 138
     @property
     def delivered(self) -> bool:
         """Whether live subscribers have been told of everything that is durable."""
-        return self._deliveries.idle
+        return self.deliveries.idle
 
     # ---- clocks
 
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
-
-    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        """See `Committer.gather`."""
-        self._committer.gather(enter, waiting)
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""
@@ -796,22 +788,18 @@ class Kernel:  # decision 138
 
     def unflushed_ms(self) -> int:
         """For how long the oldest that is on its way to the disk has waited; 0 where nothing is."""
-        flight = self._committer.flight
+        flight = self.committer.flight
         return 0 if flight is None else max(0, self._loop.now_ms() - flight.now_ms)
-
-    def note_delivered(self, door: str, count: int) -> None:
-        """See `KernelPort`."""
-        self._deliveries.note_delivered(door, count)
 
     def delivered_ms(self) -> Iterator[tuple[str, list[tuple[int, int]], int, int]]:
         """Of each door's live subscribers: within how many ms from the disk how many messages were there, as
         `durable_ms`."""
-        return self._deliveries.latencies.by_door()
+        return self.deliveries.latencies.by_door()
 
     def durable_ms(self) -> tuple[list[tuple[int, int]], int, int]:
         """Of all messages since the start: how many were durable within so many ms (upper bound, count), how many there
         are, and the sum of what they took."""
-        committer, below = self._committer, 0
+        committer, below = self.committer, 0
         bounds: list[tuple[int, int]] = []
         for bound_ms, count in zip(DURABLE_MS, committer.durable, strict=False):
             below += count
@@ -820,22 +808,22 @@ class Kernel:  # decision 138
 
     def held_bytes(self) -> dict[str, Callable[[], int]]:
         """Who holds memory for clients here, and how many bytes, about."""
-        return {"pending": lambda: self._committer.pending_bytes + self._validating.size_bytes,
+        return {"pending": lambda: self.committer.pending_bytes + self._validating.size_bytes,
                 "unindexed": self._checkpoints.unwritten_bytes, "recent": lambda: self._memtables.recent.size_bytes}
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
         segments, kept, clock = self._log.segments(), self._log.kept_segments(), self._clock
         return {
-            "flushes_total": self._committer.flushes,
-            "appended_messages_total": self._committer.messages,
-            "appended_bytes_total": self._committer.flushed_bytes,
-            "refused_flushes_total": self._committer.refused,
+            "flushes_total": self.committer.flushes,
+            "appended_messages_total": self.committer.messages,
+            "appended_bytes_total": self.committer.flushed_bytes,
+            "refused_flushes_total": self.committer.refused,
             "log_bytes": sum(segment.size_bytes for segment in segments),
             "log_segments": len(segments),
             "kept_bytes": sum(segment.size_bytes for segment in kept),
             "dropped_segments_total": self._retention.dropped_segments,
-            "pending_bytes": self._committer.pending_bytes + self._validating.size_bytes,
+            "pending_bytes": self.committer.pending_bytes + self._validating.size_bytes,
             "checkpoints_total": self._checkpoints.taken,
             "unindexed_bytes": self._checkpoints.unwritten_bytes(),
             "postponed_checkpoints_total": self._checkpoints.postponed,

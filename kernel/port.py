@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
 from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
 from gatehouse.kernel.group_calls import PortGroups
-from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import (
     Allowed,
     Delivery,
@@ -122,7 +122,7 @@ class Port:
         return self._kernel.wall_of(hub_ms)
 
     def note_delivered(self, door: str, count: int) -> None:
-        self._kernel.note_delivered(door, count)
+        self._kernel.deliveries.note_delivered(door, count)
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return self._kernel.has_expired(record, topic, tenant)
@@ -266,7 +266,7 @@ class Port:
         self._append(messages, self if number else None, number, positions, placements, judge)
 
     def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        self._kernel.gather(enter, waiting)
+        self._kernel.committer.gather(enter, waiting)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, is_address, join_address
-from gatehouse.kernel.addresses.stated import STATED, stated_in
+from gatehouse.kernel.addresses.routes import STATED, stated_in
 from gatehouse.kernel.errors import (
     CorruptBatch,
     KeptFull,
@@ -38,9 +38,8 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import leased_of
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER, MAX_DIGITS
-from gatehouse.kernel.records.private import has_private
-from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_headers, read_headers
+from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
+from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_headers, has_private, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.kernel.halves.records import HeldMessage, decode_page, half_key
+from gatehouse.kernel.halves.half_records import HeldMessage, decode_page, half_key
 from gatehouse.kernel.state.state import Kind
 from gatehouse.transactions.book import Book
 from gatehouse.transactions.loading import Loading

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.errors import KernelError, Stopping
-from gatehouse.kernel.halves.records import half_key
+from gatehouse.kernel.halves.half_records import half_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Timer

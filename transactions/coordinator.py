@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gatehouse.kernel.errors import Busy, ExpiredReceipt
-from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.port import Port
 from gatehouse.transactions.access import Access

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.kernel.errors import Busy, KernelError
-from gatehouse.kernel.halves.records import HeldMessage
+from gatehouse.kernel.halves.half_records import HeldMessage
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
 from gatehouse.transactions.access import Access

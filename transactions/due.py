@@ -9,7 +9,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from gatehouse.kernel.halves.records import decode_page
+from gatehouse.kernel.halves.half_records import decode_page
 from gatehouse.transactions.members import Check
 from gatehouse.transactions.records import CHECK, HEAD
 from gatehouse.transactions.states import Event, due_event

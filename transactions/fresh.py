@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gatehouse.kernel.halves.records import HeldMessage, Row, decode_rows, held, held_of, size_of
+from gatehouse.kernel.halves.half_records import HeldMessage, Row, decode_rows, held, held_of, size_of
 from gatehouse.kernel.message import Message
 from gatehouse.kernel.write.pending_frame import Run
 from gatehouse.transactions.records import Transaction, decode, encode

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import KernelError, TooManyTransactions, TransactionTooLarge
-from gatehouse.kernel.groups.settings import check_name
-from gatehouse.kernel.halves.records import PAGE_BYTES, Half, cut_pages
+from gatehouse.kernel.groups.group_settings import check_name
+from gatehouse.kernel.halves.half_records import PAGE_BYTES, Half, cut_pages
 from gatehouse.kernel.message import Message, Owner
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Run, Submission
 from gatehouse.transactions.access import Access

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.halves.records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
+from gatehouse.kernel.halves.half_records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run

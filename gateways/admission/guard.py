@@ -20,7 +20,7 @@ from gatehouse.gateways.admission.guarded_schedule import GuardedSchedule
 from gatehouse.gateways.admission.guarded_transactions import GuardedTransactions
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
-from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
+from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import Origin
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
-    from gatehouse.gateways.gathering import Gatherer, Gathering
-    from gatehouse.gateways.switchboard import HeardAddress, LiveListener, Submitter, Switchboard
+    from gatehouse.gateways.switchboard import Gatherer, Gathering, HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record
     from gatehouse.kernel.records.validation import Divert
@@ -213,6 +212,7 @@ class Guard:
         self.settle()
         if self._registration is not None:
             self._registration.leave()
+            self._registration = None                          # decision 297
         for filter_text, listener in self._filters:
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
         self._filters.clear()

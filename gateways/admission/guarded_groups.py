@@ -12,17 +12,17 @@ from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.errors import UnknownGroup, UnknownQueue
-from gatehouse.kernel.groups.settings import DEAD_LETTER_PREFIX, check_name
+from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.switchboard import Submitter, Switchboard
     from gatehouse.kernel.api import Settling, Source, Taken
-    from gatehouse.kernel.assigned.values import GroupLook
+    from gatehouse.kernel.assigned.assigned_values import GroupLook
     from gatehouse.kernel.errors import KernelError
     from gatehouse.kernel.groups.counts import Counts
-    from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
+    from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.message import Fetched, Handle, Leased, Record
     from gatehouse.kernel.state.topics import Topic
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.kernel.errors import StorageFailed
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -6,7 +6,7 @@ for one that was in flight before: a session sleeps with no rights of its own (d
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.api import SessionPort, SessionsPort
     from gatehouse.kernel.message import Owner
-    from gatehouse.kernel.sessions.values import Entrusted, Outgoing, Owed, Released, Subscribed
+    from gatehouse.kernel.sessions.session_values import Entrusted, Outgoing, Owed, Released, Subscribed
 
 
 class SessionConnection(Protocol):
@@ -29,6 +29,19 @@ class SessionConnection(Protocol):
         """Nothing that is told from now on counts: close."""
 
 
+class _Nobody:
+    """The connection of a session that sleeps."""
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        pass
+
+    def on_session_ended(self, reason: str) -> None:
+        pass
+
+
+_NOBODY: Final = _Nobody()
+
+
 class GuardedSession:
     """See the module's text; each call is `api.SessionPort`'s, and most of them are it."""
 
@@ -39,7 +52,7 @@ class GuardedSession:
         """The session of a client id, held until `hold(False)`. Answered once it is durable. Raises SessionRefused,
         TooManySessions, Stopping."""
         self._guard = guard
-        self._connection = connection
+        self._connection: SessionConnection = connection
         self._version: object = None
         self._allowed: dict[str, bool] = {}          # by address, under the rights of now
         self._port: SessionPort = sessions.attach(
@@ -157,3 +170,4 @@ class GuardedSession:
 
     def sleep(self, expiry_ms: int) -> None:
         self._port.sleep(expiry_ms)
+        self._connection = _NOBODY

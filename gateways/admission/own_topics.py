@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gatehouse.gateways.admission.principal import DEFAULT_TENANT
 from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.addresses.routes import RouteEntry
 
@@ -29,6 +30,12 @@ ROUTES: Final = (  # decision 83
     RouteEntry(f"{JOURNEYS_LEVEL}/{MANY}", JOURNEYS_TOPIC, "{rest}"),
     RouteEntry(f"{CHECKS_LEVEL}/{{group}}/{MANY}", CHECKS + "{group}", "{rest}"),
     RouteEntry(f"{HELD_LEVEL}/{{group}}/{MANY}", HELD + "{group}", "{rest}"))
+
+
+# decision 310
+def is_for_administrators(topic: str, tenant: str) -> bool:
+    """Whether the hub writes this topic about itself: what has changed, and what happened to messages."""
+    return topic in (AUDIT_TOPIC, JOURNEYS_TOPIC) and tenant == DEFAULT_TENANT
 
 
 def group_of(topic: str) -> str:

@@ -12,7 +12,7 @@ from gatehouse.kernel.records.record import add_header, encode_header
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.kernel.api import HubPort
-    from gatehouse.kernel.sessions.values import Will
+    from gatehouse.kernel.sessions.session_values import Will
 
 EXPIRES_AT: Final = b"expires-at"
 LATER: Final = (StorageFull, KeptFull, Stopping)

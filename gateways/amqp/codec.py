@@ -21,8 +21,7 @@ from typing import Final
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
-from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import read_varint, varint
+from gatehouse.kernel.records.record import MARK, read_varint, varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 

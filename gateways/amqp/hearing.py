@@ -19,7 +19,7 @@ from gatehouse.gateways.amqp.exchanges import EXCHANGE, Exchange
 from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY
-from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.groups.group_settings import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

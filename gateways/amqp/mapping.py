@@ -19,8 +19,7 @@ from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.private import public_headers
-from gatehouse.kernel.records.record import encode_headers, read_varint
+from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
 
 EXPIRES_AT: Final = b"expires-at"      # `gateways.properties.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`

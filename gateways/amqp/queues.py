@@ -22,10 +22,10 @@ from gatehouse.gateways.amqp.tables import INTEGERS, Table, decode_table, encode
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY
-from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, UnknownTopic
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
-from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
+from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
 from gatehouse.kernel.records.record import named_headers

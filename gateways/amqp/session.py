@@ -22,9 +22,10 @@ from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encod
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.amqp.sorting import sort_frame
-from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.slowing import Slowing
+from gatehouse.gateways.switchboard import PART_MESSAGES
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.config import AmqpConfig
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.gateways.contract import Link, Services
-    from gatehouse.gateways.gathering import Gatherer
-    from gatehouse.gateways.switchboard import Submitter
+    from gatehouse.gateways.switchboard import Gatherer, Submitter
     from gatehouse.kernel.api import Message
 
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
@@ -127,33 +127,25 @@ class AmqpSession:
             self.fail(error)
 
     def _take_sorted(self, data: bytes) -> bytes:
-        """Take whole frames, one by one: a publish may be in part here, and the rest on its way. Returns those that
-        have to wait for something else than a limit."""
+        """Take whole frames, a publish that is in part here too, and the rest on its way. Returns those that have to
+        wait for something else than a limit."""
         if self._is_held and self._slowing is not None and not self._slowing.is_held:
             self._is_held = False
             self._on_relief()
-        pos = steps = 0
-        while pos < len(data) and self._state is State.OPEN and not self._pacer.is_held and steps < SLOW_STEPS_PER_TURN:
-            size = len(data) - pos
-            steps += 1
-            try:
-                size = codec.frame_size(data, pos, self._frame_max)
-                self._take_frame(data, pos, size)
-            except AmqpError as error:
-                self.fail(error)
-            pos += size
+        pos = len(data)
+        try:
+            pos, _ = self._take_open(data, 0, has_all=True)
+            self.channels.finish_turn()
+        except AmqpError as error:
+            self.fail(error)
         if self._state is State.OPEN:
-            try:
-                self.channels.finish_turn()
-            except AmqpError as error:
-                self.fail(error)
             return data[pos:]
         if self._closing is not None:
             self._take_goodbye(self._closing, data[pos:])
         return b""
 
     def _take_frames(self, data: bytes) -> None:
-        pos = needed = 0
+        pos = 0
         if self._state is State.HEADER:
             if not login.PROTOCOL_HEADER.startswith(data[:8]):
                 self._link.write(login.PROTOCOL_HEADER)    # 4.2.2: the version that would be spoken, then the end
@@ -163,6 +155,15 @@ class AmqpSession:
                 self._received.keep(data, 0, 8)
                 return
             pos = self._start()
+        pos, needed = self._take_open(data, pos, has_all=False)
+        if self._closing is not None:
+            self._take_goodbye(self._closing, data[pos:])  # which it may have sent before it heard of ours
+        elif self._state is not State.ENDED:
+            self._received.keep(data, pos, needed)
+
+    def _take_open(self, data: bytes, pos: int, *, has_all: bool) -> tuple[int, int]:
+        """Take frames from `pos` on. `has_all`: a publish that is in part here is begun, and not waited for. Returns
+        where the first frame begins that was not taken, and its size, 0 where that is not known."""
         slow_steps = 0
         channels = self.channels
         while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._pacer.is_held:
@@ -174,8 +175,8 @@ class AmqpSession:
                                                           channel.publishing.pending)
                 if channel.publishing.pending:
                     channels.note_unfinished(channel)
-                if why == codec.NEED_MORE:
-                    break
+                if why == codec.NEED_MORE and not has_all:
+                    return pos, needed
                 tags: list[int] = []
                 pos = codec.decode_acks(data, pos, channel.raw, tags)
                 if tags:
@@ -184,22 +185,17 @@ class AmqpSession:
                     continue
             size = codec.frame_size(data, pos, self._frame_max)
             if size == 0 or pos + size > len(data):
-                needed = size
-                break
+                return pos, size
             slow_steps += 1
             if slow_steps > SLOW_STEPS_PER_TURN:
                 self._pacer.pause_until(self._heard_ms)
-                needed = 0
-                break
+                return pos, 0
             try:
                 self._take_frame(data, pos, size)
             except AmqpError as error:
                 self.fail(error)
             pos += size
-        if self._closing is not None:
-            self._take_goodbye(self._closing, data[pos:])  # which it may have sent before it heard of ours
-        elif self._state is not State.ENDED:
-            self._received.keep(data, pos, needed)
+        return pos, 0
 
     def _start(self) -> int:
         self._state = State.START
@@ -376,6 +372,8 @@ class AmqpSession:
 
     def gather(self, messages: list[Message], gatherer: Gatherer, token: object, *, refuses: bool) -> bool:
         """Append a few messages with those of other connections; False: not these, `append` them."""
+        if len(messages) > PART_MESSAGES:
+            return False
         size_bytes = sum([len(message[1] or b"") for message in messages])
         if not self.guard.gather(messages, gatherer, token, size_bytes, refuses=refuses):
             return False

@@ -9,13 +9,11 @@ from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import AccountError, AccountsUnavailable
 from gatehouse.gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, KINDS, TOPIC
-from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Need
-from gatehouse.gateways.http.preconditions import check_conditions
+from gatehouse.gateways.http.declaring import TEXT, Named, Need, Schema, list_of, object_of, one_of
+from gatehouse.gateways.http.door import author
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.schemas import TEXT, Named, list_of, object_of, one_of
-from gatehouse.gateways.http.shapes import Schema
+from gatehouse.gateways.http.representation import check_conditions
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal

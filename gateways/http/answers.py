@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.message import NOBODY, Headers, Record
-from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.records.record import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door

@@ -1,16 +1,22 @@
-"""Request bodies: whole, and bounded in size, in time, and in bytes held for all clients together."""
+"""Request bodies: whole, and bounded in size, in time, and in bytes held for all clients together; and the JSON objects
+that most of them are.
+"""
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from gatehouse.gateways.http.config import HttpConfig
-from gatehouse.gateways.http.encoding import decode
+from gatehouse.gateways.http.declaring import D, shaped, whole_numbers
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.representation import decode
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.request import Call
 
 
@@ -48,7 +54,7 @@ class Bodies:
 
     async def read_document(self, call: Call) -> bytes:
         """The body of a request that is a document, its content coding undone. Refuses what `read` and
-        `encoding.decode` refuse."""
+        `representation.decode` refuse."""
         return decode(await self.read(call), call.headers.get("content-encoding", ""),
                       self._config.max_body_bytes)
 
@@ -85,3 +91,26 @@ def _answer_expectation(call: Call) -> None:
     if expect.lower() != "100-continue":
         raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
     call.session.ask_for_body()
+
+
+# --- documents ----------------------------------------------------------------------------------------------------
+
+async def read(door: Door, call: Call, shape: type[D]) -> D:
+    """The document in the body; an empty body is one without fields. Refuses `invalid_body`,
+    `unsupported_media_type`."""
+    return shaped(await read_object(door, call), shape)
+
+
+async def read_object(door: Door, call: Call) -> dict[str, Any]:
+    """The object in the body; an empty body is an empty one. Refuses `invalid_body`, `unsupported_media_type`."""
+    body = await door.bodies.read_document(call)
+    if body and call.media != "application/json":
+        raise Refusal("unsupported_media_type", "this call takes application/json",
+                      headers={"Accept": "application/json"})
+    try:
+        document = whole_numbers(orjson.loads(body)) if body else {}
+    except orjson.JSONDecodeError as error:
+        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise Refusal("invalid_body", "the body is an object")
+    return document

@@ -10,6 +10,9 @@ USER_PREFIX: Final = "X-Header-"
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
 CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
+OF_ALL_MESSAGES: Final = (b"traceparent", b"x-trace")
+"""Request headers that hold for every message of a body that says nothing else."""
+
 
 def is_field_value(text: str) -> bool:
     """Whether a header can have this value, and comes back as it was."""

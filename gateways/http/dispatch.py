@@ -8,23 +8,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from gatehouse.gateways.http.accepting import accepts
-from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.calls import Running
-from gatehouse.gateways.http.door import NAME, Door
-from gatehouse.gateways.http.encoding import COMPRESSED_TYPES, TAGGED, choose, encode, matches, tag_of
+from gatehouse.gateways.http.door import NAME, Door, author
 from gatehouse.gateways.http.errors import answer_to
-from gatehouse.gateways.http.hosts import authority_of
 from gatehouse.gateways.http.openapi import routes_of
-from gatehouse.gateways.http.preconditions import MATCHED, strong_tag
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.replies import Reply, Running
+from gatehouse.gateways.http.representation import (
+    COMPRESSED_TYPES,
+    MATCHED,
+    TAGGED,
+    accepts,
+    choose,
+    encode,
+    matches,
+    strong_tag,
+    tag_of,
+)
 from gatehouse.gateways.http.request import Call, Heads
 from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.gateways.http.routes.mounted import mounted_table
 from gatehouse.gateways.http.stream import Stream
-from gatehouse.gateways.http.target import split_target
+from gatehouse.gateways.http.target import authority_of, split_target
 from gatehouse.gateways.http.websocket.handshake import WEBSOCKET, lead_to
 
 if TYPE_CHECKING:
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
     from gatehouse.gateways.contract import WebSocketRoute
     from gatehouse.gateways.http.declaring import Declared
-    from gatehouse.gateways.http.routing import Endpoint
+    from gatehouse.gateways.http.target import Endpoint
 
 log = logging.getLogger("gatehouse.gateways.http")
 

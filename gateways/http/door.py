@@ -13,6 +13,7 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import NotAuthenticated
@@ -21,7 +22,6 @@ from gatehouse.gateways.http.body import Bodies
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
 from gatehouse.gateways.http.declaring import Declared
-from gatehouse.gateways.http.hosts import Hosts
 from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import read_authorization
 from gatehouse.gateways.http.problems import Refusal
@@ -29,6 +29,7 @@ from gatehouse.gateways.http.replies import Receipt, Receipts, Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, DateHeader, Response
 from gatehouse.gateways.http.stream import Stream
+from gatehouse.gateways.http.target import Hosts
 from gatehouse.gateways.http.tickets import Tickets
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks
@@ -400,6 +401,11 @@ def size_of(messages: list[Message]) -> int:
     for message in messages:
         size_bytes += len(message[2]) + len(message[1] or b"")
     return size_bytes
+
+
+def author(call: Call, name: str) -> Author:
+    """This user, by this request's connection, for the audit topic."""
+    return Author(name, NAME, call.session.peer)
 
 
 def page_of(call: Call) -> str:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.http.encoding import matches, tag_of
+from gatehouse.gateways.http.representation import matches, tag_of
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Response
 

@@ -14,21 +14,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gatehouse.gateways.checks import NOT_YET, read_check_settings
-from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     MESSAGE_ID,
     SECONDS,
     TEXT,
     TIME_MS,
     WHOLE,
     Named,
+    Schema,
     list_of,
     nullable,
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.shapes import Schema
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.problems import Refusal
 from gatehouse.kernel.errors import InvalidCheckBack
 from gatehouse.transactions.coordinator import CheckSettings, State, Transaction
 from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS

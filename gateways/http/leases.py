@@ -6,22 +6,24 @@ from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gatehouse.gateways.http.openapi import PROBLEM
-from gatehouse.gateways.http.problems import Refusal, document_of
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     TEXT,
     WHOLE,
+    Document,
     Named,
     Setting,
+    document_like,
     list_of,
     object_of,
     one_of,
     properties_of,
+    shown,
 )
-from gatehouse.gateways.http.shapes import Document, document_like, shown
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.counts import Counts
-from gatehouse.kernel.groups.settings import (
+from gatehouse.kernel.groups.group_settings import (
     ASSIGNED,
     LEASED,
     LEAST_OPEN_MS,
@@ -67,7 +69,7 @@ GroupInput: Final = document_like(
                                       ("kind", str), ("start", str), ("invisible_ms", int), ("max_attempts", int),
                                       ("selector", str))}},
     example={"invisible_ms": 60_000, "max_attempts": 5, "retry": [1_000, 10_000]})
-"""`retry` is a list of delays in ms, or an object of the fields of `kernel.groups.settings.Retry`."""
+"""`retry` is a list of delays in ms, or an object of the fields of `kernel.groups.group_settings.Retry`."""
 GROUP: Final = {"name": TEXT, **_SETTINGS}
 COUNTS: Final = dict.fromkeys(Counts._fields, WHOLE)
 """What `LeasedGroup.counts` gives."""

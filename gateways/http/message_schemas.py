@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gatehouse.gateways.http.column import HTTP, USER_PREFIX
-from gatehouse.gateways.http.mapping import DELIVER_AT, MAX_IDEMPOTENCY_KEY_BYTES
-from gatehouse.gateways.http.parameters import Parameter
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     ADDRESS,
     FLAG,
     MESSAGE_ID,
@@ -17,12 +15,14 @@ from gatehouse.gateways.http.schemas import (
     TOPIC_NAME,
     WHOLE,
     Named,
+    Parameter,
+    Schema,
     list_of,
     nullable,
     object_of,
 )
-from gatehouse.gateways.http.schemas import REPEAT as REPEAT_TEXT
-from gatehouse.gateways.http.shapes import Schema
+from gatehouse.gateways.http.declaring import REPEAT as REPEAT_TEXT
+from gatehouse.gateways.http.mapping import DELIVER_AT, MAX_IDEMPOTENCY_KEY_BYTES
 from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import MAX_PRIORITY, MAX_TIME_MS

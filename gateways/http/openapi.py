@@ -11,13 +11,23 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from gatehouse.gateways.http.config import HttpConfig
-from gatehouse.gateways.http.declaring import Answer, Body, Declared
-from gatehouse.gateways.http.encoding import TAGGED
-from gatehouse.gateways.http.parameters import TICKET, Parameter
-from gatehouse.gateways.http.preconditions import MATCHED
+from gatehouse.gateways.http.declaring import (
+    GROUP_NAME,
+    TEXT,
+    TICKET,
+    TOPIC_NAME,
+    Answer,
+    Body,
+    Components,
+    Declared,
+    Named,
+    Parameter,
+    object_of,
+    one_of,
+)
 from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS, TYPE_PREFIX
-from gatehouse.gateways.http.routing import Endpoint
-from gatehouse.gateways.http.schemas import GROUP_NAME, TEXT, TOPIC_NAME, Components, Named, object_of, one_of
+from gatehouse.gateways.http.representation import MATCHED, TAGGED
+from gatehouse.gateways.http.target import Endpoint
 
 VERSION: Final = "1"
 """The version of the interface, as its paths say it."""

@@ -16,8 +16,8 @@ from gatehouse.kernel.records.record import encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.declaring import Declared
-    from gatehouse.gateways.http.routing import Endpoint
     from gatehouse.gateways.http.session import HttpSession
+    from gatehouse.gateways.http.target import Endpoint
 
 
 RawFields = tuple[tuple[bytes, bytes], ...]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from gatehouse.gateways.http.preconditions import strong_tag
 from gatehouse.gateways.http.problems import CONTENT_TYPE, encode_problem, problem_of
+from gatehouse.gateways.http.representation import strong_tag
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.settings import Framing

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gatehouse.gateways.connections.receiving import Timers
-from gatehouse.gateways.connections.unsent import FLOOR_BYTES
+from gatehouse.gateways.connections.flow import FLOOR_BYTES, Timers
 from gatehouse.gateways.connections.wrong_port import HTTP_WORDS, what_came
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.problems import Refusal
@@ -197,7 +196,8 @@ class HttpSession:  # decision 131
                 call.cancel()
         self._waiting.clear()
         self._tell_drained()
-        self._parser = NOBODYS               # it points back here
+        self._timers.stop()
+        self._parser = NOBODYS               # it points back here  # decision 297
 
     def handle_stopping(self) -> None:
         """What is under way is answered, nothing else is begun."""

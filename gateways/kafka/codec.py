@@ -21,7 +21,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from gatehouse.gateways.connections.receiving import ReceiveBuffer
+from gatehouse.gateways.connections.flow import ReceiveBuffer
 from gatehouse.gateways.connections.wrong_port import came_to
 
 PRODUCE_FLEXIBLE: Final = 9

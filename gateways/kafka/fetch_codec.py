@@ -12,7 +12,7 @@ version, is held against the message schemas by tests/gateways/kafka/test_codec.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.kafka.codec import (
@@ -34,6 +34,7 @@ from gatehouse.gateways.kafka.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from gatehouse.gateways.kafka.fetch_block import MANY, REQUESTS, Block, partitions_of, read_block, scan_block
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -238,7 +239,7 @@ class FetchRows:
         self.topics = 0
         self._there = 0
         # (partition ids by partition, partitions asked for: all there, where they are in a block)
-        self._listed: list[tuple[Sequence[int], list[int], Block | None]] = []
+        self._listed: list[tuple[PartitionIds, list[int], Block | None]] = []
 
     def open_topic(self, name: bytes, partitions: int) -> None:
         self.topics += 1
@@ -258,7 +259,7 @@ class FetchRows:
         for index, _epoch, _offset, _most in partitions:
             self._add(index, error, -1, -1)
 
-    def scan(self, partitions: list[FetchPartition], partition_ids: Sequence[int],
+    def scan(self, partitions: list[FetchPartition], partition_ids: PartitionIds,
              bounds: Callable[[int], tuple[int, int]]) -> None:
         """Each partition of a topic against what its partition holds: a row, or a wish to read.
 
@@ -285,7 +286,7 @@ class FetchRows:
                 self._want(index, partition_id, offset, most)
         self._listed.append((partition_ids, [partition[0] for partition in partitions], None))
 
-    def scan_many(self, block: Block, partition_ids: Sequence[int], bounds_by_partition: npt.NDArray[np.int64],
+    def scan_many(self, block: Block, partition_ids: PartitionIds, bounds_by_partition: npt.NDArray[np.int64],
                   bounds: Callable[[int], tuple[int, int]]) -> None:
         """Check every partition of a block, as `scan` does. `bounds_by_partition` holds (log start, high watermark)
         rows."""
@@ -312,7 +313,7 @@ class FetchRows:
         if len(self._listed) == 1:
             partition_ids, listed, block = self._listed[0]
             count = len(listed) if block is None else len(block)
-            if isinstance(partition_ids, range) and count >= MANY and count * 2 >= len(partition_ids):
+            if count >= MANY and count * 2 >= len(partition_ids):
                 return partition_ids
         ids: set[int] = set()
         for partition_ids, listed, block in self._listed:

@@ -6,7 +6,7 @@ that were served longest ago are read first, since the bytes of an answer may no
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.kafka.codec import encode_count, encode_string, encode_uvarint
@@ -28,6 +28,7 @@ from gatehouse.gateways.kafka.fetch_codec import (
     encode_row_start,
 )
 from gatehouse.gateways.kafka.fetch_columns import NOT_TOLD, Columns
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -193,7 +194,7 @@ class SessionRows(FetchRows):
         self._by_row: dict[int, Wish] = {}
         self._told_few: list[tuple[Followed, int, int]] = []
         self._told_many: list[tuple[Columns, tuple[Column, Column, Column]]] = []
-        self._watched: list[tuple[FollowedTopic, Sequence[int]]] = []
+        self._watched: list[tuple[FollowedTopic, PartitionIds]] = []
 
     def begin_topic(self, topic: FollowedTopic) -> TopicRows:
         """Its head is written when it is known how many partitions follow."""
@@ -212,7 +213,7 @@ class SessionRows(FetchRows):
             self._add(index, error, -1, -1)
             of.count += 1
 
-    def look_at_few(self, of: TopicRows, partition_ids: Sequence[int], bounds: Callable[[int], tuple[int, int]]
+    def look_at_few(self, of: TopicRows, partition_ids: PartitionIds, bounds: Callable[[int], tuple[int, int]]
                     ) -> None:
         """Each partition of a topic against what it holds. `bounds` gives a partition's log start and high
         watermark."""
@@ -241,7 +242,7 @@ class SessionRows(FetchRows):
                 self._tell(of, followed, NONE, high, start)
         self._watched.append((of.topic, partition_ids))
 
-    def look_at_many(self, of: TopicRows, many: Columns, partition_ids: Sequence[int],
+    def look_at_many(self, of: TopicRows, many: Columns, partition_ids: PartitionIds,
                      bounds: npt.NDArray[np.int64]) -> None:
         """As `look_at_few`; `bounds` holds (log start, high watermark) rows by partition."""
         looked = many.look(self.version, bounds, self.leader_epoch, self.read_committed, self.whole)
@@ -283,7 +284,7 @@ class SessionRows(FetchRows):
         if len(self._watched) == 1:
             topic, partition_ids = self._watched[0]
             size = topic.size()
-            if isinstance(partition_ids, range) and size >= MANY and size * 2 >= len(partition_ids):
+            if size >= MANY and size * 2 >= len(partition_ids):
                 return partition_ids
         ids: set[int] = set()
         for topic, partition_ids in self._watched:

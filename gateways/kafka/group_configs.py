@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG, POLICY_VIOLATION
 from gatehouse.gateways.kafka.kept_configs import KeptConfigs
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.kernel.assigned.values import ConsumerRules
+from gatehouse.kernel.assigned.assigned_values import ConsumerRules
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services

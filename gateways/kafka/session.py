@@ -25,7 +25,7 @@ from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.connections.receiving import Silence, Timers
+from gatehouse.gateways.connections.flow import Silence, Timers
 from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version

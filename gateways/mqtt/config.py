@@ -7,7 +7,7 @@ from typing import Final
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.mqtt.authenticating import METHODS
-from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT
+from gatehouse.gateways.mqtt.outbox import INFLIGHT_LIMIT
 
 LINGER_MS: Final = 5000
 """How long a client is read on, and not listened to, once it was told why its connection ends."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.mqtt import packets, properties, reasons
 from gatehouse.gateways.mqtt.packets import MQTT5, Connect
-from gatehouse.kernel.sessions.values import NEVER
+from gatehouse.kernel.sessions.session_values import NEVER
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.config import MqttConfig

@@ -31,7 +31,7 @@ from gatehouse.gateways.mqtt.packets import PUBCOMP, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import add_header, encode_headers
-from gatehouse.kernel.sessions.values import IDS_MAX, Entrusted, Outgoing, Owed, Released, Subscribed
+from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted, Outgoing, Owed, Released, Subscribed
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

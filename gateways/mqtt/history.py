@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.kernel.message import Record
     from gatehouse.kernel.selectors.selector import Selector
-    from gatehouse.kernel.sessions.values import Owed
+    from gatehouse.kernel.sessions.session_values import Owed
 
 READ_BYTES: Final = 64 << 10           # of history in memory for one filter
 AT_ONCE: Final = 64                    # partitions that are read in one go; the others come in the next

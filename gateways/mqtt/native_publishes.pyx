@@ -25,7 +25,7 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(int, timespec *)
     int CLOCK_MONOTONIC
 
-from gatehouse.gateways.gathering import PART_BYTES, PART_MESSAGES
+from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import NO_HEADERS

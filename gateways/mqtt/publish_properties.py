@@ -18,8 +18,7 @@ from gatehouse.gateways.properties.envelope import Kind, Shape
 from gatehouse.gateways.properties.values import normalize, show
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import DOOR_MASK
-from gatehouse.kernel.records.private import public_headers
-from gatehouse.kernel.records.record import NO_HEADERS, encode_headers
+from gatehouse.kernel.records.record import NO_HEADERS, encode_headers, public_headers
 
 EXPIRES_AT: Final = b"expires-at"
 UTF8: Final = b"utf8"

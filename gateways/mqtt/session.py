@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import TooManyConnections
-from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Silence, Timer, Timers
+from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.authenticating import Done, EnhancedLogin, read_auth
@@ -33,7 +33,7 @@ from gatehouse.gateways.mqtt.durable import OWN_IDS, DurableSession, Welcome
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gatehouse.gateways.mqtt.incoming import Incoming
-from gatehouse.gateways.mqtt.outbox import Outbox
+from gatehouse.gateways.mqtt.outbox import Outbox, Window
 from gatehouse.gateways.mqtt.outgoing import Outgoing
 from gatehouse.gateways.mqtt.own_messages import OwnMessages
 from gatehouse.gateways.mqtt.properties import Packet
@@ -43,7 +43,6 @@ from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
 from gatehouse.gateways.mqtt.system import System
 from gatehouse.gateways.mqtt.transacting import Transacting
 from gatehouse.gateways.mqtt.wills import kept_will
-from gatehouse.gateways.mqtt.window import Window
 from gatehouse.gateways.slowing import Slowing
 from gatehouse.kernel.errors import KernelError
 
@@ -818,7 +817,12 @@ class MqttSession:
         self._inbox.end_when_settled(STOPPING)
 
     def handle_closed(self) -> None:
+        """The last call: from here on the session refers to nobody who refers to it."""  # decision 297
         self._finish()
+        self._pacer.stop()
+        self._silence.stop()
+        self._inbox = self._outbox = self._guard = self._durable = None
+        self._subscriptions = self._slowing = self._figures = self._login = self._pumping = None
 
     def _end(self, reason: str, reason_code: int = 0, *, says: bool = True) -> None:
         """`reason`: `code: text`. MQTT 5 is told, where it was let in and `says` is true."""

@@ -18,7 +18,7 @@ from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
 from gatehouse.kernel.groups.members import HoldLimit
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
-from gatehouse.kernel.sessions.values import Entrusted
+from gatehouse.kernel.sessions.session_values import Entrusted
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.outbox import Outbox

@@ -22,7 +22,7 @@ from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.sharing import SHARE, parse_share
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
-from gatehouse.kernel.sessions.values import Subscribed
+from gatehouse.kernel.sessions.session_values import Subscribed
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -19,7 +19,7 @@ from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.receiving import Timers
+    from gatehouse.gateways.connections.flow import Timers
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.outbox import Outbox

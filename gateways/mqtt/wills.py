@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.wills import WillPublisher
 from gatehouse.gateways.mqtt import mapping, properties
-from gatehouse.kernel.sessions.values import NEVER
-from gatehouse.kernel.sessions.values import Will as KeptWill
+from gatehouse.kernel.sessions.session_values import NEVER
+from gatehouse.kernel.sessions.session_values import Will as KeptWill
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services

@@ -15,15 +15,19 @@ Rules kept here:
 - The last `address` header is believed, if routing it gives the record's topic.
 - `$...` is stored only where a route gives it a topic.
 - A route whose topic is `unrouted` is asked last: it takes what has no topic otherwise, under the whole address as key.
+- A sender may call a header of its own `address`; it is kept, and the hub's is put behind it, or the message would be
+  read back at an address that its sender perhaps may not publish to. (A Kafka producer's batches stay as they are: it
+  takes the right to all of a topic to send one, and a header that leads to another topic is not believed.)
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.address import (
+    ADDRESS_HEADER,
     SHOWN_CHARACTERS,
     UNROUTED,
     check_address,
@@ -37,10 +41,10 @@ from gatehouse.kernel.addresses.address import (
 )
 from gatehouse.kernel.addresses.filters import MANY, ONE, InvalidFilter, parse_filter
 from gatehouse.kernel.addresses.murmur2 import partition_for
-from gatehouse.kernel.addresses.stated import stated_in
 from gatehouse.kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
 from gatehouse.kernel.errors import InvalidAddress, Unroutable
-from gatehouse.kernel.message import Headers
+from gatehouse.kernel.message import Headers, Placement
+from gatehouse.kernel.records.record import add_header, encode_header, named_headers, varint
 
 CAPTURE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 WHOLE_ADDRESS: Final = "{address}"
@@ -346,3 +350,26 @@ def _undetermined(levels: tuple[str, ...], names: tuple[str, ...], has_rest: boo
     if any(level == ONE and not name for level, name in zip(levels, names, strict=True)):
         missing.append("the '+'")
     return ", ".join(missing)
+
+
+# --- the address that a record states -----------------------------------------------------------------------------
+
+STATED: Final = varint(len(ADDRESS_HEADER)) + ADDRESS_HEADER
+"""What encoded headers hold if one is called so, and perhaps if none is."""
+
+
+def stated_in(headers: Headers) -> bytes | None:
+    """What a record says of its address."""
+    return next((value for name, value in reversed(headers) if name == ADDRESS_HEADER), None)
+
+
+# decision 64: the hub's is put behind the sender's
+def stated(message: tuple[Any, bytes | None, bytes, int, int], placement: Placement
+           ) -> tuple[Any, bytes | None, bytes, int, int]:
+    """A sender's message to a placement that says nothing else of its address than the hub does."""
+    where, value, headers, attributes, timestamp_ms = message
+    said = named_headers(headers, (ADDRESS_HEADER,))
+    address = placement.address.encode()
+    if not said or said[-1][1] == address:
+        return message
+    return where, value, add_header(headers, encode_header(ADDRESS_HEADER, address)), attributes, timestamp_ms

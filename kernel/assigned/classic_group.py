@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.assigned.values import (
+from gatehouse.kernel.assigned.assigned_values import (
     Assigned,
     DescribedGroup,
     DescribedMember,

@@ -21,8 +21,7 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.assigned.assignors import ASSIGNORS, UNIFORM, Wish
-from gatehouse.kernel.assigned.values import (
+from gatehouse.kernel.assigned.assigned_values import (
     Beat,
     Beaten,
     ClassicSide,
@@ -31,6 +30,7 @@ from gatehouse.kernel.assigned.values import (
     DescribedConsumers,
     GroupState,
 )
+from gatehouse.kernel.assigned.assignors import ASSIGNORS, UNIFORM, Wish
 from gatehouse.kernel.errors import (
     FencedEpoch,
     FencedMember,

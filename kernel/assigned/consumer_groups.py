@@ -11,6 +11,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from gatehouse.kernel.assigned.assigned_values import (
+    Assigned,
+    Beat,
+    Beaten,
+    ClassicSide,
+    ConsumerRules,
+    DescribedConsumers,
+    GroupRules,
+    Joined,
+    Joining,
+)
 from gatehouse.kernel.assigned.consumer_group import (
     JOINS,
     LEAVES_FOR_A_WHILE,
@@ -31,17 +42,6 @@ from gatehouse.kernel.assigned.consumer_records import group_record, member_reco
 from gatehouse.kernel.assigned.due import DueHeap
 from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
-from gatehouse.kernel.assigned.values import (
-    Assigned,
-    Beat,
-    Beaten,
-    ClassicSide,
-    ConsumerRules,
-    DescribedConsumers,
-    GroupRules,
-    Joined,
-    Joining,
-)
 from gatehouse.kernel.errors import (
     GroupFull,
     InconsistentProtocol,
@@ -51,7 +51,7 @@ from gatehouse.kernel.errors import (
     UnknownGroup,
     UnknownMember,
 )
-from gatehouse.kernel.groups.settings import check_name, split_key
+from gatehouse.kernel.groups.group_settings import check_name, split_key
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind, StateTable

@@ -10,9 +10,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from gatehouse.kernel.assigned.assigned_values import ClassicSide
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup, ConsumerMember, Pace
-from gatehouse.kernel.assigned.values import ClassicSide
-from gatehouse.kernel.groups.settings import named_key, split_key
+from gatehouse.kernel.groups.group_settings import named_key, split_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gatehouse.kernel.assigned.assigned_values import ClassicSide, ConsumerRules, GroupState, Joining
 from gatehouse.kernel.assigned.classic_group import ClassicGroup, GroupMember
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup, ConsumerMember
 from gatehouse.kernel.assigned.consumer_groups import understood
 from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, Parts, encode_assignment, read_assignment
-from gatehouse.kernel.assigned.values import ClassicSide, ConsumerRules, GroupState, Joining
 from gatehouse.kernel.errors import InconsistentProtocol
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from gatehouse.kernel.errors import GroupIsLeased
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings
+from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 

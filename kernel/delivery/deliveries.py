@@ -6,10 +6,12 @@ Messages of most doors are still at hand as they were appended, and so are the r
 while a filter could match its topic. Another is opened here. What a turn may open is bounded: a batch that opens to
 more is opened on another thread and handed over a part at a time, and what is behind it waits, so that order holds.
 While more than `MAX_WAITING` flushes wait the deliveries are behind, and publishers are not read. What a subscriber is
-told it hears in order; one that comes or goes while a flush is handed out may hear of the rest of it, or not.
+told it hears in order; one that comes or goes while a flush is handed out may hear of the rest of it, or not. How long
+messages took from the disk to the subscribers is counted for each door.
 """
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +20,6 @@ from typing import Final
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.backpressure import Backpressure
-from gatehouse.kernel.delivery.latencies import Latencies
 from gatehouse.kernel.message import Delivery, NumberedMessage, Piece, Placement, Record, Subscriber
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import missing, sound_records
@@ -28,6 +29,53 @@ from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.write.pending_frame import Heard, Run
+
+# --- how long it took ---------------------------------------------------------------------------------------------
+
+BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+"""Upper bounds of what is counted."""
+
+
+class Latency:
+    """Of one door: `counts` by the bounds, and one more behind them."""
+
+    __slots__ = ("counts", "total_ms")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_MS) + 1)
+        self.total_ms = 0
+
+    def add(self, count: int, took_ms: int) -> None:
+        """So many messages took so long."""
+        self.counts[bisect_left(BOUNDS_MS, took_ms)] += count
+        self.total_ms += count * took_ms
+
+
+class Latencies:
+    """Of all doors."""
+
+    def __init__(self) -> None:
+        self._by_door: dict[str, Latency] = {}
+
+    def note(self, door: str, count: int, took_ms: int) -> None:
+        """So many messages were given to the subscribers of a door."""
+        latency = self._by_door.get(door)
+        if latency is None:
+            latency = self._by_door[door] = Latency()
+        latency.add(count, max(0, took_ms))
+
+    def by_door(self) -> Iterator[tuple[str, list[tuple[int, int]], int, int]]:
+        """Of each door: how many took at most so many ms (upper bound, count), how many there are, and the sum of what
+        they took."""
+        for door, latency in self._by_door.items():
+            below, bounds = 0, []
+            for bound_ms, count in zip(BOUNDS_MS, latency.counts, strict=False):
+                below += count
+                bounds.append((bound_ms, below))
+            yield door, bounds, below + latency.counts[-1], latency.total_ms
+
+
+# --- deliveries ---------------------------------------------------------------------------------------------------
 
 OPEN_HERE_BYTES: Final = 64 << 10          # of a producer's batch, opened on this thread: some milliseconds of records
 PART_BYTES: Final = 1 << 20                # of a larger one, opened and handed out at a time

@@ -9,28 +9,36 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from gatehouse.kernel.state.partition_ids import PartitionIds
+
 PAGE_SHIFT: Final = 8                      # of partition ids, to the page of watches that they are on
 
 
 class Watch:
-    """One wait; it wakes once and is gone then. A range of partition ids costs nothing to hold, however long."""
+    """One wait; it wakes once and is gone then. The ids of a whole topic cost nothing to hold, however many."""
 
     __slots__ = ("partition_ids", "wake", "pages", "_watches")
 
-    def __init__(self, watches: Watches, partition_ids: AbstractSet[int] | range, wake: Callable[[], None]) -> None:
+    def __init__(self, watches: Watches, partition_ids: AbstractSet[int] | PartitionIds, wake: Callable[[], None]
+                 ) -> None:
         self._watches = watches
         self.partition_ids = partition_ids
         self.wake = wake
         self.pages: Collection[int]
-        if isinstance(partition_ids, range):
-            self.pages = range(partition_ids.start >> PAGE_SHIFT, (partition_ids.stop - 1 >> PAGE_SHIFT) + 1)
+        if isinstance(partition_ids, PartitionIds):
+            self.pages = {page for first, count in partition_ids.ranges
+                          for page in range(first >> PAGE_SHIFT, (first + count - 1 >> PAGE_SHIFT) + 1)}
         else:
             self.pages = {partition_id >> PAGE_SHIFT for partition_id in partition_ids}
 
     def waits_for(self, partition_ids: AbstractSet[int]) -> bool:
         """Whether one of these is among the watched."""
-        if isinstance(self.partition_ids, range):
-            return any(partition_id in self.partition_ids for partition_id in partition_ids)
+        if isinstance(self.partition_ids, PartitionIds):
+            watched = self.partition_ids
+            for partition_id in partition_ids:
+                if partition_id in watched:
+                    return True
+            return False
         return not partition_ids.isdisjoint(self.partition_ids)
 
     def cancel(self) -> None:
@@ -42,9 +50,8 @@ class Watches:
         self.waiting: dict[int, dict[Watch, None]] = {}            # by page
 
     def add(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        watch = Watch(self, partition_ids if isinstance(partition_ids, (AbstractSet, range)) else set(partition_ids),
-                      wake)
-        assert not isinstance(watch.partition_ids, range) or watch.partition_ids.step == 1, "neighbours"
+        watch = Watch(self, partition_ids if isinstance(partition_ids, (AbstractSet, PartitionIds))
+                      else set(partition_ids), wake)
         for page in watch.pages:
             self.waiting.setdefault(page, {})[watch] = None
         return watch

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
-from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import (
     ExpiredReceipt,
@@ -24,11 +24,18 @@ from gatehouse.kernel.errors import (
 from gatehouse.kernel.groups.circuits import CircuitListener
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import (
+    ASSIGNED,
+    GroupSettings,
+    Queue,
+    QueueSettings,
+    binding_key,
+    check_name,
+)
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.members import HoldLimit, Member
 from gatehouse.kernel.groups.moving import Moving
 from gatehouse.kernel.groups.rejecting import OnRead, read_leased, reject_read
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Queue, QueueSettings, binding_key, check_name
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import NOBODY, Chooser, Handle, Leased, Origin, Owner, Record

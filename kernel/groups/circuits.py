@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.kernel.circuit_breaker import WINDOW, CircuitBreaker, CircuitSettings, CircuitState
-from gatehouse.kernel.groups.settings import Pausing, named_key, split_key
+from gatehouse.kernel.groups.group_settings import Pausing, named_key, split_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
 

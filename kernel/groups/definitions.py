@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from gatehouse.kernel.errors import GroupHasMembers
 from gatehouse.kernel.groups.core import Core
-from gatehouse.kernel.groups.settings import (
+from gatehouse.kernel.groups.group_settings import (
     GroupSettings,
     Queue,
     QueueSettings,

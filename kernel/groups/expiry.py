@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.groups.group import READ_AGAIN_MS, LeasedGroup
+from gatehouse.kernel.groups.group_settings import Queue
 from gatehouse.kernel.groups.policy import EXPIRED, Policy
 from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
-from gatehouse.kernel.groups.settings import Queue
 from gatehouse.kernel.message import Fetched, Leased
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.watermarks import Watermarks
 

@@ -20,10 +20,10 @@ from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
 from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Lease
+from gatehouse.kernel.groups.group_settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.groups.members import Budget, HoldLimit, Member, Membership, Pop
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
-from gatehouse.kernel.groups.settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner
 from gatehouse.kernel.retention.holders import Stretch
 

@@ -22,12 +22,12 @@ from gatehouse.kernel.groups.dead_lettering import DeadLettering, DeadLetters
 from gatehouse.kernel.groups.definitions import GroupDefinitions, LiveGroups, QueueDefinitions
 from gatehouse.kernel.groups.expiry import Expiry, QueueExpiry
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, Pausing, Queue, check_name
 from gatehouse.kernel.groups.max_length import MaxLengths
 from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.selecting import Selecting, Selectors
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, Pausing, Queue, check_name
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord

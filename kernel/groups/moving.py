@@ -12,10 +12,9 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import InvalidQueue, KernelError
 from gatehouse.kernel.groups.core import Core
-from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.groups.group_settings import Queue
 from gatehouse.kernel.message import RETAIN, Handle, Leased, Message, Placement
-from gatehouse.kernel.records.private import public_headers
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.record import encode_headers, public_headers
 from gatehouse.kernel.write.pending_frame import check
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from gatehouse.kernel.errors import OffsetOutOfRange
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.message import Fetched, Leased, Piece
 from gatehouse.kernel.records.batch import leased_of, missing
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.retention.holders import Stretch
 

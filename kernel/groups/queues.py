@@ -22,9 +22,7 @@ from gatehouse.kernel.groups.cursors import Cursors
 from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
 from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.max_length import MaxLength, MaxLengths
-from gatehouse.kernel.groups.prefetcher import Fetch
-from gatehouse.kernel.groups.settings import (
+from gatehouse.kernel.groups.group_settings import (
     ASSIGNED,
     DEAD_LETTER_PREFIX,
     GroupSettings,
@@ -34,6 +32,8 @@ from gatehouse.kernel.groups.settings import (
     check_name,
     decode_binding,
 )
+from gatehouse.kernel.groups.max_length import MaxLength, MaxLengths
+from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.sharing import shared_name
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from gatehouse.kernel.errors import InvalidDelay, KernelError, OffsetOutOfRange
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.halves.half_records import Half, HeldMessage, Row, decode_rows, half_key
 from gatehouse.kernel.halves.letters import Letters
-from gatehouse.kernel.halves.records import Half, HeldMessage, Row, decode_rows, half_key
 from gatehouse.kernel.halves.rows import Rows
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.index.index import Index
@@ -25,7 +25,7 @@ from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.reading import StatePages, StateWalk

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.groups.dead_lettering import HEADER, DeadLetters, deaths_of, with_history
-from gatehouse.kernel.halves.records import Row, pending_in
+from gatehouse.kernel.halves.half_records import Row, pending_in
 from gatehouse.kernel.message import RETAIN, Message, Placement
 from gatehouse.kernel.records.record import add_header, encode_header, read_headers
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 
 PUBLISHED: Final = ~RETAIN
 

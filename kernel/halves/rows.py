@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.kernel.halves.records import Half, Row, encode_place
+from gatehouse.kernel.halves.half_records import Half, Row, encode_place
 from gatehouse.kernel.message import NOW, Placement, When
 from gatehouse.kernel.scheduling.accepting import Due, pending_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Cursor
+from gatehouse.kernel.groups.group_settings import ASSIGNED, LEASED
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
 from gatehouse.kernel.message import Headers
 from gatehouse.kernel.state.topics import Topic
 from gatehouse.kernel.state.views import Views

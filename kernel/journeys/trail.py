@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import StorageFailed
-from gatehouse.kernel.journeys.settings import TENANT, TOPIC
+from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import sound_records

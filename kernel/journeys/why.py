@@ -15,19 +15,19 @@ from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import KernelError, StorageFailed
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import EXPIRED as DIED_OF_AGE
 from gatehouse.kernel.groups.policy import OVERFLOW
-from gatehouse.kernel.groups.settings import GroupSettings
 from gatehouse.kernel.journeys.looking import Journey, Looking
 from gatehouse.kernel.journeys.standing import IS_LEASED, QUEUE, SETTLED, WAITING, Standing
 from gatehouse.kernel.message import Leased, Record
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.records.message_expiry import NEVER, expires_at
+from gatehouse.kernel.records.headers import NEVER, expires_at
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.scheduling.queries import Scheduled
-from gatehouse.kernel.scheduling.records import Fate, Pending
+from gatehouse.kernel.scheduling.schedule_records import Fate, Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -23,7 +23,7 @@ from gatehouse.kernel.errors import KernelError, ReceiptDenied, Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Allowed, Judge, Message, Placement
 from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_of
-from gatehouse.kernel.records.asked import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
+from gatehouse.kernel.records.headers import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.write.appending import QueueLimits

@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from gatehouse.kernel.records.asked import Asked
+from gatehouse.kernel.records.headers import Asked
 
 MAX_WAITING: Final = 50_000
 """Messages that may wait for receipts at a time. Of those beyond, the oldest are let go of, and counted."""

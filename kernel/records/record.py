@@ -1,4 +1,4 @@
-"""Records of Kafka's record format v2: encoding for what the other doors publish, decoding for what they read.
+"""Records of Kafka's record format v2: encoding for what the other doors publish, decoding for what they read. Pure.
 
     record  := length varint | attributes i8 | timestamp delta varlong | offset delta varint
              | key length varint (-1: null) | key | value length varint (-1: null) | value
@@ -7,6 +7,11 @@
 
 Varints are zigzag, seven bits a byte, least significant first. `length` counts what follows it.
 Source: https://kafka.apache.org/documentation/#record
+
+In private headers a door keeps its own side of a message: nobody else is shown them. Their names begin with `MARK`, a
+code point that Unicode keeps for the inside of programs: no text has it, and its first byte is in no ASCII text, so
+that a search for it passes over most data at the speed of memory. `Kernel.fetch` and what reads retained values take
+them out of what they give; who is handed encoded headers reads them by `public_headers`.
 """
 from __future__ import annotations
 
@@ -14,7 +19,9 @@ from collections.abc import Container
 from typing import Final
 
 from gatehouse.kernel.errors import CorruptBatch
-from gatehouse.kernel.message import Headers, Leased, Record
+from gatehouse.kernel.message import Headers, Leased, Piece, Record
+
+# --- records ------------------------------------------------------------------------------------------------------
 
 NO_HEADERS: Final = b"\0"
 NULL: Final = b"\x01"          # the varint -1
@@ -324,3 +331,61 @@ def _check_end(data: bytes, at: int, end: int, time_ms: int) -> None:
         if at == end and -MAX_TIME_MS < time_ms < MAX_TIME_MS:
             return
     raise CorruptBatch("a record's headers do not end with it, or it is of no time")
+
+
+# --- headers that only the hub sees -------------------------------------------------------------------------------
+
+MARK: Final = "\U0010ffff".encode()
+_FIRST_BYTE: Final = MARK[:1]
+
+
+def has_private(data: bytes) -> bool:
+    """Whether there may be such a header in encoded headers or records."""
+    return data.find(_FIRST_BYTE) >= 0 and data.find(MARK) >= 0
+
+
+def public_headers(data: bytes) -> Headers:
+    """Encoded headers, decoded, as everybody may see them. Raises CorruptBatch."""
+    headers, _ = read_headers(data, 0)
+    return _public(headers) if has_private(data) else headers
+
+
+def public_record(record: Record) -> Record:
+    """A record as everybody may see it."""
+    offset, timestamp_ms, key, value, headers, attributes, message_id = record
+    public = _public(headers) if headers else headers
+    return record if len(public) == len(headers) else (
+        offset, timestamp_ms, key, value, public, attributes, message_id)
+
+
+def public_piece(piece: Piece) -> Piece:  # decision 151
+    """A piece as everybody may see it: the same one where nothing is private. Producers' batches are as they came.
+    Raises CorruptBatch."""
+    if piece.whole or not has_private(piece.data):
+        return piece
+    data, at = piece.data, 0
+    parts: list[bytes] = []
+    for _ in range(piece.count):
+        start = at
+        length, at = read_varint(data, at)
+        end = at + length
+        parts.append(_public_body(data[at:end]) if has_private(data[at:end]) else data[start:end])
+        at = end
+    return Piece(piece.first_offset, piece.count, False, b"".join(parts), piece.append_ms, piece.max_timestamp_ms,
+                 piece.first_id, piece.position)
+
+
+def _public_body(body: bytes) -> bytes:
+    """One record, with its length, of what stands behind its length."""
+    _, at = read_varint(body, 1)             # behind the attributes: the times
+    _, at = read_varint(body, at)
+    for _ in ("key", "value"):
+        length, at = read_varint(body, at)
+        at += max(length, 0)
+    headers, _ = read_headers(body, at)
+    body = body[:at] + encode_headers(_public(headers))
+    return varint(len(body)) + body
+
+
+def _public(headers: Headers) -> Headers:
+    return tuple([header for header in headers if not header[0].startswith(MARK)])

@@ -21,11 +21,10 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
 from gatehouse.kernel.message import Headers, Record
 from gatehouse.kernel.records.adding_headers import Extra, InBatch, with_headers
-from gatehouse.kernel.records.asked import ASKED, Asked, asked_of
 from gatehouse.kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
+from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK, Asked, asked_of, asks_for_trace_of
 from gatehouse.kernel.records.record import decode_records, read_headers
-from gatehouse.kernel.records.trace_marks import CONTEXT, MARK, asks_of
 from gatehouse.kernel.records.walking import NO_TIMESTAMP, walk_records
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
@@ -83,13 +82,14 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
             raise MessageTooLarge(f"the records of a batch have more than {MAX_BATCH_HEADERS} headers")
         if records is not None:
             records += decode_records(data, start, stop - first, first, header.base_ms, first)
-        if named and data.find(ASKED, start, at) >= 0:
+        if named and data.find(RECEIPT_MARK, start, at) >= 0:
             asks += asking(decode_records(data, start, stop - first, first, header.base_ms, first))
             if len(asks) > MAX_ASKS:
                 raise MessageTooLarge(f"more than {MAX_ASKS} records of a batch ask for a receipt")
-        if traces and slice_headers and (data.find(MARK, start, at) >= 0 or data.find(CONTEXT, start, at) >= 0):
+        if traces and slice_headers and (data.find(TRACE_MARK, start, at) >= 0
+                                         or data.find(CONTEXT_MARK, start, at) >= 0):
             traced += [record[0] for record in decode_records(data, start, stop - first, first, header.base_ms, first)
-                       if asks_of(record[4])]
+                       if asks_for_trace_of(record[4])]
     if at != len(data):
         raise InvalidRecord(f"{len(data) - at} bytes follow the last of {header.record_count} records")
     if largest_ms != header.max_ms:

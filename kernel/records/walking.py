@@ -18,7 +18,7 @@ NUMBER_BITS: Final = 35               # of a length, a count or an offset delta:
 TIME_BITS: Final = 63                 # of a timestamp delta: nine bytes, what a 64-bit number of the processor can hold
 NULL_BYTES: Final = -1                # the length of what is not there: a key or a value, and never a header's name
 
-NAMED_BYTES: Final = 7                # of the name of the header that is looked for, `records.asked.ADDRESS`
+NAMED_BYTES: Final = 7                # of the name of the header that is looked for, `records.headers.ADDRESS`
 NO_TIMESTAMP: Final = -1              # Kafka's word for a record without a time
 MAX_TIMESTAMP_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: beyond it nothing that reads dates can follow."""

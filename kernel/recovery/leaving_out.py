@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.groups.settings import decode_queue
+from gatehouse.kernel.groups.group_settings import decode_queue
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Log

@@ -5,17 +5,17 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import Places
-from gatehouse.kernel.addresses.stated import STATED, stated
+from gatehouse.kernel.addresses.routes import STATED, stated
 from gatehouse.kernel.errors import InvalidDelay, KeptFull, QueueFull, TooManyScheduled
-from gatehouse.kernel.groups.settings import Queue
+from gatehouse.kernel.groups.group_settings import Queue
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import Book
-from gatehouse.kernel.scheduling.records import Pending, name_of
 from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.scheduling.schedule_records import Pending, name_of
 from gatehouse.kernel.write.appending import KEPT_FULL, Appending
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check

@@ -8,7 +8,7 @@ from typing import Final
 
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.ports import Worker
-from gatehouse.kernel.scheduling.records import bound, due_of, id_of
+from gatehouse.kernel.scheduling.schedule_records import bound, due_of, id_of
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateTable
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.scheduling.plan import Plan
-from gatehouse.kernel.scheduling.records import (
+from gatehouse.kernel.scheduling.schedule_records import (
     COUNTS_KEY,
     FIRST_FORGET,
     Fate,

@@ -23,8 +23,8 @@ from gatehouse.kernel.scheduling.book import RETRY_MS, Book
 from gatehouse.kernel.scheduling.destinations import Destinations
 from gatehouse.kernel.scheduling.lane import Lane
 from gatehouse.kernel.scheduling.plan import Plan
-from gatehouse.kernel.scheduling.records import Fate, Pending, due_of, id_of, is_by_wall, number_of
 from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, due_of, id_of, is_by_wall, number_of
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.write.committer import Committer

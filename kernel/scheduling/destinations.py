@@ -10,7 +10,7 @@ from typing import Final
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, Stopping, UnknownPartition
 from gatehouse.kernel.message import Message, Placement
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.state.topics import Topics
 
 PLACES: Final = 10_000                    # placements remembered

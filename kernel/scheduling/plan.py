@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.scheduling.records import (
+from gatehouse.kernel.scheduling.schedule_records import (
     Fate,
     Pending,
     ScheduleCounts,

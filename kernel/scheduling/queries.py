@@ -13,7 +13,7 @@ from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
-from gatehouse.kernel.scheduling.records import (
+from gatehouse.kernel.scheduling.schedule_records import (
     FIRST_FORGET,
     FIRST_WALL,
     NAME_BYTES,

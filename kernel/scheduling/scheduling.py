@@ -17,7 +17,7 @@ from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.delivering import Delivering
 from gatehouse.kernel.scheduling.destinations import Destinations
 from gatehouse.kernel.scheduling.queries import Page, Queries, Scheduled
-from gatehouse.kernel.scheduling.records import due_of
+from gatehouse.kernel.scheduling.schedule_records import due_of
 from gatehouse.kernel.scheduling.sweeping import Sweeping
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable

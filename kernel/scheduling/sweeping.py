@@ -13,7 +13,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
-from gatehouse.kernel.scheduling.records import BEYOND, forget_bound, split_ids
+from gatehouse.kernel.scheduling.schedule_records import BEYOND, forget_bound, split_ids
 from gatehouse.kernel.state.state import Kind, StateTable
 
 LOOK_MS: Final = 60_000

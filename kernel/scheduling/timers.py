@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import Final
 
-from gatehouse.kernel.scheduling.records import FIRST_FORGET, FIRST_WALL, bound
+from gatehouse.kernel.scheduling.schedule_records import FIRST_FORGET, FIRST_WALL, bound
 
 MAX_KEYS: Final = 32_768
 FEW: Final = 16                   # fewer than this are put in their places one by one

@@ -16,14 +16,13 @@ from gatehouse.kernel.errors import OffsetOutOfRange, Stopping
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Fetched, Headers, Owner, Record, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.message_expiry import expires_at
-from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import encode_header, read_headers
+from gatehouse.kernel.records.headers import expires_at
+from gatehouse.kernel.records.record import MARK, encode_header, read_headers
 from gatehouse.kernel.sessions.entrusted import Entrusting
 from gatehouse.kernel.sessions.keeper import Keeper
-from gatehouse.kernel.sessions.records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
-from gatehouse.kernel.sessions.values import (
+from gatehouse.kernel.sessions.session_records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
+from gatehouse.kernel.sessions.session_values import (
     IDS_MAX,
     Entrusted,
     Outgoing,
@@ -90,6 +89,22 @@ class Hub(Protocol):
         """Its connection has ended."""
 
 
+class _Nobody:
+    """Whom an attached session tells that is over."""
+
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        pass
+
+    def may_have(self, address: str) -> bool:
+        return False
+
+    def on_session_ended(self, reason: str) -> None:
+        pass
+
+
+NOBODY: Final = _Nobody()
+
+
 class Attached:
     """See the module's text, and `api.SessionPort`."""
 
@@ -98,7 +113,7 @@ class Attached:
 
     def __init__(self, hub: Hub, session: Session, listener: SessionListener, window: int, present: bool) -> None:
         self.session = session
-        self.listener = listener
+        self.listener: SessionListener = listener
         self._hub = hub
         self._present = present
         self._window = min(window, IDS_MAX)
@@ -136,7 +151,8 @@ class Attached:
             self._over = True
             self._again.clear()
             self._ahead.clear()
-            self.listener.on_session_ended(reason)
+            listener, self.listener = self.listener, NOBODY
+            listener.on_session_ended(reason)
 
     # ---- filters
 
@@ -274,6 +290,7 @@ class Attached:
             self._over = True
             self._again.clear()
             self._ahead.clear()
+            self.listener = NOBODY
             self._hub.let_go(self.session, expiry_ms)
 
     # ---- handing out

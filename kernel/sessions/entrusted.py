@@ -31,9 +31,9 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Leased, Owner, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.sessions.keeper import Keeper
-from gatehouse.kernel.sessions.records import ENTRUSTED_STEPS
 from gatehouse.kernel.sessions.session import OF_FLIGHT, Session
-from gatehouse.kernel.sessions.values import Entrusted
+from gatehouse.kernel.sessions.session_records import ENTRUSTED_STEPS
+from gatehouse.kernel.sessions.session_values import Entrusted
 from gatehouse.kernel.state.state import Kind, StateTable
 
 AGAIN_MS: Final = 1_000              # what could not be given up is tried again after this

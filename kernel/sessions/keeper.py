@@ -10,7 +10,8 @@ from typing import Final
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.sessions.records import (
+from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, OF_SESSION, OF_TERMS, Session
+from gatehouse.kernel.sessions.session_records import (
     DROPPED,
     SessionRecord,
     encode_flight,
@@ -22,7 +23,6 @@ from gatehouse.kernel.sessions.records import (
     split_named,
     subscription_key,
 )
-from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, OF_SESSION, OF_TERMS, Session
 from gatehouse.kernel.sessions.terms import Terms, encode_terms
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.views import offset_record

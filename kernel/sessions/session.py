@@ -17,7 +17,7 @@ from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 from gatehouse.kernel.addresses.subscriptions import Lasting
 from gatehouse.kernel.errors import TooManyReceived
-from gatehouse.kernel.sessions.records import (
+from gatehouse.kernel.sessions.session_records import (
     DROPPED,
     ENTRUSTED_1,
     ENTRUSTED_2,
@@ -29,8 +29,8 @@ from gatehouse.kernel.sessions.records import (
     Flight,
     Stint,
 )
+from gatehouse.kernel.sessions.session_values import IDS_MAX, NEVER, Subscribed
 from gatehouse.kernel.sessions.terms import Terms
-from gatehouse.kernel.sessions.values import IDS_MAX, NEVER, Subscribed
 from gatehouse.kernel.sessions.weight import Weight
 
 CONNECTED: Final = 0

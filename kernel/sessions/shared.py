@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from gatehouse.kernel.groups.sharing import SHARE
-from gatehouse.kernel.sessions.records import OPEN
 from gatehouse.kernel.sessions.session import Session
+from gatehouse.kernel.sessions.session_records import OPEN
 
 
 class SharedFilters:  # decision 280

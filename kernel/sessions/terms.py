@@ -15,7 +15,7 @@ from typing import Final
 
 from gatehouse.kernel.message import Headers
 from gatehouse.kernel.selectors.selector import Selector
-from gatehouse.kernel.sessions.values import Owed
+from gatehouse.kernel.sessions.session_values import Owed
 
 _HEAD: Final = struct.Struct(">QI")
 _OWED: Final = struct.Struct(">QQQ")

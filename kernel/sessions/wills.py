@@ -17,8 +17,8 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.sessions.records import decode_will, encode_will, named_key, split_named
-from gatehouse.kernel.sessions.values import Will
+from gatehouse.kernel.sessions.session_records import decode_will, encode_will, named_key, split_named
+from gatehouse.kernel.sessions.session_values import Will
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.write.committer import Committer

@@ -10,13 +10,13 @@ import struct
 import uuid
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
 from gatehouse.kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
 from gatehouse.kernel.ids import first_id, shards_of
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 SLOW: Final = "slow"
 FAIL: Final = "fail"
@@ -91,17 +91,14 @@ class Topic:
 
     def partition_id(self, partition: int) -> int:
         """The 64-bit id of one partition of the topic. Raises UnknownPartition."""
-        rest = partition
-        if rest >= 0:
-            for first, count in self.ranges:
-                if rest < count:
-                    return first + rest
-                rest -= count
-        raise UnknownPartition(f"topic {self.name} has partitions 0 to {self.partitions - 1}, not {partition}")
+        try:
+            return PartitionIds(self.ranges)[partition]
+        except IndexError:
+            raise UnknownPartition(
+                f"topic {self.name} has partitions 0 to {self.partitions - 1}, not {partition}") from None
 
-    def partition_ids(self) -> Iterator[int]:
-        for first, count in self.ranges:
-            yield from range(first, first + count)
+    def partition_ids(self) -> PartitionIds:
+        return PartitionIds(self.ranges)
 
 
 def encode_topic(topic: Topic) -> bytes:

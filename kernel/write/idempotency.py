@@ -28,7 +28,7 @@ from gatehouse.kernel.errors import IdempotencyConflict
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Message, Owner
 from gatehouse.kernel.records.batch import HEADER_BYTES
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.committer import Committer

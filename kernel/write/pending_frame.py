@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from crc32c import crc32c
 
+from gatehouse.kernel.addresses.routes import STATED, stated
 from gatehouse.kernel.addresses.skip_scan import retained_key
-from gatehouse.kernel.addresses.stated import STATED, stated
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
 from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
 from gatehouse.kernel.message import (
@@ -29,20 +29,19 @@ from gatehouse.kernel.message import (
     Record,
     Stored,
 )
-from gatehouse.kernel.records.asked import ASKED
 from gatehouse.kernel.records.authors import encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
+from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
-from gatehouse.kernel.records.trace_marks import CONTEXT, MARK
 from gatehouse.kernel.write import body
 from gatehouse.kernel.write.body import Laid
 
 FIRST: Final = 14
-"""The length of STATED, ASKED and MARK, as it stands in front of their names."""
+"""The length of STATED, RECEIPT_MARK and TRACE_MARK, as it stands in front of their names."""
 
-assert STATED[0] == ASKED[0] == MARK[0] == FIRST
+assert STATED[0] == RECEIPT_MARK[0] == TRACE_MARK[0] == FIRST
 
-CONTEXT_FIRST: Final = CONTEXT[0]
+CONTEXT_FIRST: Final = CONTEXT_MARK[0]
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 AROUND: Final = 9                           # bytes of a record beside key, value and headers, about
@@ -121,10 +120,10 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         if FIRST in headers:
             if headers.find(STATED) >= 0 and not placement.address_header:
                 messages[at] = stated(message, placement)
-            if asking is not None and headers.find(ASKED) >= 0:
+            if asking is not None and headers.find(RECEIPT_MARK) >= 0:
                 asking.append(at)
-        if tracing is not None and (FIRST in headers and headers.find(MARK) >= 0
-                                    or CONTEXT_FIRST in headers and headers.find(CONTEXT) >= 0):
+        if tracing is not None and (FIRST in headers and headers.find(TRACE_MARK) >= 0
+                                    or CONTEXT_FIRST in headers and headers.find(CONTEXT_MARK) >= 0):
             tracing.append(at)
     return limited
 

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 from gatehouse.consumers import MOST, REST, consumer_samples
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.groups.lags import Lag
-from gatehouse.kernel.groups.settings import QueueSettings
 from gatehouse.metrics import HISTOGRAM, METRICS, SUM, Metrics
-from tests.kernel.journeys.test_recorder import Taker
+from tests.kernel.journeys.test_journeys import Taker
 from tests.kernel.rig import Rig
 
 

@@ -1,23 +1,22 @@
-"""Worker threads and stall meter keep what `kernel.ports` promises."""
+"""Worker threads, stall meter and the real loop keep what `kernel.ports` promises, whatever the system's date is."""
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import uvloop
 
-from gatehouse.clocks import HubLoop
-from gatehouse.runtime import WINDOW_S, Completions, Longest, Stall, ThreadWorker
+from gatehouse import runtime
+from gatehouse.runtime import WINDOW_S, ClockTimer, Completions, HubLoop, Longest, Stall, ThreadWorker
 
-LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+# --- threads ------------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"])
-def aio(request: pytest.FixtureRequest):
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def aio(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
     loop = request.param()
     yield loop
     loop.close()
@@ -30,7 +29,7 @@ def worker(aio):
     worker.close()
 
 
-def run_until(aio: asyncio.AbstractEventLoop, start: Callable[[Callable[[], None]], None]) -> None:
+def run_until(aio: asyncio.AbstractEventLoop, start: Callable[[Callable[[], None]], object]) -> None:
     """Run the loop until `finish`, which `start` is given, has been called."""
     ended = aio.create_future()
     aio.call_soon(start, lambda: ended.set_result(None))
@@ -165,3 +164,108 @@ def test_what_took_long_is_forgotten_after_a_while(monkeypatch):
     assert longest.recent_s == 1.0
     now_s = 4 * WINDOW_S
     assert (longest.recent_s, longest.worst_s) == (0.0, 3.0)
+
+
+# --- clocks -------------------------------------------------------------------------------------------------------
+
+HOUR_MS = 3_600_000
+
+
+class Date:
+    """The system's date, which somebody sets."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def ns(self) -> int:
+        return time.time_ns() + self.ahead_ms * 1_000_000
+
+
+@pytest.fixture
+def date() -> Date:
+    return Date()
+
+
+def test_call_soon_runs_after_the_turn_and_never_at_once(aio: asyncio.AbstractEventLoop) -> None:
+    seen: list[str] = []
+
+    def start(finish: Callable[[], None]) -> None:
+        HubLoop(aio).call_soon(lambda: (seen.append("later"), finish())[0])
+        seen.append("now")
+
+    run_until(aio, start)
+    assert seen == ["now", "later"]
+
+
+def test_call_at_waits_for_its_time(aio: asyncio.AbstractEventLoop) -> None:
+    hub_loop = HubLoop(aio)
+    when_ms = hub_loop.now_ms() + 20
+    run_until(aio, lambda finish: hub_loop.call_at(when_ms, finish))
+    assert hub_loop.now_ms() >= when_ms
+
+
+def test_a_timer_asks_its_clock_again_when_it_is_early(aio: asyncio.AbstractEventLoop) -> None:
+    hub_loop = HubLoop(aio)
+    times = iter([990, 999, 1000])
+    run_until(aio, lambda finish: ClockTimer(hub_loop, lambda: next(times), 1000, finish))
+    assert next(times, -1) == -1, "all asked"
+
+
+def test_a_cancelled_timer_does_not_call(aio: asyncio.AbstractEventLoop) -> None:
+    hub_loop = HubLoop(aio)
+    called: list[int] = []
+    hub_loop.call_at(0, lambda: called.append(1)).cancel()
+    hub_loop.call_at_wall(0, lambda: called.append(2)).cancel()
+    run_until(aio, lambda finish: hub_loop.call_at(hub_loop.now_ms() + 5, finish))
+    assert called == [] and not hub_loop.wall_timers
+
+
+def test_hub_time_begins_where_it_is_told(aio: asyncio.AbstractEventLoop) -> None:
+    hub_loop = HubLoop(aio)
+    hub_loop.begin_at(5_000)
+    assert 5_000 <= hub_loop.now_ms() < 65_000
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS, -1_700_000_000_000])
+def test_a_duration_ends_in_its_time_whatever_the_date_is(aio: asyncio.AbstractEventLoop, date: Date, step_ms: int
+                                                          ) -> None:
+    hub_loop = HubLoop(aio, date.ns)
+    before_ms, began_s = hub_loop.now_ms(), time.monotonic()
+
+    def start(finish: Callable[[], None]) -> None:
+        hub_loop.call_at(before_ms + 300, finish)
+        date.ahead_ms = step_ms
+
+    run_until(aio, start)
+    assert 0.3 <= time.monotonic() - began_s < 30 and 300 <= hub_loop.now_ms() - before_ms < 30_000
+
+
+@pytest.mark.parametrize("step_ms", [HOUR_MS, 50 * 366 * 24 * HOUR_MS])
+def test_a_point_in_time_comes_with_a_step_ahead(aio: asyncio.AbstractEventLoop, date: Date, step_ms: int,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "LOOK_S", 0.05)
+    hub_loop = HubLoop(aio, date.ns)
+    steps: list[int] = []
+
+    def start(finish: Callable[[], None]) -> None:
+        hub_loop.on_step(steps.append)
+        hub_loop.call_at_wall(hub_loop.wall_ms() + HOUR_MS - 1_000, finish)
+        date.ahead_ms = step_ms
+
+    run_until(aio, start)
+    assert len(steps) == 1 and abs(steps[0] - step_ms) < runtime.STEP_MS
+
+
+def test_a_point_in_time_waits_behind_a_step_back(aio: asyncio.AbstractEventLoop, date: Date,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "LOOK_S", 0.02)
+    hub_loop = HubLoop(aio, date.ns)
+    called: list[str] = []
+
+    def start(finish: Callable[[], None]) -> None:
+        hub_loop.on_step(lambda by_ms: hub_loop.call_at(hub_loop.now_ms() + 200, finish))
+        hub_loop.call_at_wall(hub_loop.wall_ms() + 100, lambda: called.append("too early"))
+        date.ahead_ms = -HOUR_MS
+
+    run_until(aio, start)
+    assert called == []

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse.gateways.connections.receiving import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.kit import FakeLink
 from gatehouse.gateways.slowing import BEHIND, COUNTS, GOES, LAST, WAITING_BYTES, Slowing
 
@@ -45,12 +45,15 @@ class Peer:
         self.slowing = Slowing(cast(Any, self.link), cast(Any, self.guard), self.timers, self.pacer,
                                lambda: self.now_ms, sort, self.take)
         self.left = b""
+        self.pauses = False
 
     def take(self, data: bytes) -> bytes:
         """Letters alone."""
         left, self.left = self.left, b""
         data = data[:len(data) - len(left)]
         self.taken.append(data[::2].decode())
+        if self.pauses:
+            self.pacer.pause_until(self.now_ms)
         if self.wait_ms and data.count(b"M") + data.count(b"N") >= 3:
             self.slowing.wait(self.wait_ms)
         return left
@@ -58,6 +61,13 @@ class Peer:
     def feed(self, letters: str) -> str:
         self.taken.clear()
         self.slowing.feed("".join(letter + "1" for letter in letters).encode())
+        return "|".join(self.taken)
+
+    def turn(self) -> str:
+        """What the next timer takes."""
+        self.taken.clear()
+        self.now_ms, self.link.wake_ms = max(self.now_ms, self.link.wake_ms), 0
+        self.timers.handle_timer(self.now_ms)
         return "|".join(self.taken)
 
     def advance(self, ms: int) -> str:
@@ -148,6 +158,16 @@ def test_what_waits_for_something_else_is_taken_first_once_that_is_there(version
     assert peer.advance(100) == "" and peer.feed("aM") == "a"
     peer.pacer.release()
     assert peer.advance(100) == "MM"
+
+
+def test_who_has_worked_for_long_enough_goes_on_in_the_next_turn() -> None:
+    peer = Peer(wait_ms=0)
+    peer.guard.left = (1, 1 << 30)
+    peer.feed("MMMM")
+    assert peer.turn() == "M|M|M"
+    peer.pauses = True
+    assert peer.feed("MMM") == "M"
+    assert [peer.turn() for _ in range(4)] == ["", "M", "", "M"]
 
 
 def test_nothing_is_taken_once_the_peer_is_gone() -> None:

@@ -11,9 +11,9 @@ KERNEL = "gatehouse.kernel"
 PORT = "api"
 VALUES = {
     "addresses.address", "addresses.audience", "addresses.filters", "addresses.murmur2", "addresses.routes",
-    "addresses.stated", "addresses.templates", "assigned.values", "errors", "groups.settings", "ids", "message",
-    "ports", "records.batch", "records.compression", "records.private", "records.record", "records.validation",
-    "sessions.values", "settings", "shedding", "state.topics",
+    "addresses.templates", "assigned.assigned_values", "errors", "groups.group_settings", "ids", "message",
+    "ports", "records.batch", "records.compression", "records.record", "records.validation",
+    "sessions.session_values", "settings", "shedding", "state.topics",
 }
 """Modules of values, and of pure functions of them."""
 
@@ -36,7 +36,7 @@ NAMES = {
     "scheduling.accepting": {"first_due"},
     "selectors.tokens": {"MAX_TEXT_CHARS"},
     "scheduling.queries": {"Page", "Scheduled"},
-    "scheduling.records": {"Pending"},
+    "scheduling.schedule_records": {"Pending"},
     "selectors.selector": {"Selector", "parse_selector"},
     "backup.backups": {"Backup", "BackupFile", "Backups"},
     "state.catalogue": {"settle"},

@@ -69,6 +69,13 @@ def test_a_class_name_means_one_class_in_its_layer(layer: str) -> None:
     assert not {name for name in names if names.count(name) > 1}
 
 
+def test_a_file_name_means_one_file_in_the_kernel() -> None:
+    """The doors have the same parts, and the same names for them: a codec, a session, a mapping."""
+    names = [file.name for file in (ROOT / "kernel").rglob("*.py") if file.name != "__init__.py"]
+    assert len(names) > 150
+    assert not {name for name in names if names.count(name) > 1}
+
+
 def test_the_product_asks_no_door_for_its_name() -> None:
     """What differs from door to door is in its `GatewaySpec`, and in the folder of the door."""
     shared = [file for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] in

@@ -60,10 +60,10 @@ def topic_of(rig: Rig, name: str = "plant", **settings: int) -> Topic:
 
 def store(rig: Rig, topic: Topic, batch: bytes, count: int, max_ms: int = 1000) -> None:
     """Put a batch into the log as it is, below every check, and tell who listens."""
-    committer = rig.kernel._committer
+    committer = rig.kernel.committer
     pending_frame = committer.open_frame()
     run = pending_frame.builder.add_batch(topic.partition_id(0), batch, count, max_ms)
-    if rig.kernel._deliveries.listens(topic):
+    if rig.kernel.deliveries.listens(topic):
         pending_frame.builder.heard.append((None, [], run, 0))
     committer.note_size()
     rig.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import Disk, RealDisk
 from gatehouse.kernel.log.log import Damage, Log

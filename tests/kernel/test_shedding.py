@@ -8,7 +8,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.background import SHED_REST_MS, Background
 from gatehouse.kernel.shedding import Rung, Shedding
 from gatehouse.kernel.world import InlineWorker, World
-from tests.kernel.journeys.test_recorder import ALL, kinds
+from tests.kernel.journeys.test_journeys import ALL, kinds
 from tests.kernel.rig import Rig
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gatehouse.kernel.groups.cursors import PAUSE_MS
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import RETAIN, Retained, When
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
@@ -41,7 +41,7 @@ def test_a_subscription_of_another_tenant_opens_no_producers_batch(filter_text: 
     topic = rig.kernel.create_topic("plant", partitions=1, tenant=HERE)
     rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"a", b"1", ())]), None)
     rig.run()
-    assert not rig.kernel._deliveries.listens(topic)
+    assert not rig.kernel.deliveries.listens(topic)
     rig.kernel.subscribe(filter_text, mine, tenant=HERE)
     rig.kernel.append_batch(topic.partition_id(0), batch_of([(b"a", b"2", ())]), None)
     rig.run()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from gatehouse.kernel.errors import AlreadyDecided, StorageFull
-from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import Stored
 from gatehouse.transactions.coordinator import CheckSettings, Decision, Membership, State
 from gatehouse.transactions.states import Answer, Effect, step

@@ -7,8 +7,8 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gatehouse.gateways.http.cursor import Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.mapping import Publication, read_headers, read_message
+from gatehouse.gateways.http.page import Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.problems import PROBLEMS, Refusal
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.gateways.http.routes.publish import address_of_path

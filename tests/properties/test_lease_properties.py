@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatehouse.gateways.http.declaring import shaped
 from gatehouse.gateways.http.leases import (
     Extension,
     GroupInput,
@@ -17,7 +18,6 @@ from gatehouse.gateways.http.leases import (
     read_settings,
 )
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.shapes import shaped
 from gatehouse.kernel.errors import InvalidGroup
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)

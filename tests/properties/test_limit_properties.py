@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gatehouse.kernel.errors import QueueFull
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.message import Leased
 from tests.kernel.groups.test_groups import pop
 from tests.kernel.rig import Rig

@@ -8,7 +8,7 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY, codec, mapping, packets
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.errors import ProtocolError
-from gatehouse.gateways.mqtt.window import Window
+from gatehouse.gateways.mqtt.outbox import Window
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import TRANSIENT
 from gatehouse.kernel.records.record import NO_HEADERS

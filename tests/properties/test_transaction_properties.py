@@ -7,7 +7,7 @@ from itertools import islice
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.halves.records import (
+from gatehouse.kernel.halves.half_records import (
     PAGE_BYTES,
     HeldMessage,
     cut_pages,
@@ -18,7 +18,7 @@ from gatehouse.kernel.halves.records import (
     held,
     size_of,
 )
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.transactions.due import MAX_ATTEMPTS, MAX_LISTED, DueTransaction
 from gatehouse.transactions.id_set import IdSet
 from gatehouse.transactions.outcomes import Outcomes

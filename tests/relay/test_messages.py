@@ -7,8 +7,7 @@ import pytest
 import zstandard
 
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
-from gatehouse.kernel.records.private import MARK
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.record import MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay.incoming import PARKED_TOPIC

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.records.message_expiry import EXPIRES_HEADER
+from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.relay.frames import Held, Spool, Spooled, decode, encode
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.relay.spool_keys import ROTATE_MS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.kernel.assigned.values import Assigned, GroupRules, Joined, Joining
+from gatehouse.kernel.assigned.assigned_values import Assigned, GroupRules, Joined, Joining
 from gatehouse.kernel.errors import (
     FencedMember,
     KernelError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules
+from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, ConsumerRules
 from gatehouse.kernel.errors import FencedEpoch, FencedMember, KernelError, UnknownGroup, UnknownMember
 from tests.simulation.checker import Broken
 

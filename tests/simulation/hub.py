@@ -69,7 +69,7 @@ class SimHub:
             checkpoint_worker=self.world.checkpoint_worker, validation_worker=self.world.validation_worker,
             log=self.log, store=self.store, routes=ROUTES, settings=self.settings, fatal=self._end,
             on_damage=self.damage.append, on_error=self.errors.append, new_shard=self.shard)
-        self.kernel._deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
+        self.kernel.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()
         self.kernel.background.stop()     # what the simulator reads waits for workers, not for time
         self.transactions = Transactions(self.kernel, SETTINGS)

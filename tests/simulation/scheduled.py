@@ -21,7 +21,7 @@ from gatehouse.kernel.message import NOW, Fetched, Record, Stored, When
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
-from gatehouse.kernel.scheduling.records import Fate, Pending, Settled
+from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, Settled
 from tests.simulation.checker import Broken
 from tests.simulation.clients import SCHEDULED
 

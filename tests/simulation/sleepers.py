@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import EXACTLY_ONCE, Stored
-from gatehouse.kernel.sessions.records import decode_flight, partition_key
-from gatehouse.kernel.sessions.values import NEVER, Outgoing, Released, Subscribed
+from gatehouse.kernel.sessions.session_records import decode_flight, partition_key
+from gatehouse.kernel.sessions.session_values import NEVER, Outgoing, Released, Subscribed
 from gatehouse.kernel.state.state import Kind
 from tests.simulation.checker import Broken
 

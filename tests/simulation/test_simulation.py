@@ -31,7 +31,7 @@ from gatehouse.kernel.scheduling import book as book_module
 from gatehouse.kernel.scheduling.at_hand import AtHand
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.plan import Plan
-from gatehouse.kernel.scheduling.records import decode
+from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
 from gatehouse.kernel.state.watermarks import Watermarks

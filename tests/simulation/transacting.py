@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.errors import AlreadyDecided, KeptFull, StorageFull
-from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import Delivery, Fetched, Record, Stored
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import NO_HEADERS

@@ -9,7 +9,7 @@ import pytest
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.groups.dead_lettering import HEADER
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.message import RETAIN, Record
 from gatehouse.transactions.coordinator import CheckSettings, State
 from tests.transactions.rig import Half, TransactionRig

@@ -12,7 +12,7 @@ from gatehouse.kernel.errors import (
     MessageTooLarge,
     OffsetOutOfRange,
 )
-from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.message import RETAIN, Retained, When
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.transactions.coordinator import State

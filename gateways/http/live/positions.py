@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Final
 from zlib import crc32
 
-from gatehouse.gateways.http.leb128 import encode_number, read_number
+from gatehouse.gateways.http.page import encode_number, read_number
 
 VERSION: Final = 2
 MAX_PARTITIONS: Final = 512  # decision 67

@@ -38,7 +38,7 @@ from gatehouse.gateways.http.routes import (
     webhooks,
     websocket,
 )
-from gatehouse.gateways.http.routing import RouteTable
+from gatehouse.gateways.http.target import RouteTable
 
 
 def build_table() -> RouteTable[Declared]:

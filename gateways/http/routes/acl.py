@@ -23,15 +23,31 @@ from gatehouse.gateways.http.accounts import (
     changed_if,
     rule_schema,
 )
-from gatehouse.gateways.http.cursor import page_by_place
-from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read, read_object
+from gatehouse.gateways.http.body import read, read_object
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CURSOR,
+    FLAG,
+    MAX_LISTED,
+    PRINTABLE,
+    TEXT,
+    Answer,
+    Body,
+    Document,
+    Named,
+    Parameter,
+    choice,
+    declare,
+    list_of,
+    nullable,
+    object_of,
+    one_of,
+    shown,
+)
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
+from gatehouse.gateways.http.page import page_by_place
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import CURSOR, FLAG, PRINTABLE, TEXT, Named, list_of, nullable, object_of, one_of
-from gatehouse.gateways.http.shapes import Document, choice, shown
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

@@ -13,26 +13,26 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import Parameter
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     BINARY,
     FLAG,
     MESSAGE_ID,
     TEXT,
     TIME_MS,
     WHOLE,
+    Answer,
     Named,
+    Parameter,
+    declare,
     explained,
     list_of,
     object_of,
 )
+from gatehouse.gateways.http.door import Door, Routes, author
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:

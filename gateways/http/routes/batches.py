@@ -25,16 +25,27 @@ import struct
 from typing import Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
+from gatehouse.gateways.http.declaring import (
+    BINARY,
+    MESSAGE_ID,
+    WHOLE,
+    Answer,
+    Body,
+    Named,
+    Need,
+    Setting,
+    Whole,
+    declare,
+    list_of,
+    object_of,
+)
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.mapping import read_idempotency_key
 from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
-from gatehouse.gateways.http.parameters import Whole
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch_in_bulk
-from gatehouse.gateways.http.schemas import BINARY, MESSAGE_ID, WHOLE, Named, Setting, list_of, object_of
 from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition
 from gatehouse.kernel.records.batch import as_batch, read_header
 

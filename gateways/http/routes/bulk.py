@@ -47,15 +47,27 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    BINARY,
+    TEXT,
+    WHOLE,
+    Answer,
+    Body,
+    Document,
+    Named,
+    Need,
+    declare,
+    list_of,
+    map_of,
+    nullable,
+    object_of,
+)
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch_in_bulk, offset_at
-from gatehouse.gateways.http.schemas import BINARY, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
-from gatehouse.gateways.http.shapes import Document
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.records.pieces import encode_pieces, encode_principals
 

@@ -17,16 +17,27 @@ import orjson
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import describe_check
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import (
+    GROUP_NAME,
+    TEXT,
+    TICKET,
+    WAIT,
+    Answer,
+    Need,
+    Parameter,
+    Setting,
+    Whole,
+    declare,
+    list_of,
+    object_of,
+)
 from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.halves import CHECK
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS
-from gatehouse.gateways.http.parameters import TICKET, WAIT, Parameter, Whole
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.transactions import group_name
-from gatehouse.gateways.http.schemas import GROUP_NAME, TEXT, Setting, list_of, object_of
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal

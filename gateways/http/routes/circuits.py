@@ -13,27 +13,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    AFTER,
     CURSOR,
     FLAG,
     TEXT,
     TIME_MS,
     WHOLE,
+    Answer,
+    Body,
+    Document,
     Named,
+    Parameter,
+    Whole,
+    declare,
     list_of,
     nullable,
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.shapes import Document
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.kernel.circuit_breaker import CircuitState
 
 if TYPE_CHECKING:

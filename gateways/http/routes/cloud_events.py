@@ -18,12 +18,11 @@ from gatehouse.gateways.http.cloud_events import (
     read_binary,
     read_structured,
 )
-from gatehouse.gateways.http.declaring import Body
+from gatehouse.gateways.http.column import OF_ALL_MESSAGES
+from gatehouse.gateways.http.declaring import ANYTHING, RFC_3339, Body, Named, Setting, list_of, object_of, one_of
 from gatehouse.gateways.http.message_schemas import BASE64
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request_headers import OF_ALL
 from gatehouse.gateways.http.response import Answered
-from gatehouse.gateways.http.schemas import ANYTHING, RFC_3339, Named, Setting, list_of, object_of, one_of
 
 LINE: Final = {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]+$"}
 """Text without control characters."""
@@ -80,7 +79,7 @@ async def post_events(door: Door, call: Call, guard: Guard, publication: Publica
         return await store_batch(door, guard, prepare_each(door, guard, items, publication, read), publication)
     event = read_structured(document, of_topic)
     named = {name for name, _ in event.headers}
-    event.headers += [pair for pair in publication.headers if pair[0] in OF_ALL and pair[0] not in named]
+    event.headers += [pair for pair in publication.headers if pair[0] in OF_ALL_MESSAGES and pair[0] not in named]
     event.idempotency_key, event.wait_s = publication.idempotency_key, publication.wait_s
     event.respond_async = publication.respond_async
     return await store(door, call, guard, place(event), event, event.value)
@@ -89,7 +88,7 @@ async def post_events(door: Door, call: Call, guard: Guard, publication: Publica
 def _check_headers(publication: Publication) -> None:
     """In these modes everything about an event stands in it."""
     for name, _ in publication.headers:
-        if name not in (CONTENT_TYPE, b"content-encoding", b"utf8", *OF_ALL):
+        if name not in (CONTENT_TYPE, b"content-encoding", b"utf8", *OF_ALL_MESSAGES):
             shown = name.decode("utf-8", "replace")
             raise Refusal("invalid_header", f"{shown!r} stands in the event, not in a request header")
     if publication.key is not None or publication.timestamp_ms or publication.later or publication.attributes:

@@ -11,14 +11,26 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CURSOR,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Answer,
+    Named,
+    Parameter,
+    Whole,
+    declare,
+    list_of,
+    map_of,
+    nullable,
+    object_of,
+)
+from gatehouse.gateways.http.door import Door, Routes, author
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, map_of, nullable, object_of
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.open_connections import OpenConnection

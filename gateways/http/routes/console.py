@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.declaring import TEXT, Answer, Parameter, declare
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.fixed import PAGE_HEADERS
-from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response
-from gatehouse.gateways.http.schemas import TEXT
 
 FILES: Final = "files"
 """What a connection is called that has asked for nothing but these."""

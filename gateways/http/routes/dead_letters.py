@@ -17,30 +17,36 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import UNSET, UnsetType
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gatehouse.gateways.http.openapi import PROBLEM
-from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter, Whole
-from gatehouse.gateways.http.problems import Refusal, document_of
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.routes.waiting_messages import browse
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
     CURSOR,
     FLAG,
+    MAX_MESSAGES,
     TEXT,
     TIME_MS,
     WHOLE,
+    Answer,
+    Body,
+    Document,
     Named,
+    Need,
+    Parameter,
     Setting,
+    Whole,
+    declare,
     list_of,
     nullable,
     object_of,
     one_of,
+    shown,
 )
-from gatehouse.gateways.http.shapes import Document, shown
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.openapi import PROBLEM
+from gatehouse.gateways.http.problems import Refusal, document_of
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
+from gatehouse.gateways.http.routes.waiting_messages import browse
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError
 from gatehouse.kernel.groups.dead_lettering import HEADER, SEAL, read_deaths
@@ -49,7 +55,7 @@ from gatehouse.transactions.checking import UNANSWERED
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.groups.group_settings import Queue
     from gatehouse.kernel.message import Record
 
 REDRIVEN_AT_ONCE: Final = 500

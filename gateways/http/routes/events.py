@@ -14,19 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.cloud_events import STRUCTURED, asks_for
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import SELECTOR as SELECTOR_TEXT
+from gatehouse.gateways.http.declaring import TEXT, TICKET, VALUES, Answer, Need, Parameter, declare, wants_json
 from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
 from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
 from gatehouse.gateways.http.live.scope import Wanted
-from gatehouse.gateways.http.parameters import TICKET, VALUES, Parameter, wants_json
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
-from gatehouse.gateways.http.schemas import TEXT
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import InvalidTopic
@@ -38,11 +36,11 @@ if TYPE_CHECKING:
 
 FROM: Final = Parameter("from", "`latest` unless given, `earliest`, or an RFC 3339 time.", example="earliest")
 LAST_EVENT_ID: Final = Parameter("last_event_id", "As the header `Last-Event-ID`, which wins.")
-TOPIC_FILTER: Final = Parameter("filter", "Only messages that this selector wants.", text=schemas.SELECTOR,
+TOPIC_FILTER: Final = Parameter("filter", "Only messages that this selector wants.", text=SELECTOR_TEXT,
                                 example="priority > 3")
 FILTER: Final = Parameter("filter", "Addresses, level by level; `+` is any one level, `#` (`%23`) any number.",
                           required=True, example="plant/+/temp")
-SELECTOR: Final = Parameter("selector", "Only messages that this selector wants.", text=schemas.SELECTOR,
+SELECTOR: Final = Parameter("selector", "Only messages that this selector wants.", text=SELECTOR_TEXT,
                             example="priority > 3")
 RESUME: Final = Parameter("Last-Event-ID", "The id of the last event that was received.")
 EVENTS: Final = Answer(200, "Events without end: `message`, whose data is a message, and `lost`.", TEXT, EVENT_STREAM)

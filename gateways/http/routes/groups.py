@@ -23,25 +23,42 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CONTAINS,
+    CURSOR,
+    MAX_LISTED,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    WITH_COUNTS,
+    Answer,
+    Body,
+    Document,
+    Named,
+    Need,
+    Parameter,
+    declare,
+    list_of,
+    nullable,
+    object_of,
+    wants_counts,
+)
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.leases import COUNTS, GROUP, GroupInput, describe_settings, read_settings
-from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
-from gatehouse.gateways.http.preconditions import check_conditions
+from gatehouse.gateways.http.page import decode_name, encode_name
 from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.representation import check_conditions
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
-from gatehouse.gateways.http.schemas import CURSOR, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
-from gatehouse.gateways.http.shapes import Document
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownPartition
-from gatehouse.kernel.groups.settings import ASSIGNED, LEASED
+from gatehouse.kernel.groups.group_settings import ASSIGNED, LEASED
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import GroupSettings
+    from gatehouse.kernel.groups.group_settings import GroupSettings
     from gatehouse.kernel.state.topics import Topic
 
 PARTITIONS_LOOKED_AT: Final = 256

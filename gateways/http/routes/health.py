@@ -3,12 +3,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.declaring import TEXT, Answer, declare, object_of, one_of
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import TEXT, object_of, one_of
 
 OPENMETRICS: Final = "application/openmetrics-text"
 OPENMETRICS_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"

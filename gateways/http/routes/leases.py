@@ -20,8 +20,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    TEXT,
+    VALUES,
+    WAIT,
+    WHOLE,
+    Answer,
+    Body,
+    D,
+    Named,
+    Need,
+    Parameter,
+    Seconds,
+    Setting,
+    Whole,
+    declare,
+    list_of,
+    object_of,
+    wants_json,
+)
 from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.leases import (
     RESULTS,
@@ -34,20 +52,17 @@ from gatehouse.gateways.http.leases import (
     result_of,
 )
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gatehouse.gateways.http.parameters import VALUES, WAIT, Parameter, Seconds, Whole, wants_json
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import TEXT, WHOLE, Named, Setting, list_of, object_of
-from gatehouse.gateways.http.shapes import D
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken
 from gatehouse.kernel.api import RELEASE as GIVE_BACK
 from gatehouse.kernel.errors import KernelError, UnknownTopic
-from gatehouse.kernel.groups.settings import MAX_INVISIBLE_MS
-from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.groups.group_settings import MAX_INVISIBLE_MS
+from gatehouse.kernel.records.record import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

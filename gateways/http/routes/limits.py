@@ -12,25 +12,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.limits.limit import IN, OUT, Limit
 from gatehouse.gateways.http.accounts import ADMINISTERING, CHANGES, administrator, changed, changed_if
-from gatehouse.gateways.http.cursor import page_by_place
-from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read_object
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.body import read_object
+from gatehouse.gateways.http.declaring import (
+    AFTER,
     CURSOR,
     FLAG,
+    MAX_LISTED,
     PRINTABLE,
     TEXT,
     WHOLE,
+    Answer,
+    Body,
     Named,
+    Parameter,
+    declare,
     list_of,
     map_of,
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.page import page_by_place
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

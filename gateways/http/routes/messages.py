@@ -24,19 +24,26 @@ import orjson
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http import schemas
-from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
+from gatehouse.gateways.http.column import OF_ALL_MESSAGES
+from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
+from gatehouse.gateways.http.declaring import (
+    JSON,
+    VALUE_BODIES,
+    Answer,
+    Body,
+    Named,
+    Need,
+    Parameter,
+    Setting,
+    declare,
+    list_of,
+    object_of,
+)
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.mapping import Publication, describe_place, read_message
-from gatehouse.gateways.http.message_schemas import (
-    ADDRESSED_MESSAGE,
-    NEW_MESSAGE,
-    PUBLISH_HEADERS,
-)
-from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.message_schemas import ADDRESSED_MESSAGE, NEW_MESSAGE, PUBLISH_HEADERS
 from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.request_headers import OF_ALL
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
 from gatehouse.gateways.http.routes.publish import (
@@ -46,7 +53,6 @@ from gatehouse.gateways.http.routes.publish import (
     publish_at,
     store,
 )
-from gatehouse.gateways.http.schemas import Named, Setting, list_of, object_of
 from gatehouse.kernel.errors import KernelError, MessageTooLarge
 from gatehouse.kernel.message import NOW, TRANSIENT, When
 from gatehouse.kernel.records.record import encode_headers
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Place, Stored
 
-REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", *OF_ALL))
+REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", *OF_ALL_MESSAGES))
 """What a JSON body's own headers may say; every other property stands in its message."""
 
 
@@ -70,7 +76,7 @@ BATCH_ANSWERS: Final = (
 ONE_OR_MANY: Final = tuple(answer._replace(schema=PUBLISHED_OR_RESULTS if answer.status < 207 else RESULTS)
                            for answer in BATCH_ANSWERS)
 ADDRESS: Final = Parameter("address", "Where the body goes, as one message; encoded slashes separate levels, too.",
-                           text=schemas.ADDRESS, example="plant/line1/temp")
+                           text=ADDRESS_TEXT, example="plant/line1/temp")
 
 
 RAW_WILDCARD: Final = re.compile(r"(=|/|%2F)\+(/|%2F|&|$)", re.I)
@@ -227,7 +233,7 @@ def prepare_each(door: Door, guard: Guard, items: list[Any], request: Publicatio
     item."""
     wall_ms = door.services.wall_ms()
     batch = Batch([], [], [], [])
-    of_all = [pair for pair in request.headers if pair[0] in OF_ALL]
+    of_all = [pair for pair in request.headers if pair[0] in OF_ALL_MESSAGES]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:

@@ -18,8 +18,7 @@ from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.response import JSON, Answered, Response
-from gatehouse.gateways.http.routing import RouteTable
-from gatehouse.gateways.http.target import MAX_PARAMETERS, decode_levels
+from gatehouse.gateways.http.target import MAX_PARAMETERS, RouteTable, decode_levels
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal

@@ -10,20 +10,28 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http import schemas
 from gatehouse.gateways.http.addresses import check_http_path
-from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
+from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
+from gatehouse.gateways.http.declaring import (
+    VALUE_BODIES,
+    Answer,
+    Named,
+    Need,
+    Parameter,
+    declare,
+    list_of,
+    object_of,
+    one_of,
+)
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.mapping import Publication, describe_place
 from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
 from gatehouse.gateways.http.openapi import PROBLEM
-from gatehouse.gateways.http.parameters import Parameter
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
-from gatehouse.gateways.http.schemas import Named, list_of, object_of, one_of
 from gatehouse.gateways.http.target import decode_levels
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.message import TRANSIENT
@@ -55,7 +63,7 @@ PUBLISHED_OR_RESULTS: Final = {"anyOf": [PUBLISHED, RESULTS]}
 ADDRESS: Final = Parameter(
     "address", "Level by level, each percent-encoded for itself: `%2F` is a slash inside a level, and refused in the "
     "first one. What encodes the slashes between levels, too, as clients made from this document do, takes "
-    "`POST /v1/publish?address=`.", text=schemas.ADDRESS, example="plant/line1/temp")
+    "`POST /v1/publish?address=`.", text=ADDRESS_TEXT, example="plant/line1/temp")
 
 
 @declare("publish", path=(ADDRESS,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),), writes=True,

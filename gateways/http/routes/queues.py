@@ -20,33 +20,43 @@ from msgspec import Meta
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.leases import COUNTS
-from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, Parameter, wants_counts
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.progress import matching
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CONTAINS,
     CURSOR,
+    MAX_LISTED,
     TEXT,
     TIME_MS,
+    WITH_COUNTS,
+    Answer,
+    Body,
+    Document,
     Named,
+    Need,
+    Parameter,
+    choice,
+    declare,
+    document_like,
     list_of,
     object_of,
     one_of,
     properties_of,
+    wants_counts,
 )
-from gatehouse.gateways.http.shapes import Document, choice, document_like
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.leases import COUNTS
+from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import QueueExists
-from gatehouse.kernel.groups.settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
+from gatehouse.kernel.groups.group_settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.groups.group_settings import Queue
 
 
 AMQP_OWN: Final = ("dead_letter", "door")

@@ -21,18 +21,42 @@ import orjson
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cloud_events import BATCH, asks_for, to_structured
-from gatehouse.gateways.http.cursor import MAX_PARTITIONS, Cursor, decode_cursor, encode_cursor
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import (
+    CURSOR_IN,
+    MAX_MESSAGES,
+    MOMENT,
+    SELECTOR,
+    TEXT,
+    VALUES,
+    WAIT,
+    WHOLE,
+    Answer,
+    Named,
+    Need,
+    Parameter,
+    Whole,
+    declare,
+    list_of,
+    object_of,
+    wants_json,
+)
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
-from gatehouse.gateways.http.parameters import MAX_MESSAGES, VALUES, WAIT, Parameter, Whole, wants_json
+from gatehouse.gateways.http.page import (
+    MAX_PARTITIONS,
+    Cursor,
+    Page,
+    PageSource,
+    build_page,
+    decode_cursor,
+    encode_cursor,
+    note_unreadable,
+)
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT
-from gatehouse.gateways.http.schemas import CURSOR_IN, MOMENT, SELECTOR, TEXT, WHOLE, Named, list_of, object_of
 from gatehouse.gateways.http.target import decode_number
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES, Kind

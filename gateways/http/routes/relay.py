@@ -21,16 +21,29 @@ from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.contract import LinkFault
-from gatehouse.gateways.http.author import author
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import Parameter
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    ANYTHING,
+    FLAG,
+    TEXT,
+    WHOLE,
+    Answer,
+    Body,
+    Document,
+    Named,
+    Need,
+    Nothing,
+    Parameter,
+    declare,
+    list_of,
+    map_of,
+    nullable,
+    object_of,
+)
+from gatehouse.gateways.http.door import Door, Routes, author
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import ANYTHING, FLAG, TEXT, WHOLE, Named, list_of, map_of, nullable, object_of
-from gatehouse.gateways.http.shapes import Document, Nothing
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Links

@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.answers import CORRELATION, MAX_WAITING, QUEUE, REPLY_TO, Answers, Came
-from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, declare
+from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, Seconds, Setting, declare
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
-from gatehouse.gateways.http.parameters import Seconds
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
-from gatehouse.gateways.http.schemas import Setting
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import is_address, is_reserved
 from gatehouse.kernel.addresses.filters import MANY, ONE

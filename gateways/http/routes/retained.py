@@ -13,16 +13,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Need, declare
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CURSOR,
+    MAX_MESSAGES,
+    VALUES,
+    Answer,
+    Need,
+    Parameter,
+    declare,
+    list_of,
+    object_of,
+    wants_json,
+)
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES, VALUES, Parameter, wants_json
+from gatehouse.gateways.http.page import decode_name, encode_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import CURSOR, list_of, object_of
 from gatehouse.gateways.http.target import decode_levels
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape

@@ -17,31 +17,34 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gatehouse.gateways.http.parameters import AFTER, MAX_MESSAGES
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
+    AFTER,
     CURSOR,
+    MAX_MESSAGES,
     MESSAGE_ID,
     TEXT,
     TIME_MS,
     WHOLE,
+    Answer,
     Named,
+    Need,
+    declare,
     list_of,
     nullable,
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
-from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.records.record import public_headers
 from gatehouse.kernel.scheduling.queries import Page, Scheduled
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -11,29 +11,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.declaring import Answer, declare
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, Parameter, Whole
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
+    AFTER,
     CURSOR,
     FLAG,
     TEXT,
     TIME_MS,
     WHOLE,
+    Answer,
     Named,
+    Parameter,
+    Whole,
+    declare,
     list_of,
     map_of,
     nullable,
     object_of,
 )
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import UnknownSession
-from gatehouse.kernel.sessions.values import NEVER
+from gatehouse.kernel.sessions.session_values import NEVER
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.sessions.values import SessionDescription, Subscribed
+    from gatehouse.kernel.sessions.session_values import SessionDescription, Subscribed
 
 _SESSION: Final = {
     "client_id": TEXT, "user": {**TEXT, "description": "Whose it is."}, "connected": FLAG,

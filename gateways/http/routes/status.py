@@ -15,14 +15,25 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.declaring import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    TICKET,
+    TIME_MS,
+    WHOLE,
+    Answer,
+    Named,
+    declare,
+    list_of,
+    nullable,
+    object_of,
+)
 from gatehouse.gateways.http.door import NAME, Door, Routes
-from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import reply_of
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import FLAG, NUMBER, TEXT, TIME_MS, WHOLE, Named, list_of, nullable, object_of
 from gatehouse.gateways.http.stream import Stream
 
 if TYPE_CHECKING:

@@ -3,11 +3,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.declaring import NUMBER, TEXT, Answer, Named, declare, object_of
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import NUMBER, TEXT, Named, object_of
 
 TICKET: Final = Named("Ticket", object_of({
     "ticket": {**TEXT, "description": "For `?ticket=` of a stream."},

@@ -22,32 +22,39 @@ from uuid import UUID
 from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, CONTAINS, MAX_LISTED, WITH_COUNTS, wants_counts
-from gatehouse.gateways.http.preconditions import check_conditions
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.progress import count_topics, matching
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CONTAINS,
     CURSOR,
+    MAX_LISTED,
     TEXT,
     TIME_MS,
     WHOLE,
+    WITH_COUNTS,
+    Answer,
+    Body,
     Named,
+    Need,
+    choice,
+    declare,
+    document_like,
     list_of,
     nullable,
     object_of,
     one_of,
     properties_of,
+    shown,
+    wants_counts,
 )
-from gatehouse.gateways.http.schemas import (
-    UUID as UUID_TEXT,
-)
-from gatehouse.gateways.http.shapes import choice, document_like, shown
+from gatehouse.gateways.http.declaring import UUID as UUID_TEXT
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.progress import count_topics, matching
+from gatehouse.gateways.http.representation import check_conditions
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.state.topics import AT_LIMIT, MAX_PARTITIONS, Topic, TopicSettings
 

@@ -25,24 +25,27 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Need, declare
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import Parameter, Whole
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     FLAG,
     MESSAGE_ID,
     TEXT,
     TIME_MS,
     WHOLE,
+    Answer,
     Named,
+    Need,
+    Parameter,
+    Whole,
+    declare,
     list_of,
     nullable,
     object_of,
 )
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of
 from gatehouse.gateways.properties.envelope import Kind as PropertyKind
 from gatehouse.gateways.properties.values import normalize

@@ -19,20 +19,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http import schemas
-from gatehouse.gateways.http.deciding import decide
-from gatehouse.gateways.http.declaring import JSON, VALUE_BODIES, Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import DOOR, Door, Routes
-from gatehouse.gateways.http.halves import (
-    CHECK_BACK,
-    TRANSACTION,
-    describe,
-    read_check_back,
-    read_id,
-    read_state,
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
+from gatehouse.gateways.http.declaring import (
+    AFTER,
+    CURSOR,
+    GROUP_NAME,
+    JSON,
+    MESSAGE_ID,
+    TEXT,
+    TIME_MS,
+    VALUE_BODIES,
+    Answer,
+    Body,
+    Document,
+    Named,
+    Need,
+    Nothing,
+    Parameter,
+    Seconds,
+    Setting,
+    Whole,
+    declare,
+    list_of,
+    object_of,
+    one_of,
+    shown,
 )
-from gatehouse.gateways.http.holding import Holding
+from gatehouse.gateways.http.door import DOOR, Door, Routes
+from gatehouse.gateways.http.halves import CHECK_BACK, TRANSACTION, describe, read_check_back, read_id, read_state
 from gatehouse.gateways.http.leases import MAX_HANDLE_CHARACTERS
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -40,29 +55,16 @@ from gatehouse.gateways.http.message_schemas import (
     MESSAGE_HEADERS,
     PUBLISHED_FIELDS,
 )
-from gatehouse.gateways.http.parameters import AFTER, Parameter, Seconds, Whole
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
 from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
-from gatehouse.gateways.http.schemas import (
-    CURSOR,
-    GROUP_NAME,
-    MESSAGE_ID,
-    TEXT,
-    TIME_MS,
-    Named,
-    Setting,
-    list_of,
-    object_of,
-    one_of,
-)
-from gatehouse.gateways.http.shapes import Document, Nothing, shown
+from gatehouse.gateways.http.transacting import Holding, decide
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import UnknownPartition, UnknownTransaction
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.message import NOW, When
 from gatehouse.kernel.scheduling.accepting import first_due
 from gatehouse.transactions.answering import unknown
@@ -79,7 +81,7 @@ MAX_AGE_S: Final = 366 * 86_400
 GROUP: Final = Parameter("group", "Whose members are asked; half messages as JSON say it in the body.", text=GROUP_NAME)
 OF_GROUP: Final = Parameter("group", "Of this group alone.", example="shop", text=GROUP_NAME)
 ADDRESS: Final = Parameter("address", "Where a message that is the body goes ...",
-                           text=schemas.ADDRESS)
+                           text=ADDRESS_TEXT)
 TOPIC: Final = Parameter("topic", "... or its topic ...")
 KEY: Final = Parameter("key", "... and its key in it.")
 STATE: Final = Parameter("state", "`open` unless given.", text=one_of("open", "committed", "rolled_back", "expired"))

@@ -24,26 +24,31 @@ from gatehouse.gateways.http.accounts import (
     changed_if,
     refuse_unknown,
 )
-from gatehouse.gateways.http.cursor import decode_name, encode_name
-from gatehouse.gateways.http.declaring import Answer, Body, declare
-from gatehouse.gateways.http.documents import read
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.parameters import AFTER, MAX_LISTED, Parameter
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    AFTER,
     CURSOR,
     FLAG,
+    MAX_LISTED,
     NUMBER,
     PRINTABLE,
     TEXT,
     TIME_MS,
+    Answer,
+    Body,
+    Document,
     Named,
+    Parameter,
+    declare,
     list_of,
     nullable,
     object_of,
+    shown,
 )
-from gatehouse.gateways.http.shapes import Document, shown
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:

@@ -16,30 +16,44 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.declaring import Answer, Body, Need, declare
-from gatehouse.gateways.http.documents import read
+from gatehouse.gateways.http.body import read
+from gatehouse.gateways.http.declaring import (
+    ADDRESS,
+    FLAG,
+    MAX_MESSAGES,
+    TEXT,
+    WHOLE,
+    Answer,
+    Body,
+    Document,
+    Named,
+    Need,
+    Parameter,
+    declare,
+    list_of,
+    nullable,
+    object_of,
+    shown,
+)
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
-from gatehouse.gateways.http.parameters import MAX_MESSAGES, Parameter
 from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.leases import taking
 from gatehouse.gateways.http.routes.queues import NEEDS
-from gatehouse.gateways.http.schemas import ADDRESS, FLAG, TEXT, WHOLE, Named, list_of, nullable, object_of
-from gatehouse.gateways.http.shapes import Document, shown
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
-from gatehouse.kernel.addresses.stated import stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.records.batch import sound_records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.groups.settings import Queue
+    from gatehouse.kernel.groups.group_settings import Queue
     from gatehouse.kernel.message import Fetched, Record
 
 MOVED_AT_ONCE: Final = 500

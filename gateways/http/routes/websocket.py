@@ -4,9 +4,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from gatehouse.gateways.http.declaring import Answer, declare
+from gatehouse.gateways.http.declaring import TICKET, Answer, declare
 from gatehouse.gateways.http.door import NAME, Door, Routes
-from gatehouse.gateways.http.parameters import TICKET
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Handover
 from gatehouse.gateways.http.websocket.connection import open_connection

@@ -9,7 +9,7 @@ import orjson
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.webhooks.signing import key_of, new_secret
 from gatehouse.kernel.addresses.address import is_topic_name
-from gatehouse.kernel.groups.settings import MAX_NAME_BYTES
+from gatehouse.kernel.groups.group_settings import MAX_NAME_BYTES
 
 BINARY: Final = "binary"
 STRUCTURED: Final = "structured"

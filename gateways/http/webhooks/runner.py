@@ -34,7 +34,7 @@ from gatehouse.gateways.target_circuits import NOBODY
 from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
-from gatehouse.kernel.records.private import public_headers
+from gatehouse.kernel.records.record import public_headers
 from gatehouse.tracing.context import hex_of, in_a_line, traceparent_in
 
 if TYPE_CHECKING:

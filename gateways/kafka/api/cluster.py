@@ -26,6 +26,7 @@ from kafka.protocol.admin import (
 )
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.own_topics import is_for_administrators
 from gatehouse.gateways.kafka.api.metadata import NO_NODES, NO_UUID, NODE_ID, NODES
 from gatehouse.gateways.kafka.api.parts import REFUSALS, refuse
 from gatehouse.gateways.kafka.cold import Row
@@ -121,6 +122,7 @@ def _described(session: KafkaSession, name: str, first: int, most: int) -> tuple
     stop = min(topic.partitions, first + most)
     epoch = session.kernel.epoch
     row.topic_id = uuid.UUID(bytes=topic.uuid)
+    row.is_internal = is_for_administrators(topic.name, topic.tenant)
     row.topic_authorized_operations = as_bits(topic_operations(session, name))
     row.partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch,
                           replica_nodes=NODES, isr_nodes=NODES, eligible_leader_replicas=NO_NODES,

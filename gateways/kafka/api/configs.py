@@ -55,7 +55,7 @@ from gatehouse.gateways.kafka.topic_configs import (
 )
 from gatehouse.gateways.kafka.topics import find_topic
 from gatehouse.kernel.errors import UnknownTopic
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.groups.group_settings import check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.own_topics import is_for_administrators
 from gatehouse.gateways.kafka.api.group_administration import find_group
 from gatehouse.gateways.kafka.api.membership import Deferred, client_host, code_of_refusal, require_group
 from gatehouse.gateways.kafka.cold import Row
@@ -29,7 +30,7 @@ from gatehouse.gateways.kafka.error_codes import (
 from gatehouse.gateways.kafka.group_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.kernel.assigned.values import Beat, Beaten, DescribedConsumer
+from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, DescribedConsumer
 from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def beat(request: Request) -> None:
         rules = GroupConfigs.of(session.services).rules(tenant, asked.group_id, session.config)
         session.kernel.assigned.beat(
             asked.group_id, said, rules,
-            lambda topic: session.admission.may_topic(principal, Operation.CONSUME, topic), waiting.on_answer, tenant)
+            lambda topic: (session.admission.may_topic(principal, Operation.CONSUME, topic)
+                           and not is_for_administrators(topic, tenant)), waiting.on_answer, tenant)
     except (KernelError, Refused) as refusal:
         waiting.refuse(refusal)
 

@@ -10,7 +10,6 @@ it lists counts when its turn has come, so fetches that are sent one behind the 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -69,7 +68,7 @@ class Fetch:
         self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
         self.whole = True                  # the client is to hear of each partition
         self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
-        self.given: list[tuple[str, int, int]] = []        # (topic, messages, bytes) that this answer has
+        self.given: dict[str, tuple[int, int]] = {}        # messages and bytes that this answer has, by topic
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -150,10 +149,10 @@ class Fetch:
             rows.refuse(partitions, block, self.code_of(refusal))
         else:
             if block is None:
-                rows.scan(partitions, _partition_ids(topic), guard.bounds)
+                rows.scan(partitions, topic.partition_ids(), guard.bounds)
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
-                rows.scan_many(block, _partition_ids(topic), bounds, guard.bounds)
+                rows.scan_many(block, topic.partition_ids(), bounds, guard.bounds)
             if guard.limits_out:
                 self.names += [topic.name] * (len(rows.wants) - len(self.names))
         rows.close_topic()
@@ -171,10 +170,10 @@ class Fetch:
             name = topic.name
             many = followed.many
             if many is None:
-                rows.look_at_few(of, _partition_ids(topic), guard.bounds)
+                rows.look_at_few(of, topic.partition_ids(), guard.bounds)
             else:
                 bounds = np.frombuffer(guard.bounds_of(topic), np.int64).reshape(-1, 2)
-                rows.look_at_many(of, many, _partition_ids(topic), bounds)
+                rows.look_at_many(of, many, topic.partition_ids(), bounds)
         rows.end_topic(of)
         return name
 
@@ -213,7 +212,9 @@ class Fetch:
             total += read_bytes
             messages += read_messages
             if self.names and read_messages:
-                self.given.append((self.names[number], read_messages, read_bytes))
+                name = self.names[number]
+                given_messages, given_bytes = self.given.get(name, (0, 0))
+                self.given[name] = given_messages + read_messages, given_bytes + read_bytes
             rows.fill(place, NONE, answer.high_watermark, answer.log_start_offset, batches)
         self.judge(total, messages)
 
@@ -235,13 +236,14 @@ class Fetch:
         session.wake_at(self.deadline_ms, self.on_timer)
 
     def charge(self) -> int:
-        """Charge what is answered; returns for how many ms the client is to be slowed down."""
+        """Charge what is answered, each topic once; returns for how many ms the client is to be slowed down."""
         session = self.request.session
-        throttle_ms = max([session.guard.hand_out(messages, size_bytes, topic)
-                           for topic, messages, size_bytes in self.given])
-        count = sum([messages for _, messages, _ in self.given])
-        if count:
-            session.fetched_each_bytes = max(1, sum([size_bytes for _, _, size_bytes in self.given]) // count)
+        throttle_ms = count = total_bytes = 0
+        for topic, (messages, size_bytes) in self.given.items():
+            throttle_ms = max(throttle_ms, session.guard.hand_out(messages, size_bytes, topic))
+            count += messages
+            total_bytes += size_bytes
+        session.fetched_each_bytes = max(1, total_bytes // count)
         if throttle_ms:
             session.throttle(throttle_ms)
         return throttle_ms
@@ -273,14 +275,6 @@ class Fetch:
         if self.watch:
             self.request.session.guard.unwatch(self.watch)
             self.watch = 0
-
-
-def _partition_ids(topic: Topic) -> Sequence[int]:
-    """Partition ids by partition number."""
-    if len(topic.ranges) == 1:
-        first, count = topic.ranges[0]
-        return range(first, first + count)
-    return list(topic.partition_ids())
 
 
 def dispatch(request: Request) -> None:

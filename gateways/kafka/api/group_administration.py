@@ -27,9 +27,9 @@ from gatehouse.gateways.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSC
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of, subscribed_topics
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_topic
-from gatehouse.kernel.assigned.values import DescribedGroup, GroupState
+from gatehouse.kernel.assigned.assigned_values import DescribedGroup, GroupState
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.settings import ASSIGNED
+from gatehouse.kernel.groups.group_settings import ASSIGNED
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:

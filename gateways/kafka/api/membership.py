@@ -33,7 +33,7 @@ from gatehouse.gateways.kafka.error_codes import (
 )
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.kernel.assigned.values import Assigned, GroupRules, Joined, Joining
+from gatehouse.kernel.assigned.assigned_values import Assigned, GroupRules, Joined, Joining
 from gatehouse.kernel.errors import KernelError, MemberIdRequired, Stopping
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.own_topics import is_for_administrators
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import code_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.state.topics import Topic
 
-NODE_ID: Final = 1
+NODE_ID: Final = 1               # decision 311
 ALL_WHEN_EMPTY: Final = 0        # the version in which an empty list means all topics
 NULL_NAMES: Final = 12           # the first version that answers without a name for an id that it does not know
 NO_UUID: Final = uuid.UUID(int=0)
@@ -91,8 +92,9 @@ def describe(session: KafkaSession, topic: Topic) -> Row:
     partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch,
                       replica_nodes=NODES, isr_nodes=NODES, offline_replicas=NO_NODES)
                   for index in range(topic.partitions)]
-    return Row(error_code=NONE, name=topic.name, topic_id=uuid.UUID(bytes=topic.uuid), is_internal=False,
-               partitions=partitions, authorized_operations=None)
+    return Row(error_code=NONE, name=topic.name, topic_id=uuid.UUID(bytes=topic.uuid),
+               is_internal=is_for_administrators(topic.name, topic.tenant), partitions=partitions,
+               authorized_operations=None)
 
 
 def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:

@@ -18,7 +18,7 @@ from gatehouse.gateways.admission.rules import InvalidRule, Rule, read_rule
 from gatehouse.kernel.addresses.filters import FilterTrie, matches
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
-from gatehouse.kernel.groups.settings import DEAD_LETTER_PREFIX
+from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX
 
 ROUTES = Routes((RouteEntry("fleet/{vehicle}/gps/#", "positions"), RouteEntry("by/{name}/#", "of-{name}")), OWN_ROUTES)
 PUBLISH, CONSUME, CREATE, ALTER = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER

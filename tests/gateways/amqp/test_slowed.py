@@ -37,6 +37,13 @@ def test_what_is_too_much_waits_in_order_on_each_channel(hub: Hub, client: Clien
             b"%d %d" % (number, channel) for number in range(20)]
 
 
+def test_far_from_every_limit_a_whole_read_is_taken_at_once(hub: Hub, client: Client) -> None:
+    set_limit(hub, "topic:slow", messages_per_s=1_000_000)
+    client.send(b"".join(publish("slow", "a", b"%d" % number) for number in range(1_000)))
+    hub.advance(1)                           # the first told which limits there are
+    assert stored(hub, "slow") == [b"%d" % number for number in range(1_000)]
+
+
 def test_a_slowed_client_goes_on_consuming(hub: Hub, client: Client) -> None:
     client.ask("queue.declare", queue="q")
     for number in range(5):

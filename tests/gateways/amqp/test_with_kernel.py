@@ -21,7 +21,7 @@ from gatehouse.gateways.amqp.tables import Field, encode_table, typed
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import FakeLink
 from gatehouse.kernel.groups.core import HOLD_STEP_MS
-from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.records.record import encode_headers
 from tests.gateways.amqp.fakes import Client, Got
 from tests.kernel.rig import Rig

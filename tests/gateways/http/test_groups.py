@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from gatehouse.kernel.groups.counts import Counts
-from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.state.topics import Topic
 from tests.gateways.http.fake_kernel import FakeKernel

@@ -1,7 +1,20 @@
-"""Pages: order across partitions, limits, and what cannot be given."""
+"""Pages: order across partitions, limits, and what cannot be given. The cursor has one written form, and garbage is
+told apart.
+"""
 from __future__ import annotations
 
-from gatehouse.gateways.http.page import PageSource, build_page, note_unreadable
+import pytest
+
+from gatehouse.gateways.http.page import (
+    MAX_CURSOR_CHARS,
+    MAX_PARTITIONS,
+    Cursor,
+    PageSource,
+    build_page,
+    decode_cursor,
+    encode_cursor,
+    note_unreadable,
+)
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.records.batch import CONTROL
 from gatehouse.kernel.records.record import varint
@@ -9,6 +22,7 @@ from tests.kernel import poison
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.rig import Rig
 
+# --- the page -----------------------------------------------------------------------------------------------------
 
 def piece(first_offset: int, values: list[bytes], first_id: int) -> Piece:
     records = b""
@@ -135,3 +149,33 @@ def test_the_kernel_is_told_of_what_batches_lack_and_not_of_a_damaged_log() -> N
     for _ in range(3):
         note_unreadable(rig.kernel, page, lambda partition: 77)
     assert rig.kernel.statistics()["unreadable_stretches_total"] == 1
+
+
+# --- the cursor ---------------------------------------------------------------------------------------------------
+
+UUID = bytes(range(16))
+CURSOR = Cursor(UUID, None, 1, {0: 17, 1: 0, 2: 1 << 40})
+TEXT = encode_cursor(CURSOR)
+
+
+def test_round_trip() -> None:
+    for cursor in (CURSOR, Cursor(UUID, 3, 0, {3: 5}), Cursor(UUID, 0, 0, {0: 0}), Cursor(UUID, None, 0, {})):
+        assert decode_cursor(encode_cursor(cursor)) == cursor
+
+
+def test_is_url_safe() -> None:
+    text = encode_cursor(CURSOR)
+    assert text.replace("-", "").replace("_", "").isalnum()
+
+
+def test_the_widest_topic_fits() -> None:
+    wide = Cursor(UUID, None, 0, dict.fromkeys(range(MAX_PARTITIONS), (1 << 35) - 1))
+    assert len(encode_cursor(wide)) <= MAX_CURSOR_CHARS
+    assert decode_cursor(encode_cursor(wide)) == wide
+
+
+@pytest.mark.parametrize("text", ["", "a", "AAAA", "earliest", "é", "A" * 7000, "=" * 40, "AQ==", " " + TEXT,
+                                  TEXT + "=", TEXT[:-1], TEXT.lower()])
+def test_garbage(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        decode_cursor(text)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.gateways.http.cursor import Cursor, encode_cursor, encode_name
-from gatehouse.gateways.http.schemas import (
+from gatehouse.gateways.http.declaring import (
     ADDRESS,
     CURSOR_PATTERN,
     GROUP_NAME,
@@ -18,10 +17,11 @@ from gatehouse.gateways.http.schemas import (
     SELECTOR,
     TOPIC_NAME,
 )
+from gatehouse.gateways.http.page import Cursor, encode_cursor, encode_name
 from gatehouse.kernel.addresses.address import check_address, is_topic_name
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidAddress, InvalidSchedule, InvalidSelector, Unroutable
-from gatehouse.kernel.groups.settings import check_name
+from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.selectors.selector import parse_selector
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from gatehouse.gateways.http.cursor import Cursor, decode_cursor, encode_cursor
+from gatehouse.gateways.http.page import Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.routes import reading
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door, until

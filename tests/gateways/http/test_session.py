@@ -12,12 +12,13 @@ import orjson
 import pytest
 
 from gatehouse.gateways.connections.connection import ENDING
-from gatehouse.gateways.http.calls import Running
+from gatehouse.gateways.http.replies import Running
 from gatehouse.gateways.http.session import MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.transactions.coordinator import CheckSettings
 from tests.gateways.accounts import KnownUsers
+from tests.gateways.garbage import left_to_the_collector
 from tests.gateways.http.kit import NOW_MS, Client, hub_ms, run_door, until
 from tests.gateways.http.test_door import basic
 
@@ -405,3 +406,16 @@ def test_what_comes_while_others_wait_is_bounded_however_it_comes(request_: byte
         await until(lambda: not session._paused)
         assert (await line.ask(GET))[0] == 200
     run_wire(test)
+
+
+def test_who_has_left_is_forgotten_without_the_collector() -> None:
+    async def test(client: Client) -> None:
+        for _ in range(2):                                       # what is made once is there after the first
+            with left_to_the_collector() as left:
+                for _ in range(3):
+                    async with wire(client) as one:
+                        assert (await one.ask(post()))[0] == 201
+                        assert (await one.ask(GET))[0] == 200
+                await until(lambda: not len(client.services.connections))
+        assert not left  # decision 297
+    run_door(test)

@@ -5,7 +5,7 @@ from typing import Any
 
 from gatehouse.kernel.errors import UnknownSession
 from gatehouse.kernel.message import Owner, Stored, tell
-from gatehouse.kernel.sessions.values import NEVER, SessionDescription, Subscribed
+from gatehouse.kernel.sessions.session_values import NEVER, SessionDescription, Subscribed
 from tests.gateways.http.fake_kernel import FakeKernel
 from tests.gateways.http.kit import Client, run_door
 

@@ -11,7 +11,7 @@ from gatehouse.gateways.admission.admission import Admission, Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.routes.leases import taking
 from gatehouse.kernel.errors import Stopping
-from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.message import Leased
 from tests.gateways.http.kit import NOW_MS, Client, run_door
 

@@ -25,7 +25,7 @@ from gatehouse.kernel.errors import (
     UnknownGroup,
 )
 from gatehouse.kernel.groups.definitions import LiveGroups
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings, check_name, named_key
+from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, check_name, named_key
 from gatehouse.kernel.identity import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
@@ -142,7 +142,7 @@ class FakeKernel:
                      tenant: str = "/", owner: Owner | None = None, token: object = None) -> Topic:
         topic = self.by_name[name]
         more = (partitions or topic.partitions) - topic.partitions
-        ranges = (*topic.ranges, (topic.ranges[-1][0] + 1000, more)) if more else topic.ranges
+        ranges = (*topic.ranges, (sum(topic.ranges[-1]) + 1000, more)) if more else topic.ranges
         self.by_name[name] = changed = replace(topic, ranges=ranges, settings=settings or topic.settings)
         self.pending.append((list, owner, token))
         return changed

@@ -51,6 +51,15 @@ def test_metadata_describes_topics(version: int) -> None:
         assert {part.leader_epoch for part in topic.partitions} == {EPOCH}
 
 
+def test_what_the_hub_writes_about_itself_is_internal() -> None:
+    """A consumer of `.*` leaves it out, as Kafka's own topics."""
+    peer = Peer()
+    for name in ("audit", "journeys", "plant"):
+        peer.kernel.create_topic(name)
+    assert {topic.name: topic.is_internal for topic in ask(peer, 12, None)} == {
+        "audit": True, "journeys": True, "plant": False}
+
+
 @pytest.mark.parametrize("version", versions(3))
 def test_metadata_of_all_topics_and_of_none(version: int) -> None:
     peer = Peer()

@@ -246,6 +246,13 @@ def test_a_pattern_finds_what_the_client_may_read() -> None:
     assert beat(peer, member="n", **{**JOINING, "names": ["other"]}).error == 29
 
 
+def test_a_pattern_does_not_find_what_the_hub_writes_about_itself() -> None:
+    peer = consumer()
+    peer.kernel.create_topic("journeys", partitions=1)
+    peer.kernel.flush()
+    assert beat(peer, **{**JOINING, "names": None}, pattern=".*").parts == {topic_id(peer): [0, 1]}
+
+
 # ---- what tools see
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -9,6 +9,7 @@ import pytest
 
 from gatehouse.gateways.kafka import fetch_block, fetch_codec
 from gatehouse.gateways.kafka.api.fetch import FETCH
+from gatehouse.kernel.state.partition_ids import PartitionIds
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import fetch, framed
 from tests.gateways.kafka.steps import steps_of
@@ -27,7 +28,7 @@ def answer(version: int, partitions: list[fetch_codec.FetchPartition], block: fe
                                                                          int]:
     """(the whole answer, what the kernel is asked for, the partitions that are waited for, errors)"""
     rows = fetch_codec.FetchRows(version, read_committed, EPOCH)
-    partition_ids = range(1000, 1000 + len(bounds))
+    partition_ids = PartitionIds(((1000, 7), (1007, len(bounds) - 7)))
     rows.open_topic(b"plant" if version < 13 else bytes(16), MANY)
     if block is None:
         rows.scan(partitions, partition_ids, lambda partition_id: bounds[partition_id - 1000])

@@ -13,6 +13,7 @@ from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.fetch_codec import FetchTopic
 from gatehouse.gateways.kafka.fetch_session import FetchSession
 from gatehouse.gateways.kafka.fetch_sessions import MAX_OF_CONNECTION, SAFE_MS, FetchSessions
+from gatehouse.kernel.delivery.watches import PAGE_SHIFT
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed, id_of
@@ -347,8 +348,12 @@ def test_what_all_follow_together_is_bounded() -> None:
     assert opened(sessions, 11, SAFE_MS + 1) is not None, "the idle one goes"
 
 
-def test_ten_thousand_partitions_with_nothing_new_cost_little() -> None:
-    peer = peer_with_topic(10_000)
+@pytest.mark.parametrize("first", [10_000, 4_000])
+def test_ten_thousand_partitions_with_nothing_new_cost_little(first: int) -> None:
+    """Also where the topic has grown; and no more when the fetch waits."""
+    peer = peer_with_topic(first)
+    peer.kernel.change_topic("plant", partitions=10_000)
+    peer.kernel.flush()
     topic = peer.kernel.by_name["plant"]
     idle = peer.kernel.bounds_of(topic)
     peer.kernel.bounds_of = lambda topic: idle  # type: ignore[method-assign]
@@ -357,3 +362,7 @@ def test_ten_thousand_partitions_with_nothing_new_cost_little() -> None:
     request = client.request({})
     assert steps_of(lambda: peer.session.handle_data(request)) < 1_000
     assert len(peer.link.frames()[0]) < 30
+    client.epoch += 1
+    request = client.request({}, max_wait_ms=500)
+    assert steps_of(lambda: peer.session.handle_data(request)) < 1_000
+    assert not peer.link.frames() and len(peer.kernel.waits.waiting) >= 10_000 >> PAGE_SHIFT

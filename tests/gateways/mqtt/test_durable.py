@@ -9,10 +9,11 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.durable import OWN_IDS
+from gatehouse.gateways.mqtt.outbox import LAST_ID, Window
 from gatehouse.gateways.mqtt.properties import ALIAS, ALIAS_MAXIMUM, SESSION_EXPIRY, SUBSCRIPTION_ID, WILL_DELAY, Packet
-from gatehouse.gateways.mqtt.window import LAST_ID, Window
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.settings import KernelSettings
+from tests.gateways.garbage import left_to_the_collector
 from tests.gateways.mqtt.conversations import connect as connect_clean
 from tests.gateways.mqtt.five import (
     Client,
@@ -453,3 +454,21 @@ def test_what_waited_comes_under_topic_aliases() -> None:
     client = sleeper(hub, properties=said)
     assert [seen.topic for seen in messages(client)] == ["plant/first", "", "plant/second", "plant/first"], \
         "an alias ends with its connection"
+
+
+def test_who_has_left_is_forgotten_without_the_collector() -> None:
+    hub = FakeHub()
+    publish(hub, "plant/kept", b"value", qos=1)
+    with left_to_the_collector() as left:
+        for number in range(3):
+            clean = Client(hub, f"clean{number}")
+            clean.send(subscribe_packet(1, ("plant/#", 1)))
+            device = sleeper(hub, ("plant/#", 2), client_id=f"device{number}")
+            publish(hub, "plant/1", b"on its way", qos=2)
+            leave(clean)
+            leave(device)
+            sleeper(hub, client_id=f"device{number}")
+            clean = device = sleeper(hub, client_id=f"device{number}")           # which takes the session over
+            leave(device)
+        del clean, device
+    assert not left  # decision 297

@@ -12,15 +12,15 @@ from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Services
-from gatehouse.gateways.gathering import GATHERED_MESSAGES, PART_BYTES, PART_MESSAGES
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import new_reader
+from gatehouse.gateways.switchboard import GATHERED_MESSAGES, PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
-from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import NO_HEADERS
@@ -29,7 +29,7 @@ from tests.gateways.limiting import set_limit
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks
-from tests.kernel.journeys.test_recorder import events
+from tests.kernel.journeys.test_journeys import events
 from tests.kernel.rig import Rig
 
 ALL = (RouteEntry("#", "all"),)
@@ -317,7 +317,7 @@ def test_a_hub_that_stops_takes_nothing_more() -> None:
     assert done and fleet.clients[0][1].take() == acks(1)
     assert fleet.clients[1][1].closed and fleet.clients[1][1].take() == b""
     with pytest.raises(Stopping):
-        fleet.hub.kernel.gather(lambda: None, lambda: 0)
+        fleet.hub.kernel.committer.gather(lambda: None, lambda: 0)
 
 
 def test_journeys_name_who_published_each() -> None:

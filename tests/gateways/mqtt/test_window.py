@@ -7,7 +7,7 @@ import pytest
 
 from gatehouse.gateways.mqtt.codec import encode_pubacks
 from gatehouse.gateways.mqtt.errors import ProtocolError
-from gatehouse.gateways.mqtt.window import INFLIGHT_LIMIT, RUN_MAX, Window
+from gatehouse.gateways.mqtt.outbox import INFLIGHT_LIMIT, RUN_MAX, Window
 
 
 def acks(*packet_ids: int) -> bytes:

@@ -13,7 +13,7 @@ from gatehouse.gateways.kit import FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import MqttSession
-from gatehouse.kernel.groups.settings import GroupSettings, Retry
+from gatehouse.kernel.groups.group_settings import GroupSettings, Retry
 from gatehouse.kernel.settings import KernelSettings
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_window import acks

@@ -5,7 +5,7 @@ import pytest
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.kernel.errors import UnknownQueue
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.rig import Rig
 

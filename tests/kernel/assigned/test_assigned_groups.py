@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gatehouse.kernel.assigned import assigned_groups, due
-from gatehouse.kernel.assigned.values import Assigned, GroupRules, GroupState, Joined, Joining
+from gatehouse.kernel.assigned.assigned_values import Assigned, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.errors import (
     AssignedGroup,
     GroupFull,
@@ -21,7 +21,7 @@ from gatehouse.kernel.errors import (
     Stopping,
     UnknownMember,
 )
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings
+from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig

@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from gatehouse.kernel.assigned.assigned_values import Assigned, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.assigned.classic_group import MAX_GENERATION, NEW_MEMBER_MS, ClassicGroup
-from gatehouse.kernel.assigned.values import Assigned, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.errors import (
     FencedMember,
     GroupFull,

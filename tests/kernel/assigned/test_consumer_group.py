@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, ConsumerRules, GroupState
 from gatehouse.kernel.assigned.consumer_group import BATCH_MS, BATCHED_FROM, SOON_MS, ConsumerGroup, Pace, Ranges
-from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules, GroupState
 from gatehouse.kernel.errors import (
     FencedEpoch,
     FencedMember,

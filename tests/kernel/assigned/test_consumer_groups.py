@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from gatehouse.kernel.assigned import consumer_groups
-from gatehouse.kernel.assigned.values import Beat, Beaten, ConsumerRules, GroupRules, GroupState, Joined, Joining
+from gatehouse.kernel.assigned.assigned_values import (
+    Beat,
+    Beaten,
+    ConsumerRules,
+    GroupRules,
+    GroupState,
+    Joined,
+    Joining,
+)
 from gatehouse.kernel.errors import (
     GroupFull,
     GroupHasMembers,

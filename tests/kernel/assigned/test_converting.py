@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatehouse.kernel.assigned.assigned_values import Assigned, Beat, Beaten, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.assigned.consumer_protocol import encode_assignment, read_assignment, read_subscription
-from gatehouse.kernel.assigned.values import Assigned, Beat, Beaten, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.errors import (
     FencedMember,
     GroupFull,

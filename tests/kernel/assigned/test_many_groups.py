@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gatehouse.kernel.assigned.values import GroupState, Joined
+from gatehouse.kernel.assigned.assigned_values import GroupState, Joined
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.assigned.test_assigned_groups import RULES, SESSION_MS, joining
 from tests.kernel.rig import Rig

@@ -62,7 +62,7 @@ def test_many_batches_of_one_flush_are_opened_some_a_turn_and_stay_in_order() ->
     heard = listener(rig)
     each = 4_000
     batch = poison.packed(encode_record(0, None, b"x" * 3) * each, each)
-    committer = rig.kernel._committer
+    committer = rig.kernel.committer
     pending_frame = committer.open_frame()
     for _ in range(20):
         run = pending_frame.builder.add_batch(topic.partition_id(0), batch, each, 1000)
@@ -80,7 +80,7 @@ def test_a_batch_that_opens_to_much_does_not_let_others_overtake_it() -> None:
     topic = poison.topic_of(rig)
     heard = listener(rig)
     count = 3 * PART_RECORDS
-    pending_frame = rig.kernel._committer.open_frame()
+    pending_frame = rig.kernel.committer.open_frame()
     batch = poison.packed(encode_record(0, None, b"1") * count, count)
     run = pending_frame.builder.add_batch(topic.partition_id(0), batch, count, 1000)
     pending_frame.builder.heard.append((None, [], run, 0))

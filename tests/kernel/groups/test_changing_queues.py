@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.kernel.errors import InvalidQueue, QueueFull, UnknownQueue
-from gatehouse.kernel.groups.settings import Queue, QueueSettings
+from gatehouse.kernel.groups.group_settings import Queue, QueueSettings
 from tests.kernel.groups.test_groups import join, pop, send, values
 from tests.kernel.rig import Rig
 

@@ -6,7 +6,7 @@ import pytest
 from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitState
 from gatehouse.kernel.errors import InvalidGroup
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.settings import GroupSettings, Pausing, Retry, decode_group, encode_group
+from gatehouse.kernel.groups.group_settings import GroupSettings, Pausing, Retry, decode_group, encode_group
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, join, pop, values
 from tests.kernel.rig import Rig

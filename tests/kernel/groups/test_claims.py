@@ -11,8 +11,8 @@ import pytest
 
 from gatehouse.kernel.groups.cursor import PAGE_OFFSETS, Cursor, Lease
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.groups.max_length import ByteCount
-from gatehouse.kernel.groups.settings import QueueSettings
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.retention.holders import joined
 from gatehouse.kernel.settings import KernelSettings

@@ -7,8 +7,8 @@ import pytest
 
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
 from gatehouse.kernel.groups.queues import COME_BACK_MS
-from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_full_disk import FullRig

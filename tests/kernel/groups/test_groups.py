@@ -8,8 +8,8 @@ import pytest
 from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, QueueExists, UnknownReceipt
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
 from gatehouse.kernel.groups.members import Membership
-from gatehouse.kernel.groups.settings import GroupSettings, Queue, QueueSettings, Retry
 from gatehouse.kernel.message import Leased
 from tests.kernel.rig import Rig
 

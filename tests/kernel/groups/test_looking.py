@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import GroupIsLeased, InvalidSelector
-from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Rig
 

@@ -7,8 +7,8 @@ import pytest
 
 from gatehouse.kernel.errors import InvalidQueue, QueueFull
 from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.max_length import MaxLength
-from gatehouse.kernel.groups.settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_full_disk import FullRig

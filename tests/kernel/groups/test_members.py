@@ -8,8 +8,8 @@ import pytest
 
 from gatehouse.kernel.groups.core import LAZY_MS
 from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, ROUND_BYTES
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.groups.members import Budget
-from gatehouse.kernel.groups.settings import QueueSettings
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
 

@@ -7,7 +7,7 @@ import pytest
 
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, QueueFull, UnknownQueue, UnknownTopic
 from gatehouse.kernel.groups.dead_lettering import HEADER, MAX_HISTORY, read_deaths
-from gatehouse.kernel.groups.settings import (
+from gatehouse.kernel.groups.group_settings import (
     GroupSettings,
     Queue,
     QueueSettings,

@@ -5,7 +5,7 @@ import pytest
 
 from gatehouse.kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownPartition
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.settings import ASSIGNED, GroupSettings
+from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.state.topics import Topic
 from tests.kernel.groups.test_groups import handles, pop, values

@@ -244,7 +244,7 @@ def test_a_crash_while_the_loss_is_made_good_repeats_it(number: int) -> None:
 def test_the_ids_of_a_last_frame_that_was_lost_are_not_given_again(tmp_path: Path) -> None:
     """Nothing tells it from one that a kill left half written. It may have reached beyond a multiple of the step."""
     rig = Rig(tmp_path)
-    committer = rig.kernel._committer
+    committer = rig.kernel.committer
     committer.next_id += (1 << 20) - 2
     ids = [rig.publish("t/k", b"%d" % number)[0][2] for number in range(5)]
     rig.log.close()

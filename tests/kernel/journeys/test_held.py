@@ -5,18 +5,18 @@ from typing import Any
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.halves.records import Half
+from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
 from gatehouse.kernel.journeys.held import HeldJourneys
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.message import Origin, When
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
 from gatehouse.transactions.coordinator import CheckSettings, Decision, Transactions
-from tests.kernel.journeys.test_recorder import NONE, Taker, events, found, kinds
+from tests.kernel.journeys.test_journeys import NONE, Taker, events, found, kinds
 from tests.kernel.journeys.test_why import code
 from tests.kernel.rig import Rig
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.groups.settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.journeys.settings import JourneySettings
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import MANY, NOBODY, Origin
 from gatehouse.kernel.records.authors import (

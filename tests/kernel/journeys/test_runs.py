@@ -1,9 +1,9 @@
 """Many messages to which the same happens are one event, and each of them is found as if it had its own."""
 from __future__ import annotations
 
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
+from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of
 from gatehouse.kernel.message import Leased, Origin
 from gatehouse.kernel.records.compression import GZIP
@@ -11,7 +11,7 @@ from gatehouse.kernel.records.record import encode_headers
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import Event, Kind
 from tests.kernel.batches import batch_of
-from tests.kernel.journeys.test_recorder import EDGE, Taker, rig
+from tests.kernel.journeys.test_journeys import EDGE, Taker, rig
 from tests.kernel.packers import gzip
 from tests.kernel.rig import Rig
 

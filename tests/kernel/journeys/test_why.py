@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.journeys.settings import JourneySettings
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.why import Reason
 from gatehouse.kernel.message import When
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
-from tests.kernel.journeys.test_recorder import EDGE, NONE, Taker, rig
+from tests.kernel.journeys.test_journeys import EDGE, NONE, Taker, rig
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
 

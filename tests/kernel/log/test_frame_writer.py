@@ -16,12 +16,11 @@ import uvloop
 from crc32c import crc32c
 
 from gatehouse import log_thread
-from gatehouse.clocks import HubLoop
 from gatehouse.kernel.log.disk import AHEAD_BYTES, RealDisk
 from gatehouse.kernel.log.frame_writer import FrameWriter, Place, WorkerWriter
 from gatehouse.kernel.log.log import LogFailed, LogFull
 from gatehouse.kernel.log.segments import SegmentLog
-from gatehouse.runtime import Completions, ThreadWorker
+from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from tests.running_hub import DEADLINE_S
 
 WAYS = ["worker"] if log_thread.NativeJobs is None else ["worker", "native"]

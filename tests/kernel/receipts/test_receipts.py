@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gatehouse.kernel.errors import ReceiptDenied
-from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import Allowed, Leased, When
 from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_of
-from gatehouse.kernel.records.asked import MAX_BYTES, Asked, asked_in
+from gatehouse.kernel.records.headers import MAX_BYTES, Asked, asked_in
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig

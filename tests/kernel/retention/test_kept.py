@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from gatehouse.kernel.errors import KeptFull, OffsetOutOfRange, StorageFailed
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.message import RETAIN, Leased, Record, When
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.scheduling.queries import Page
-from gatehouse.kernel.scheduling.records import Pending
+from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.batches import batch_of

@@ -13,12 +13,12 @@ from gatehouse.kernel.errors import (
     TooManyScheduled,
     UnknownScheduled,
 )
-from gatehouse.kernel.groups.settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.message import When
 from gatehouse.kernel.scheduling.accepting import MAX_DELAY_MS
 from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
-from gatehouse.kernel.scheduling.records import Fate, Pending, Settled
+from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, Settled
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.scheduling.rig import ScheduleRig

@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gatehouse.kernel.scheduling.records import FIRST_WALL, timer_key
+from gatehouse.kernel.scheduling.schedule_records import FIRST_WALL, timer_key
 from gatehouse.kernel.scheduling.timers import Timers
 
 

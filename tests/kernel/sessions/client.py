@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from gatehouse.kernel.message import EXACTLY_ONCE, TRANSIENT, Stored
 from gatehouse.kernel.sessions.attached import Attached
-from gatehouse.kernel.sessions.values import NEVER, Outgoing, Released, Subscribed
+from gatehouse.kernel.sessions.session_values import NEVER, Outgoing, Released, Subscribed
 from tests.kernel.rig import Rig
 
 QOS_BITS = {0: TRANSIENT, 1: 0, 2: EXACTLY_ONCE}

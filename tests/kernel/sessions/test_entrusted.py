@@ -8,7 +8,7 @@ import pytest
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.sessions.entrusted import decode_entrusted, encode_entrusted
-from gatehouse.kernel.sessions.values import NEVER, Entrusted, Outgoing, Released
+from gatehouse.kernel.sessions.session_values import NEVER, Entrusted, Outgoing, Released
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.log.disk import RealDisk
-from gatehouse.kernel.sessions.values import NEVER, Outgoing
+from gatehouse.kernel.sessions.session_values import NEVER, Outgoing
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.kernel.sessions.client import MQTT, QOS_BITS, Client

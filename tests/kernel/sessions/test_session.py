@@ -1,9 +1,9 @@
 """The filters of one session: which are heard, and from which offset until before which."""
 from __future__ import annotations
 
-from gatehouse.kernel.sessions.records import OPEN, Stint
 from gatehouse.kernel.sessions.session import CONNECTED, Session
-from gatehouse.kernel.sessions.values import Subscribed
+from gatehouse.kernel.sessions.session_records import OPEN, Stint
+from gatehouse.kernel.sessions.session_values import Subscribed
 
 
 def session() -> Session:

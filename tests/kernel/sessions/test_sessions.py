@@ -11,8 +11,8 @@ from gatehouse.kernel.errors import SessionRefused, StorageFull, TooManySessions
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import RETAIN
 from gatehouse.kernel.records.record import add_header, encode_headers
-from gatehouse.kernel.sessions.records import decode_flight, encode_flight
-from gatehouse.kernel.sessions.values import NEVER, Outgoing, Released, Subscribed
+from gatehouse.kernel.sessions.session_records import decode_flight, encode_flight
+from gatehouse.kernel.sessions.session_values import NEVER, Outgoing, Released, Subscribed
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gatehouse.kernel.sessions.values import Will
+from gatehouse.kernel.sessions.session_values import Will
 from tests.kernel.rig import Rig
 from tests.kernel.sessions.client import Client
 

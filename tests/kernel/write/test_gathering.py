@@ -19,7 +19,7 @@ class Gatherer:
 
     def gather(self, value: bytes) -> None:
         if not self.waiting:
-            self.rig.kernel.gather(self.enter, lambda: len(self.waiting))
+            self.rig.kernel.committer.gather(self.enter, lambda: len(self.waiting))
         self.waiting.append(value)
 
     def enter(self) -> None:
@@ -32,7 +32,7 @@ class Gatherer:
 
 
 def flushes(rig: Rig) -> int:
-    return rig.kernel._committer.flushes
+    return rig.kernel.committer.flushes
 
 
 def test_what_is_gathered_is_in_the_frame_that_is_sealed_next() -> None:
@@ -55,7 +55,7 @@ def test_what_is_gathered_while_a_frame_is_on_its_way_is_in_the_one_behind_it() 
     rig.run()
     before = flushes(rig)
     gatherer.append(b"first")
-    while not rig.kernel._committer.flight:
+    while not rig.kernel.committer.flight:
         assert rig.world.loop.step()
     gatherer.gather(b"second")
     gatherer.gather(b"third")
@@ -70,7 +70,7 @@ def test_whoever_enters_nothing_holds_nobody_up() -> None:
     gatherer = Gatherer(rig)
     rig.run()
     asked: list[int] = []
-    rig.kernel.gather(lambda: asked.append(1), lambda: 0)
+    rig.kernel.committer.gather(lambda: asked.append(1), lambda: 0)
     rig.run()
     gatherer.append(b"x")
     rig.run()
@@ -93,7 +93,7 @@ def test_behind_a_frame_that_is_refused_it_is_asked_for_the_next() -> None:
 
     rig.log.append = refusing  # type: ignore[method-assign]
     gatherer.append(b"refused")
-    while not rig.kernel._committer.flight:
+    while not rig.kernel.committer.flight:
         assert rig.world.loop.step()
     gatherer.gather(b"behind")
     rig.run()
@@ -110,7 +110,7 @@ def test_what_was_gathered_when_the_hub_stops_is_stored_and_then_nothing_more() 
     done: list[bool] = []
     rig.kernel.close(lambda: done.append(True))
     with pytest.raises(Stopping):
-        rig.kernel.gather(lambda: None, lambda: 0)
+        rig.kernel.committer.gather(lambda: None, lambda: 0)
     rig.run()
     assert done and [stored.error for stored in rig.witness.stored] == [None]
 

@@ -79,7 +79,7 @@ class Publishers:
 
     def publish(self, value: bytes) -> None:
         if not self.waiting:
-            self.rig.kernel.gather(self._enter, lambda: len(self.waiting))
+            self.rig.kernel.committer.gather(self._enter, lambda: len(self.waiting))
         self.waiting.append(value)
 
     def _enter(self) -> None:
@@ -127,7 +127,7 @@ def test_without_patience_whoever_comes_first_goes_first() -> None:
 def test_calls_that_are_appended_by_themselves_are_waited_for_as_well_and_large_ones_do_not_wait() -> None:
     rig = Rig(settings=PATIENT)
     placement = rig.kernel.place("t/1")
-    committer = rig.kernel._committer
+    committer = rig.kernel.committer
 
     def append(size: int) -> None:
         rig.kernel.append([(placement, bytes(size), b"\0", 2, 0)], rig.witness, [b""])
@@ -159,6 +159,6 @@ def test_an_end_does_not_wait() -> None:
     done: list[bool] = []
     rig.kernel.close(lambda: done.append(True))
     with pytest.raises(Stopping):
-        rig.kernel.gather(lambda: None, lambda: 0)
+        rig.kernel.committer.gather(lambda: None, lambda: 0)
     rig.run()
     assert done and answered_together(rig) == [2, 1]

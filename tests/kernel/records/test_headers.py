@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.kernel.message import Headers, Leased
-from gatehouse.kernel.records.message_expiry import NEVER, expires_at
+from gatehouse.kernel.records.headers import NEVER, expires_at
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.rig import Rig
 

@@ -1,7 +1,7 @@
 """How long messages took from the disk to the live subscribers of a door."""
 from __future__ import annotations
 
-from gatehouse.kernel.delivery.latencies import BOUNDS_MS, Latencies
+from gatehouse.kernel.delivery.deliveries import BOUNDS_MS, Latencies
 from tests.kernel.rig import Rig
 
 
@@ -26,7 +26,7 @@ def test_the_time_counts_from_when_the_flush_was_durable() -> None:
         def on_delivery(self, deliveries):
             at = rig.world.loop.now_ms() + 30
             rig.world.loop.now_ms = lambda: at                                     # type: ignore[method-assign]
-            rig.kernel.note_delivered("mqtt", sum(len(messages) for _, messages, _, _ in deliveries))
+            rig.kernel.deliveries.note_delivered("mqtt", sum(len(messages) for _, messages, _, _ in deliveries))
 
     rig.kernel.subscribe("plant/#", Slow())
     rig.publish("plant/1", b"a", b"b")

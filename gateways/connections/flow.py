@@ -1,9 +1,11 @@
-"""What every session has to write about bytes that come in and time that passes, written once. Pure.
+"""Flow control of connections, both ways: what every session has to write about bytes that come in and time that
+passes, written once; and the budget of all bytes that wait to go out. Pure.
 
     ReceiveBuffer   the bytes of a packet that is not all there yet
     Timers          several wishes of one session over the one wake-up of its link
     Pacer           when the peer is not read, and when the session goes on with what has come
     Silence         the end of a peer that says nothing for too long
+    UnsentBudget    what all connections of all doors together hold for peers that do not take it
 
 A session is fed like this, and hands back what it did not use:
 
@@ -13,6 +15,12 @@ A session is fed like this, and hands back what it did not use:
         self._received.keep(data, pos, size)       # `size` of the packet at `pos`, 0 where that is not known
 
 Where a read holds whole packets and nothing was kept, both calls return at once: nothing is copied.
+
+The budget, `hub.unsent_bytes`, is charged with what a slow peer has not taken (the shared connection and the HTTP door
+do that) and with messages that wait in memory for one (MQTT's backlog). One connection may hold a part of what is left,
+so the largest are the first that get nothing more and go on from the log, and the rest is there for those who come
+later. Whoever keeps up holds nothing, and is not slowed by those who do not: a last piece (`FLOOR_BYTES`, and as much
+for what is owed from the log) is everybody's, whatever is left.
 """
 from __future__ import annotations
 
@@ -21,6 +29,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
+
+
+# --- what comes in, and time --------------------------------------------------------------------------------------
 
 SMALL_PART_BYTES: Final = 8192         # pieces are merged up to this, so that a peer that sends single bytes does not
                                        # make an object of each
@@ -101,6 +112,15 @@ class Timer:
             self.when_ms = 0
             self._on_due(now_ms)
 
+    def stop(self) -> None:
+        """Call nobody any more."""
+        self.when_ms = 0
+        self._on_due = _not_due
+
+
+def _not_due(now_ms: int) -> None:
+    """What a timer calls that was stopped."""
+
 
 class Timers:
     """The timers of one session. Nothing else of the session may call `Link.wake_at`."""
@@ -128,10 +148,11 @@ class Timers:
             self._running = False
         self.arm()
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # decision 297
         """The session is over: nothing is due any more, not even what is due now."""
         for timer in self._timers:
-            timer.when_ms = 0
+            timer.stop()
+        self._timers = []
 
     def arm(self) -> None:
         """Tell the link the first of all wishes, where that has changed."""
@@ -145,6 +166,14 @@ class Timers:
         if first_ms != self._armed_ms:
             self._armed_ms = first_ms
             self._link.wake_at(first_ms)
+
+
+def _nothing() -> None:
+    """What is called of a session that is over."""
+
+
+def _no() -> bool:
+    return False
 
 
 class Pacer:
@@ -192,6 +221,10 @@ class Pacer:
         if not self.waits and self._received.held_bytes:
             self.pause_until(now_ms)
 
+    def stop(self) -> None:
+        """The session is over: call nobody any more."""
+        self._take_rest = _nothing
+
     def _on_due(self, now_ms: int) -> None:
         if not self._holds:
             self._link.resume()
@@ -225,6 +258,10 @@ class Silence:
         self._limit_ms = limit_ms
         self._timer.at(now_ms + limit_ms if limit_ms else 0)
 
+    def stop(self) -> None:
+        """The session is over: call nobody any more."""
+        self._on_silence, self._is_excused, self._idle_ms = _nothing, _no, None
+
     def _on_due(self, now_ms: int) -> None:
         if self._idle_ms is not None:
             self.heard_ms = max(self.heard_ms, now_ms - self._idle_ms())
@@ -234,3 +271,51 @@ class Silence:
                 return
             self.heard_ms = now_ms
         self._timer.at(self.heard_ms + self._limit_ms)
+
+
+# --- what waits to go out -----------------------------------------------------------------------------------------
+
+UNSENT_BYTES: Final = 64 << 20
+"""The default size of the budget: with a thousand subscribers that stall at once about a tenth of a small machine's
+memory."""
+
+PART: Final = 4
+"""One connection may hold this part of what is left: n of them together n / (n + 4) of the budget."""
+
+FLOOR_BYTES: Final = 64 << 10
+"""A connection that holds more is slow, and is told when its peer has taken nearly all of it."""
+
+MUCH_BYTES: Final = 16 << 20
+"""So many bytes are worth giving back to the system once they are no longer held."""
+
+
+class UnsentBudget:  # decision 121
+    """One per hub, in `Services`. `used_bytes` is at most `limit_bytes`, and twice `FLOOR_BYTES` and a message more
+    for each peer that is slow."""
+
+    def __init__(self, limit_bytes: int = UNSENT_BYTES, on_released: Callable[[], None] | None = None) -> None:
+        """`on_released` is called when most of much is held no more."""
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self._on_released = on_released
+        self._most_bytes = 0                                     # held since then
+
+    def charge(self, by: int) -> None:
+        """Charge the budget with so many bytes more; a negative number gives bytes back."""
+        used = self.used_bytes = self.used_bytes + by
+        if used > self._most_bytes:
+            self._most_bytes = used
+        elif self._most_bytes >= MUCH_BYTES and used < self._most_bytes // 4:
+            self._most_bytes = used
+            if self._on_released is not None:
+                self._on_released()
+
+    def part(self) -> int:
+        """What one connection may hold now, in bytes."""
+        return max(0, (self.limit_bytes - self.used_bytes) // PART)
+
+    def allowed(self, most: int) -> int:
+        """How many unsent bytes a connection may have: at most `most`. Where nothing of the budget is left it is one
+        more than `FLOOR_BYTES`, so that the connection counts as slow, and is therefore told when it is slow no
+        longer."""
+        return min(most, max(FLOOR_BYTES + 1, self.part()))

@@ -24,7 +24,7 @@ from array import array
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.sessions.values import Subscribed, Will
+from gatehouse.kernel.sessions.session_values import Subscribed, Will
 
 DROPPED: Final = ("limit", "expired", "denied", "lost", "age")
 """Why a session was not given a message."""

@@ -35,7 +35,7 @@ from gatehouse.kernel.journeys.entering import (
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
-from gatehouse.kernel.journeys.settings import LEVEL, TENANT, TOPIC, JourneySettings
+from gatehouse.kernel.journeys.journey_settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
@@ -44,8 +44,8 @@ from gatehouse.kernel.recorder import Hearing, Speaker
 from gatehouse.kernel.records.adding_headers import InBatch
 from gatehouse.kernel.records.batch import CODEC_MASK
 from gatehouse.kernel.records.compression import NONE
+from gatehouse.kernel.records.headers import asks_for_trace
 from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
-from gatehouse.kernel.records.trace_marks import asks_in
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
 from gatehouse.kernel.shedding import Rung, Shedding
@@ -258,7 +258,7 @@ class Journeys:  # decision 198
         if asking:
             chosen = {index for sending in sendings for index in sending.indexes}
             asked = [index for index in asking if index not in chosen and self._speaker.origin_of(index).traces
-                     and asks_in(messages[index][2])
+                     and asks_for_trace(messages[index][2])
                      and self._grants(messages[index][0] if placements is None else placements[messages[index][0]])]
             sendings += grouped(messages, placements, [asked], turns)
         self._sendings = with_contexts(messages, sendings, self._trace_contexts) if sendings else []

@@ -8,8 +8,8 @@ import pytest
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.background import LIVE_MS, LOOK_MS
-from gatehouse.kernel.groups.settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.journeys.settings import TOPIC, JourneySettings
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP

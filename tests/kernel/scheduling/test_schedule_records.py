@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.scheduling.records import (
+from gatehouse.kernel.scheduling.schedule_records import (
     FIRST_FORGET,
     FIRST_WALL,
     WALL,

@@ -1,19 +1,62 @@
-"""Content codings (RFC 9110, 8.4 and 12.5.3) of answers on the way out and of documents on the way in; entity tags.
+"""In which form a client is answered, and which form it has already: media types, content codings and entity tags (RFC
+9110, 8, 12 and 13). Pure.
 
 What is large enough and worth it is compressed for who asks: zstd (RFC 8878) before gzip. A message's own bytes never
 are, nor is what a stream writes. `Content-Encoding` of a published value is a property of the message and is kept with
-it; of a document (JSON, structured CloudEvents) it is the document's, and undone here, up to a bound. Pure.
+it; of a document (JSON, structured CloudEvents) it is the document's, and undone here, up to a bound.
+
+An entity tag tells whether a client has the answer already. Changes that are made only to what their sender has seen
+(`If-Match`, `If-None-Match`) ask by strong tags, made of the document that is shown. Users and rules show settings
+alone. Topics, groups and webhooks show how they do, too, so their tags have two parts:
+
+    "DEFINITION"            a user, a rule
+    "DEFINITION.ALL"        a topic, a group, a webhook
+
+Who asks for it again has it if the whole tag is the same; a change asks about the definition alone, which a message
+more or less does not touch. Other paths refuse `If-Match`.
 """
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
+import orjson
 import zstandard
 
 from gatehouse.gateways.http.problems import Refusal
+
+# --- media types --------------------------------------------------------------------------------------------------
+
+_QUALITY: Final = re.compile(r";\s*q\s*=\s*(0(\.\d{0,3})?|1(\.0{0,3})?)\s*(;|$)", re.I | re.ASCII)
+MAX_RANGES: Final = 64
+"""The most ranges of one header that are read; those behind them count as not said."""
+
+
+def accepts(accept: str, offered: Collection[str]) -> bool:
+    """Whether an `Accept` header takes one of these media types. Of ranges that match, the most specific counts
+    (12.5.1); what cannot be read is passed over."""
+    ranges = [_range(part) for part in accept.split(",")[:MAX_RANGES]]
+    return any(_quality(ranges, media) > 0 for media in offered)
+
+
+def _range(part: str) -> tuple[str, float]:
+    match = _QUALITY.search(part)
+    return part.partition(";")[0].strip().lower(), float(match.group(1)) if match else 1.0
+
+
+def _quality(ranges: list[tuple[str, float]], media: str) -> float:
+    kind = media.partition("/")[0]
+    for wanted in (media, f"{kind}/*", "*/*"):
+        for name, quality in ranges:
+            if name == wanted:
+                return quality
+    return 0.0
+
+
+# --- content codings ----------------------------------------------------------------------------------------------
 
 ZSTD: Final = "zstd"
 GZIP: Final = "gzip"
@@ -105,3 +148,40 @@ def matches(if_none_match: str, tag: str) -> bool:
     """Whether the client has it already (RFC 9110, 13.1.2: weak comparison)."""
     opaque = tag.removeprefix("W/")
     return any(entry.strip().removeprefix("W/") in ("*", opaque) for entry in if_none_match.split(","))
+
+
+# --- entity tags --------------------------------------------------------------------------------------------------
+
+MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/limits/{id}", "/v1/topics/{topic}",
+                            "/v1/groups/{group}", "/v1/webhooks/{webhook}"))
+"""Paths whose answers have a strong tag, and whose changes ask about it."""
+
+
+def strong_tag(*parts: bytes) -> str:  # decision 75
+    """The strong ETag made of these bytes: of a definition, and perhaps of all that is shown."""
+    return f'"{".".join([blake2b(part, digest_size=TAG_BYTES).hexdigest() for part in parts])}"'
+
+
+def check_conditions(headers: Mapping[str, str], definition: Mapping[str, Any] | None) -> None:
+    """Refuses `precondition_failed`. `definition` is what is there now; None: nothing."""
+    wanted, unwanted = headers.get("if-match"), headers.get("if-none-match")
+    if wanted is None and unwanted is None:
+        return
+    tag = None if definition is None else strong_tag(orjson.dumps(definition))
+    if wanted is not None and not _is_one_of(wanted, tag):
+        raise Refusal("precondition_failed", "there is nothing to change" if tag is None
+                      else "it is another by now; look at it again")
+    if unwanted is not None and tag is not None and matches(",".join(_definitions(unwanted)), tag):
+        raise Refusal("precondition_failed", "it is there already")
+
+
+def _is_one_of(wanted: str, tag: str | None) -> bool:
+    """13.1.1: strong comparison, so that a weak tag is never one."""
+    return tag is not None and any(definition in ("*", tag) for definition in _definitions(wanted))
+
+
+def _definitions(tags: str) -> Iterator[str]:
+    """Tags of definitions alone."""
+    for tag in tags.split(","):
+        definition, dot, _ = tag.strip().partition(".")
+        yield f'{definition}"' if dot else definition

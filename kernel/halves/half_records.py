@@ -17,8 +17,8 @@
 A place is where a message goes, and when:
 
      0  delay_ms  i64    how long after the decision it is delivered; 0: at once, or at its own time
-     8  a message as `kernel.scheduling.records` keeps it, without what is in the columns; due at its own time, 0: at
-        once
+     8  a message as `kernel.scheduling.schedule_records` keeps it, without what is in the columns; due at its own time,
+        0: at once
 
 Numbers are big-endian.
 """
@@ -30,7 +30,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.message import Message, When
-from gatehouse.kernel.scheduling.records import Pending, decode, encode_pending
+from gatehouse.kernel.scheduling.schedule_records import Pending, decode, encode_pending
 
 PAGE_BYTES: Final = 256 << 10       # a page takes messages until it is larger: a record is moved and read whole
 NO_VALUE: Final = 0xFFFFFFFF
