@@ -234,6 +234,8 @@ class DoorSession(ABC):  # decision 154
 
     def handle_closed(self) -> None:
         self._finish()
+        self._timers.end()
+        self._pacer.end()
 
     def held_bytes(self) -> int:
         """What has come and waits here for the rest of a frame."""
@@ -334,7 +336,6 @@ class DoorSession(ABC):  # decision 154
         """Take nothing more and owe nothing more. More than once is no mistake."""
         self._ended = True
         self._timers.stop()
-        self._pacer.stop()
         self._received.clear()
         if self._retained is not None:
             self._retained.clear()

@@ -26,6 +26,7 @@ from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record
@@ -138,7 +139,8 @@ class KitKernel(Kernel):
     ends it.
     """
 
-    def __init__(self, world: World, log: KitLog, routes: Routes, settings: KernelSettings) -> None:
+    def __init__(self, world: World, log: KitLog, routes: Routes, settings: KernelSettings,
+                 journeys: JourneySettings | None = None) -> None:
         self.world = world
         self.log = log
         self.faults: list[Exception | str] = []      # mistakes of the hub, and why its process would end
@@ -149,7 +151,7 @@ class KitKernel(Kernel):
             checkpoint_worker=world.checkpoint_worker, validation_worker=world.validation_worker, log=log,
             store=MemoryStore(), routes=routes, settings=settings, fatal=self.faults.append,
             on_damage=lambda damage: self.faults.append(str(damage)), on_error=self.faults.append,
-            new_hub=b"a hub of the kit", selector_names=SELECTOR_NAMES)
+            new_hub=b"a hub of the kit", selector_names=SELECTOR_NAMES, journeys=journeys)
 
     def flush(self) -> None:
         """Make everything durable that was appended: owners are answered first, then subscribers told. Raises
@@ -218,11 +220,11 @@ class FakeHub:
 
     def __init__(self, *, allow_anonymous: bool = True, decision: Decide | None = None,
                  quotas: dict[str, Quota] | None = None, settings: KernelSettings | None = None,
-                 routes: tuple[RouteEntry, ...] = ROUTES) -> None:
+                 routes: tuple[RouteEntry, ...] = ROUTES, journeys: JourneySettings | None = None) -> None:
         self.world = World(START_MS)
         self.log = KitLog()
         self.kernel = KitKernel(self.world, self.log, Routes(list(routes)),
-                                settings or KernelSettings(default_partitions=1))
+                                settings or KernelSettings(default_partitions=1), journeys)
         self.kernel.open()
         self.transactions = Transactions(self.kernel)
         self.transactions.open()

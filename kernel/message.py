@@ -78,7 +78,7 @@ OnRetained = Callable[[list[Retained], "str | None", "Exception | None"], None]
 class Origin:
     """Who tells the kernel something, or takes messages; for journeys. One of a connection is one object."""
 
-    __slots__ = ("door", "user", "client", "peer", "traces", "named_at", "column", "number")
+    __slots__ = ("door", "user", "client", "peer", "traces", "named_at")
 
     def __init__(self, door: str = "", user: str = "", client: str = "", peer: str = "", traces: bool = False) -> None:
         self.door: str = door
@@ -87,17 +87,10 @@ class Origin:
         self.peer: str = peer
         self.traces: bool = traces       # it has the right to have messages followed
         self.named_at: int = 0           # where the log says who this is, see `records.authors`
-        self.column: object = None       # the newest one that it is in, and its number there
-        self.number: int = 0
 
     def note_named(self, at: int) -> None:
         """The log says there who this is."""
         self.named_at = at
-
-    def note_number(self, column: object, number: int) -> None:
-        """It has this number among the authors of this column."""
-        self.column = column
-        self.number = number
 
 
 RELAY: Final = "relay"

@@ -583,8 +583,12 @@ class Guard:
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
             charges = self.charging.weigh_batch(topic.name, count, size_bytes, refuses)
         self.speak()
-        with self.submission(owner, token) as number:
-            self._port.append_batches(placed, number, key)
+        try:
+            with self.submission(owner, token) as number:
+                self._port.append_batches(placed, number, key)
+        except KernelError as refusal:
+            self.tell_refused(topic.name, refusal.code, str(refusal), b"")
+            raise
         return self.charge(charges, count, size_bytes)
 
     def bounds(self, partition_id: int) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from gatehouse.gateways.amqp.arguments import (
     unknown,
 )
 from gatehouse.gateways.amqp.asked import UNKNOWN
-from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Got, Origin, encode_get_ok
+from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Got, Origin
 from gatehouse.gateways.amqp.definitions import Definitions
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, ReplyConsumer
 from gatehouse.gateways.amqp.errors import NO_METHOD, AmqpError, ChannelFault, ConnectionFault, precondition, refused
@@ -30,7 +30,7 @@ from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.publishing import Publishing
 from gatehouse.gateways.amqp.recalling import TOLD, DelayListener
 from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.streams import StreamConsumer, not_of_streams, read_filter, read_start
+from gatehouse.gateways.amqp.streams import StreamConsumer, read_filter, read_start
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
 from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.gateways.amqp.unacked import Unacked
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.telling import NoticeConsumer
     from gatehouse.gateways.amqp.vhost import AmqpQueue
-    from gatehouse.kernel.message import Handle, Leased
+    from gatehouse.kernel.message import Handle
 
 NOT_IMPLEMENTED: Final = 540
 NOT_ALLOWED: Final = 530
@@ -87,6 +87,7 @@ class Channel:
     def note_got(self, by: int) -> None:
         """So many more of what it was given one by one await their acknowledgement; fewer where it is negative."""
         self.got_out += by
+        self._note_budget()
 
     def take_method(self, name: str, arguments: Arguments, payload: bytes) -> None:
         """Anything but open and close. Raises AmqpError."""
@@ -343,46 +344,10 @@ class Channel:
 
     def _get(self, arguments: Arguments) -> None:
         queue = self.source(arguments["queue"])
-        if queue.settings.is_stream:
-            raise not_of_streams("basic.get", queue)
         if queue.settings.is_quorum and queue.settings.single_active:
             raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
                                     "supported by quorum queues with single active consumer")
-        no_ack = arguments["no_ack"]
-        queues, totals = self.connection.broker.queues, self.connection.broker.totals
-        waiting = self.reply_when_stored(b"")
-        source = Got(self, queue)
-
-        def look(leased: Leased | None) -> None:
-            if leased is None:                 # what was published before may be on its way still
-                queues.when_flushed(lambda: queues.take_one(source, answer))
-            else:
-                answer(leased)
-
-        def answer(leased: Leased | None) -> None:
-            if leased is not None and self.closing:
-                queues.release(queue, [leased[:3]])
-            elif leased is None:
-                totals.got_nothing += 1
-                waiting[0] = codec.frame(codec.METHOD, self.number, encode_method("basic.get-empty"))
-            else:
-                if no_ack:
-                    tag = self.unacked.give_tags(1)
-                    totals.got_auto += 1
-                    queues.ack(queue, [leased[:3]])
-                else:
-                    tag = self.unacked.add(source, [leased[:3]])
-                    source.note_out(1)
-                    totals.got_manual += 1
-                    self._note_budget()
-                waiting[0] = encode_get_ok(source, tag, leased, queues.ready(queue))
-                self.connection.handed_out(1, len(waiting[0]), queue.name)
-            self.release_replies(waiting)
-
-        if queues.may_drop(queue):
-            look(None)
-        else:
-            queues.take_one(source, look)
+        Got(self, queue, no_ack=arguments["no_ack"]).begin()
 
     def _recover(self, arguments: Arguments) -> None:
         if not arguments["requeue"]:

@@ -21,6 +21,7 @@ from typing import Final
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
+from gatehouse.kernel.records.headers import CONTEXT_MARK
 from gatehouse.kernel.records.record import MARK, read_varint, varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
@@ -53,6 +54,12 @@ DEAD_HEADER: Final = MARK + b"amqp-dead"
 
 SIDE_START: Final = varint(len(AMQP_HEADER)) + AMQP_HEADER
 HEADERS_START: Final = varint(1) + SIDE_START
+
+CONTEXT_BYTES: Final = 55
+"""Of a `traceparent` that the hub gives; it is the last header then."""
+
+CONTEXT_START: Final = CONTEXT_MARK + varint(CONTEXT_BYTES)
+CONTEXT_AT: Final = len(CONTEXT_START) + CONTEXT_BYTES
 
 # Why `decode_publishes` stopped.
 NEED_MORE: Final = 0                   # the buffer ends, perhaps within a publish
@@ -241,7 +248,8 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
     """Deliveries with consecutive tags from `tag` on. `consumer_tag` is a short string with its size.
 
     `side_of` gives the AMQP side of a message; it is asked once for messages that follow on each other with the same
-    headers, unless they came by other doors, where more than the headers says it, or come again, and may say so.
+    headers but for a trace context that the hub gave them, unless they came by other doors, where more than the headers
+    says it, or come again, and may say so.
     """
     parts: list[bytes] = []
     last_headers = b""
@@ -249,6 +257,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
     last_redelivered = False
     before = b""
     between = b""
+    start, around = b"", [b""]                   # headers up to a trace context, and what `between` has around it
     for message in leased:
         value = message[6]
         body = b"" if value is None else value
@@ -256,17 +265,28 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
         redelivered = message[2] > 1
         size = len(body)
         if size != last_size or headers != last_headers or redelivered != last_redelivered:
-            is_own = message[8] & DOOR_MASK == DOOR and own_side_at(headers) >= 0
-            last_headers = headers if is_own and not redelivered else b""
-            last_size = size
-            last_redelivered = redelivered
-            side = side_of(message)
-            split = names_end(side)
-            before = b"\x01" + channel + (13 + len(consumer_tag) + split).to_bytes(4, "big") + DELIVER + consumer_tag
-            between = ((b"\x01" if redelivered else b"\0") + side[:split] + END
-                       + content_head(channel, side[split:], size))
-            if 0 < size <= body_max:
-                between += b"\x03" + channel + size.to_bytes(4, "big")
+            if start and size == last_size and not redelivered and len(headers) == len(start) + CONTEXT_BYTES \
+                    and headers.startswith(start):
+                last_headers = headers
+                between = around[0] + headers[-CONTEXT_BYTES:] + around[1]
+            else:
+                is_own = message[8] & DOOR_MASK == DOOR and own_side_at(headers) >= 0
+                last_headers = headers if is_own and not redelivered else b""
+                last_size = size
+                last_redelivered = redelivered
+                side = side_of(message)
+                split = names_end(side)
+                before = (b"\x01" + channel + (13 + len(consumer_tag) + split).to_bytes(4, "big") + DELIVER
+                          + consumer_tag)
+                between = ((b"\x01" if redelivered else b"\0") + side[:split] + END
+                           + content_head(channel, side[split:], size))
+                if 0 < size <= body_max:
+                    between += b"\x03" + channel + size.to_bytes(4, "big")
+                start = b""
+                if last_headers[-CONTEXT_AT:-CONTEXT_BYTES] == CONTEXT_START:
+                    around = between.split(headers[-CONTEXT_BYTES:])
+                    if len(around) == 2:
+                        start = headers[:-CONTEXT_BYTES]
         parts.append(before)
         parts.append(tag.to_bytes(8, "big"))
         parts.append(between)

@@ -99,6 +99,42 @@ class ConsumerSource(Origin):
 class Got(ConsumerSource):
     """One basic.get, which no limit of consumers counts."""
 
+    def __init__(self, channel: Channel, queue: AmqpQueue, *, no_ack: bool) -> None:
+        super().__init__(channel, queue)
+        self._no_ack = no_ack
+        self._reply = channel.reply_when_stored(b"")
+
+    def begin(self) -> None:
+        """Ask for a message; the answer goes to the client in its turn. Raises ConnectionFault 540 for streams."""
+        connection = self.channel.connection
+        connection.broker.queues.take(self.queue, self._answer, self.hold_limit(), connection.guard.origin)
+
+    def _answer(self, leased: Leased | None) -> None:
+        channel = self.channel
+        broker = channel.connection.broker
+        if leased is None:
+            broker.totals.got_nothing += 1
+            self._reply[0] = codec.frame(codec.METHOD, channel.number, encode_method("basic.get-empty"))
+        elif channel.closing:
+            broker.queues.release(self.queue, [leased[:3]])
+        else:
+            tag = self._tag_of(leased)
+            self._reply[0] = encode_get_ok(self, tag, leased, broker.queues.ready(self.queue))
+            channel.connection.handed_out(1, len(self._reply[0]), self.queue.name)
+        channel.release_replies(self._reply)
+
+    def _tag_of(self, leased: Leased) -> int:
+        """The delivery tag of a message that awaits its acknowledgement, or has it by that."""
+        channel, broker = self.channel, self.channel.connection.broker
+        if self._no_ack:
+            broker.totals.got_auto += 1
+            broker.queues.ack(self.queue, [leased[:3]])
+            return channel.unacked.give_tags(1)
+        broker.totals.got_manual += 1
+        tag = channel.unacked.add(self, [leased[:3]])
+        self.note_out(1)
+        return tag
+
     def note_out(self, by: int) -> None:
         self.out += by
         self.channel.note_got(by)

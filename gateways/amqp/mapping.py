@@ -20,6 +20,8 @@ from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
+from gatehouse.tracing.context import HEADER as TRACEPARENT
+from gatehouse.tracing.context import traceparent_in
 
 EXPIRES_AT: Final = b"expires-at"      # `gateways.properties.envelope`
 ADDRESS: Final = "x-address"           # `gateways.addresses`
@@ -124,13 +126,17 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
 
 # ---- out ------------------------------------------------------------------------------------------------------------
 
+# decision 301
 def own_side(headers: bytes) -> bytes:
-    """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`."""
+    """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`. It says the
+    trace context, if the hub gave the message one."""
     at = codec.own_side_at(headers)
     if at < 0:
         return b""
     size, at = read_varint(headers, at)
-    return headers[at:at + size]
+    side = headers[at:at + size]
+    given = traceparent_in(headers[at + size:])
+    return with_header(side, TRACEPARENT.decode(), Field("S", given)) if given and TRACEPARENT not in side else side
 
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:

@@ -240,7 +240,7 @@ class Publishing:
             self.confirm(self._tag)
             return
         try:
-            held = hold(self._channel, half, sent.message, self._tag)
+            held = hold(self._channel, half, [sent.message, *sent.copies], self._tag)
         except AmqpError as error:
             raise _of_publish(error) from None
         if not held:

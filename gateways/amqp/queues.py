@@ -27,14 +27,15 @@ from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, Unknow
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
-from gatehouse.kernel.message import Handle, Leased, Message, Owner, Placement, Stored
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Message, Origin, Owner, Placement, Stored
 from gatehouse.kernel.records.record import named_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
-    from gatehouse.gateways.amqp.consuming import Consumer, ConsumerSource
+    from gatehouse.gateways.amqp.consuming import Consumer
     from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
+    from gatehouse.kernel.groups.members import HoldLimit
 
 Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""
@@ -148,6 +149,8 @@ class KernelQueues:
         """Messages that nobody holds, those included that are on their way in."""
         if queue.settings.is_stream:
             return self.streams.length(queue)
+        if isinstance(queue.kernel_queue, Queue):
+            return self._kernel.groups.ready(queue.kernel_queue)
         group = self._group(queue)
         return group.ready + group.entering
 
@@ -250,20 +253,20 @@ class KernelQueues:
         if membership is not None:
             membership.add_credit(consumer.room() - membership.credit)
 
-    def take_one(self, source: ConsumerSource, on_done: Callable[[Leased | None], None]) -> None:
-        """Take one message from a queue, or None where there is none. `on_done` is called now or later."""
-        if source.queue.kernel_queue is None:
-            on_done(None)
-        else:
-            self._group(source.queue).take_now(_Getter(on_done), source.hold_limit(),
-                                                source.channel.connection.guard.origin)
-
-    def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None]) -> None:
-        """Take one message from a queue, for somebody who is on no channel; it is his until it is settled. Raises
-        ConnectionFault 540 for streams."""
+    def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None], hold: HoldLimit | None = None,
+             taker: Origin = NOBODY) -> None:
+        """Take one message from a queue, behind all that was published to it so far; `on_done` is told of it, or of
+        None where there is none, now or later. Raises ConnectionFault 540 for streams."""
         if queue.settings.is_stream:
             raise not_of_streams("basic.get", queue)
-        self._group(queue).take_now(_Getter(on_done), None)
+        _Taking(self, queue, on_done, hold, taker).begin()
+
+    def take_now(self, queue: AmqpQueue, member: _Taking, hold: HoldLimit | None, taker: Origin) -> None:
+        """Give it one message that is in the queue, or none."""
+        if queue.kernel_queue is None:
+            member.on_gone()
+        else:
+            self._group(queue).take_now(member, hold, taker)
 
     def ack_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
         """`owner` is told when it is durable."""
@@ -383,14 +386,37 @@ class _Flushed:
             self._then()
 
 
-class _Getter:
-    """A basic.get, as the group sees it."""
+class _Taking:
+    """Takes one message, as a member of the queue's group: where there is none it asks once more, behind the flush of
+    what is on its way in."""
 
-    def __init__(self, on_done: Callable[[Leased | None], None]) -> None:
+    def __init__(self, queues: KernelQueues, queue: AmqpQueue, on_done: Callable[[Leased | None], None],
+                 hold: HoldLimit | None, taker: Origin) -> None:
+        self._queues = queues
+        self._queue = queue
         self._on_done = on_done
+        self._hold = hold
+        self._taker = taker
+        self._is_last = False
+
+    def begin(self) -> None:
+        if self._queues.may_drop(self._queue):
+            self._ask_again()
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        self._queues.take_now(self._queue, self, self._hold, self._taker)
+
+    def _ask_again(self) -> None:
+        self._is_last = True
+        self._queues.when_flushed(self._ask)
 
     def on_leased(self, messages: list[Leased]) -> None:
-        self._on_done(messages[0] if messages else None)
+        if messages or self._is_last:
+            self._on_done(messages[0] if messages else None)
+        else:
+            self._ask_again()
 
     def on_gone(self) -> None:
         self._on_done(None)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 ROUTES_MAX: Final = 65_536     # names remembered per connection; forgotten all at once beyond that
 DELAY: Final = "x-delay"
-RECEIPT: Final = "receipt"      # kept where the kernel finds it, in queues too
+FOUND: Final = frozenset(("receipt", "traceparent", "x-trace"))
+"""Headers that are kept where the kernel finds them, in queues too."""
+
 IDEMPOTENT: Final = "x-idempotent"
 INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 
@@ -148,7 +150,7 @@ class AmqpSender:
         if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
             raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
         names, timestamp_ms = payload[6:-1], 0
-        if target.is_queue and RECEIPT not in traits.headers:
+        if target.is_queue and FOUND.isdisjoint(traits.headers):
             headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
         else:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)

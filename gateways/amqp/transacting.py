@@ -51,9 +51,9 @@ def client_of(channel: Channel) -> HalfClient:
     return HalfClient(channel.connection.guard, WORDS, partial(tell, channel))
 
 
-def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> bool:
-    """Hold a half message; `channel.publishing` is told when it is durable, and calls the token. False where there is
-    no room for it just now. Raises AmqpError."""
+def hold(channel: Channel, half: HalfHeaders, messages: list[Message], tag: int) -> bool:
+    """Hold a half message, which is several where CC or BCC name more queues; `channel.publishing` is told when it is
+    durable, and calls the token. False where there is no room for it just now. Raises AmqpError."""
     client, group = client_of(channel), half.group
     about: Document = {"group": group, "name": half.name, "channel": channel.number, "delivery_tag": tag}
 
@@ -62,7 +62,8 @@ def hold(channel: Channel, half: HalfHeaders, message: Message, tag: int) -> boo
         return tag
 
     try:
-        wish = HalfWish([HalfMessage(message)], half.name, half.check, len(message[1] or b""))
+        size_bytes = sum([len(message[1] or b"") for message in messages])
+        wish = HalfWish([HalfMessage(message) for message in messages], half.name, half.check, size_bytes)
         wait_ms = client.hold(group, lambda: wish, about, channel.publishing, on_stored)
     except NO_ROOM:
         return False

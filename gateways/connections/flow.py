@@ -112,14 +112,14 @@ class Timer:
             self.when_ms = 0
             self._on_due(now_ms)
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """Call nobody any more."""
         self.when_ms = 0
         self._on_due = _not_due
 
 
 def _not_due(now_ms: int) -> None:
-    """What a timer calls that was stopped."""
+    """What a timer calls that has ended."""
 
 
 class Timers:
@@ -148,10 +148,15 @@ class Timers:
             self._running = False
         self.arm()
 
-    def stop(self) -> None:  # decision 297
+    def stop(self) -> None:
         """The session is over: nothing is due any more, not even what is due now."""
         for timer in self._timers:
-            timer.stop()
+            timer.when_ms = 0
+
+    def end(self) -> None:  # decision 297
+        """The connection has ended: nobody is called any more."""
+        for timer in self._timers:
+            timer.end()
         self._timers = []
 
     def arm(self) -> None:
@@ -169,7 +174,7 @@ class Timers:
 
 
 def _nothing() -> None:
-    """What is called of a session that is over."""
+    """What is called of a session whose connection has ended."""
 
 
 def _no() -> bool:
@@ -221,8 +226,8 @@ class Pacer:
         if not self.waits and self._received.held_bytes:
             self.pause_until(now_ms)
 
-    def stop(self) -> None:
-        """The session is over: call nobody any more."""
+    def end(self) -> None:
+        """The connection has ended: nobody is called any more."""
         self._take_rest = _nothing
 
     def _on_due(self, now_ms: int) -> None:
@@ -258,8 +263,8 @@ class Silence:
         self._limit_ms = limit_ms
         self._timer.at(now_ms + limit_ms if limit_ms else 0)
 
-    def stop(self) -> None:
-        """The session is over: call nobody any more."""
+    def end(self) -> None:
+        """The connection has ended: nobody is called any more."""
         self._on_silence, self._is_excused, self._idle_ms = _nothing, _no, None
 
     def _on_due(self, now_ms: int) -> None:

@@ -196,7 +196,7 @@ class HttpSession:  # decision 131
                 call.cancel()
         self._waiting.clear()
         self._tell_drained()
-        self._timers.stop()
+        self._timers.end()
         self._parser = NOBODYS               # it points back here  # decision 297
 
     def handle_stopping(self) -> None:

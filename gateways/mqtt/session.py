@@ -819,8 +819,9 @@ class MqttSession:
     def handle_closed(self) -> None:
         """The last call: from here on the session refers to nobody who refers to it."""  # decision 297
         self._finish()
-        self._pacer.stop()
-        self._silence.stop()
+        self._timers.end()
+        self._pacer.end()
+        self._silence.end()
         self._inbox = self._outbox = self._guard = self._durable = None
         self._subscriptions = self._slowing = self._figures = self._login = self._pumping = None
 

@@ -283,6 +283,10 @@ class Groups:
         """Sorted by name."""
         return [queue for _, queue in self._queues.definitions.all(tenant)]
 
+    def ready(self, queue: Queue) -> int:
+        """Messages that nobody holds, those included that are on their way in."""
+        return self._queues.ready(queue)
+
     def queue_group(self, queue: Queue) -> LeasedGroup:
         """The group that a queue is of itself: who takes from the queue takes from it."""
         return self._queues.group_of(queue)

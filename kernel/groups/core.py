@@ -147,6 +147,7 @@ class Core:
         self.append_ms = append_ms
         self.on_error = on_error
         self._lingering = 0                              # groups that keep what they have read though nobody takes
+        self._unused: dict[LeasedGroup, None] = {}       # nobody takes from them, and they need not wait for who might
         self.recorder = recorder
         self.receipts = receipts
         self._committer = committer
@@ -175,6 +176,15 @@ class Core:
     def end_lingering(self) -> None:
         """One keeps nothing any more."""
         self._lingering -= 1
+
+    def note_unused(self, group: LeasedGroup) -> None:
+        """The group may leave memory once what has changed of it is durable."""
+        self._unused[group] = None
+
+    def take_unused(self) -> list[LeasedGroup]:
+        """Those that were noted since the last call."""
+        unused, self._unused = self._unused, {}
+        return list(unused)
 
     # ---- clocks
 
@@ -250,6 +260,10 @@ class Core:
     def changing(self) -> list[Cursor]:
         """The cursors that frames write which are not durable yet."""
         return list(self._on_way | self._touched)
+
+    def is_changing(self, cursor: Cursor) -> bool:
+        """Whether something of it is not durable yet."""
+        return cursor in self._on_way or cursor in self._touched or cursor in self._lazy
 
     def untouch(self, cursor: Cursor) -> None:
         """What has changed of a cursor is not to be written: it is deleted, or another one takes its place. Raises

@@ -135,6 +135,7 @@ class Lease:
         self.left -= count
         if self.left <= 0:
             self.end()
+            self.holder = None                 # who knows it, too: nobody need look for that circle
 
     def end_with(self, bucket: dict[Lease, Any]) -> None:
         """Its time is up together with that of the leases in this bucket, which it leaves when it ends."""

@@ -114,11 +114,7 @@ class QueueExpiry(Expiry):
     def on_start(self) -> None:
         """A group often comes into memory since somebody is about to take: then he finds out, and nothing is read for
         it before."""
-        self._core.deadlines.at(self._core.now_ms(), self._begin)
-
-    def _begin(self) -> None:
-        if not (self._group.gone or self._group.taken_from):
-            self.on_idle()
+        self._core.soon(self._group)
 
     def on_idle(self) -> None:  # decision 34
         """What is at the head may be another message, and nobody takes it."""

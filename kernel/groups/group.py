@@ -187,6 +187,8 @@ class LeasedGroup:
                     self.put_back(prefetcher)
                 if prefetcher.has_more:
                     self.cursor_ready(prefetcher)
+            if membership.is_once and not lingers and not self.shared:   # who asks a shared filter knows its group
+                self._core.note_unused(self)
         self.wake()
 
     def _linger(self) -> bool:  # decision 213

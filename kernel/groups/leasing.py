@@ -281,6 +281,7 @@ class Leasing:
         """Definitions are told one by one, see `settle`; whoever reads is told by `follow`."""
         self.core.applied()
         self.core.circuits.applied()
+        self.queues.let_go_of_unused()
 
     def settle(self, record: StateRecord) -> None:
         """This definition is durable."""

@@ -75,11 +75,9 @@ class MaxLength(Policy):
     def room_behind(self, pending: list[PendingFrame]) -> Room:
         """What has room behind what is on its way into the queue."""
         messages, size = self.room()
-        for pending_frame in pending:
-            for partition_id in self.queue.partition_ids():
-                messages -= pending_frame.builder.entering(partition_id)
-            size -= pending_frame.entering_bytes.get(self.queue.first_partition_id, 0)
-        return [messages, size]
+        first = self.queue.first_partition_id
+        entering_bytes = sum([pending_frame.entering_bytes.get(first, 0) for pending_frame in pending])
+        return [messages - self._group.entering, size - entering_bytes]
 
     def on_ready(self) -> None:
         """Let the oldest go that are too much."""

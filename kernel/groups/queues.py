@@ -75,6 +75,7 @@ class Queues:
         self._unused = Unused(core, self)
         self._listeners: list[Callable[[Queue], None]] = []      # see `on_gone`
         self._has_sleeper: Callable[[str, str], bool] = _nobody_sleeps
+        self._watermarks = watermarks
         self._groups: dict[int, LeasedGroup] = {}      # by first partition id
         self._resting: set[LeasedGroup] = set()        # as of the last look
         self._started = False
@@ -90,7 +91,7 @@ class Queues:
                 self._unused.watch_again(queue)
         for group in self.in_memory():
             self._core.deadlines.act(group.start)
-        self._core.deadlines.at(self._core.now_ms() + REST_MS, self._let_go)
+        self._core.deadlines.at(self._core.now_ms() + REST_MS, self._look_who_rests)
         self._sweep.begin([queue for queue in queues if queue.first_partition_id not in self._groups])
 
     def ask(self, has_sleeper: Callable[[str, str], bool]) -> None:
@@ -106,18 +107,44 @@ class Queues:
         """The groups of queues that somebody uses."""
         return list(self._groups.values())
 
-    def _let_go(self) -> None:
+    def ready(self, queue: Queue) -> int:
+        """Messages that nobody holds, those included that are on their way in. A queue that rests goes on resting."""
+        group = self._groups.get(queue.first_partition_id)
+        if group is not None:
+            return group.ready + group.entering
+        return sum([max(0, self._watermarks.next_offset(partition_id) + self._core.entering(partition_id)
+                        - self._cursors.committed_in_queue(partition_id)) for partition_id in queue.partition_ids()])
+
+    def _look_who_rests(self) -> None:
         """Groups that nobody has used for a while and of which nothing is outstanding leave memory."""
-        pending = set(self._core.changing())
-        resting = {group for group in self._groups.values() if _may_go(group)
-                   and pending.isdisjoint([prefetcher.cursor for prefetcher in group.prefetchers.values()])}
+        resting = {group for group in self._groups.values() if self._may_go(group)}
         for group in resting & self._resting:
-            assert group.queue is not None
-            self._unused.note_use(group.queue, group.used_ms)
-            del self._groups[group.queue.first_partition_id]
-            self._cursors.end(group)
+            self._let_go(group)
         self._resting = resting - self._resting
-        self._core.deadlines.at(self._core.now_ms() + REST_MS, self._let_go)
+        self._core.deadlines.at(self._core.now_ms() + REST_MS, self._look_who_rests)
+
+    def let_go_of_unused(self) -> None:  # decision 315
+        """A frame is durable: groups that nobody need wait for leave memory when what has changed of them is, too."""
+        for group in self._core.take_unused():
+            if self._is_changing(group):
+                self._core.note_unused(group)
+            elif not group.gone and self._may_go(group):
+                self._let_go(group)
+
+    def _is_changing(self, group: LeasedGroup) -> bool:
+        return any(self._core.is_changing(prefetcher.cursor) for prefetcher in group.prefetchers.values())
+
+    def _may_go(self, group: LeasedGroup) -> bool:
+        """Whether a queue's group need not be in memory."""
+        return group.queue is not None and not group.queue.settings.watched and group.rests \
+            and not self._is_changing(group)
+
+    def _let_go(self, group: LeasedGroup) -> None:
+        assert group.queue is not None
+        self._unused.note_use(group.queue, group.used_ms)
+        del self._groups[group.queue.first_partition_id]
+        self._cursors.end(group)
+        group.follow([])                         # they know each other: nobody need look for that circle
 
     # ---- definitions
 
@@ -292,11 +319,6 @@ class Queues:
 def _nobody_sleeps(tenant: str, filter_text: str) -> bool:
     """Where there are no sessions."""
     return False
-
-
-def _may_go(group: LeasedGroup) -> bool:
-    """Whether a queue's group need not be in memory."""
-    return group.queue is not None and not group.queue.settings.watched and group.rests
 
 
 class Unused:

@@ -283,10 +283,6 @@ class Following:
         at = view.low + offset - view.offset
         return self._take_apart(view.stretch, at) if at <= view.high else None
 
-    def any_in(self, partition_id: int) -> bool:
-        """Whether something is followed in a partition."""
-        return partition_id in self._views or partition_id in self._offsets
-
     def any_within(self, partition_id: int, first: int, last: int) -> bool:
         """Whether something is followed from one offset to another, perhaps."""
         sorted_offsets = self._offsets.get(partition_id)

@@ -445,8 +445,8 @@ class Journeys:  # decision 198
 
     def _of_each(self, kind: Kind, group: LeasedGroup, cursor: Cursor, offsets: Sequence[int], until_ms: int) -> None:
         partition_id = cursor.partition_id
-        if not offsets or not self.following.any_in(partition_id):
-            return
+        if not self.following.any_within(partition_id, cursor.committed, cursor.next - 1) or not offsets:
+            return                                        # of all that is out nothing is followed
         lowest, highest = min(offsets), max(offsets)
         if not self.following.any_within(partition_id, lowest, highest):
             return

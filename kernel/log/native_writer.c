@@ -10,6 +10,7 @@
    fileno()             readable while something has ended that nobody has asked for; one write for a burst of it
 
    encode_body(...)     a frame's body out of messages as they came: see kernel/write/body.py
+   authors_of(...)      who published them: see there
 
    A frame's result is 0, or the errno of what failed: above zero for the write, below zero for the sync. What follows
    from it is Python's to say (kernel/log/frame_writer.py), and so is where a frame goes. The layout of an envelope is
@@ -21,6 +22,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -714,9 +716,244 @@ static PyObject *module_encode_body(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
+/* ---- who published the messages of a frame */
+
+#define NOBODY_NUMBER 0xFFFF
+
+typedef struct {
+    PyObject *author;
+    uint16_t number;
+} Numbered;
+
+/* Authors get numbers in the order in which they are met. */
+typedef struct {
+    PyObject *authors;               /* a list */
+    Numbered *slots;                 /* by their addresses; never full */
+    size_t mask;
+    Py_ssize_t most;
+} Numbering;
+
+/* -1 with an exception. */
+static int number_of(Numbering *self, PyObject *author)
+{
+    if (author == Py_None)
+        return NOBODY_NUMBER;
+    size_t at = ((size_t)author >> 4) & self->mask;
+    for (; self->slots[at].author; at = (at + 1) & self->mask)
+        if (self->slots[at].author == author)
+            return self->slots[at].number;
+    Py_ssize_t number = PyList_GET_SIZE(self->authors);
+    if (number >= self->most)
+        return NOBODY_NUMBER;
+    if (PyList_Append(self->authors, author) < 0)
+        return -1;
+    self->slots[at].author = author;
+    self->slots[at].number = (uint16_t)number;
+    return (int)number;
+}
+
+/* Messages from one on, as they were laid, are an author's. */
+typedef struct {
+    long long from;
+    uint16_t number;
+} Part;
+
+/* How many parts the turns have; -1 with an exception where they are none. */
+static Py_ssize_t count_parts(PyObject *turns)
+{
+    Py_ssize_t count = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(turns); i++) {
+        PyObject *turn = PyList_GET_ITEM(turns, i);
+        if (!PyTuple_CheckExact(turn) || PyTuple_GET_SIZE(turn) != 3 || !PyLong_Check(PyTuple_GET_ITEM(turn, 0))) {
+            PyErr_SetString(PyExc_TypeError, "a turn is a number, stops or None, and whose it is");
+            return -1;
+        }
+        PyObject *stops = PyTuple_GET_ITEM(turn, 1), *authors = PyTuple_GET_ITEM(turn, 2);
+        if (stops == Py_None) {
+            count++;
+        } else if (PyList_CheckExact(stops) && PyList_CheckExact(authors)
+                   && PyList_GET_SIZE(stops) == PyList_GET_SIZE(authors)) {
+            count += PyList_GET_SIZE(stops);
+        } else {
+            PyErr_SetString(PyExc_TypeError, "each stop has an author");
+            return -1;
+        }
+    }
+    return count;
+}
+
+/* `parts` has room for what `count_parts` said, and one more, which ends them. */
+static int read_parts(PyObject *turns, Part *parts, Numbering *numbering)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(turns); i++) {
+        PyObject *turn = PyList_GET_ITEM(turns, i), *stops = PyTuple_GET_ITEM(turn, 1), *of = PyTuple_GET_ITEM(turn, 2);
+        long long first = PyLong_AsLongLong(PyTuple_GET_ITEM(turn, 0)), from = first;
+        Py_ssize_t count = stops == Py_None ? 1 : PyList_GET_SIZE(stops);
+        for (Py_ssize_t part = 0; part < count; part++) {
+            int number = number_of(numbering, stops == Py_None ? of : PyList_GET_ITEM(of, part));
+            if (number < 0)
+                return -1;
+            parts->from = from;
+            parts++->number = (uint16_t)number;
+            if (stops != Py_None)
+                from = first + PyLong_AsLongLong(PyList_GET_ITEM(stops, part));
+        }
+        if (PyErr_Occurred())
+            return -1;
+    }
+    parts->from = LLONG_MAX;
+    return 0;
+}
+
+typedef struct {
+    uint32_t run, first;             /* its message, counted from the run's first */
+    uint16_t number;
+} Stretch;
+
+typedef struct {
+    int64_t begin;                   /* of its ids, from the frame's first; below 0: they have ids of their own */
+    uint32_t count;                  /* of its messages, as they are met */
+    uint32_t stretches, at;          /* of one author each; where they go */
+    int number;                      /* of its newest author; -1: it has no message yet */
+} Authored;
+
+/* How many stretches there are, in the order of arrival: `stretches` has room for all that is laid. */
+static Py_ssize_t find_stretches(PyObject *laid, Part *part, Authored *runs, Py_ssize_t run_count, Stretch *stretches)
+{
+    Authored *run = NULL;
+    Py_ssize_t found = 0;
+    long long message = 0;
+    uint16_t number = NOBODY_NUMBER;
+    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(laid); at++) {
+        PyObject *item = PyList_GET_ITEM(laid, at);
+        if (PyLong_CheckExact(item)) {
+            Py_ssize_t of = PyLong_AsSsize_t(item);
+            if (of < 0 || of >= run_count || at + 1 >= PyList_GET_SIZE(laid)) {
+                if (!PyErr_Occurred())
+                    PyErr_SetString(PyExc_ValueError, "there is no such run");
+                return -1;
+            }
+            run = runs + of;
+            if (PyList_GET_ITEM(laid, ++at) != Py_None)
+                continue;
+            at += 2;                 /* a producer's batch */
+        }
+        if (!run) {
+            PyErr_SetString(PyExc_ValueError, "a message stands behind the number of its run");
+            return -1;
+        }
+        for (; message >= part->from; part++)
+            number = part->number;
+        message++;
+        if (run->number != number) {
+            stretches[found++] = (Stretch){(uint32_t)(run - runs), run->count, number};
+            run->number = number;
+            run->stretches++;
+        }
+        run->count++;
+    }
+    return found;
+}
+
+/* Nearly every frame is one author's: nothing that is laid is looked at. */
+static Py_ssize_t one_stretch(const Part *part, Authored *runs, Py_ssize_t run_count, Stretch *stretches)
+{
+    for (Py_ssize_t i = 0; i < run_count; i++)
+        if (runs[i].begin >= 0) {
+            runs[i].stretches = 1;
+            stretches[0] = (Stretch){(uint32_t)i, 0, part->number};
+            return 1;
+        }
+    return 0;
+}
+
+/* (authors, firsts, numbers): stretches run by run, in the order of their ids. */
+static PyObject *lay_out_stretches(const Stretch *stretches, Py_ssize_t found, Authored *runs, Py_ssize_t run_count,
+                                   PyObject *authors)
+{
+    uint32_t room = 0;
+    for (Py_ssize_t i = 0; i < run_count; i++) {
+        runs[i].at = room;
+        room += runs[i].begin < 0 ? 0 : runs[i].stretches;
+    }
+    uint32_t *firsts = PyMem_Malloc(room * sizeof(uint32_t) + 1);
+    uint16_t *numbers = PyMem_Malloc(room * sizeof(uint16_t) + 1);
+    PyObject *result = NULL;
+    if (firsts && numbers) {
+        for (Py_ssize_t i = 0; i < found; i++) {
+            Authored *run = runs + stretches[i].run;
+            if (run->begin < 0)
+                continue;
+            firsts[run->at] = (uint32_t)(run->begin + stretches[i].first);
+            numbers[run->at++] = stretches[i].number;
+        }
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < room; i++)
+            if (!kept || numbers[kept - 1] != numbers[i]) {
+                firsts[kept] = firsts[i];
+                numbers[kept++] = numbers[i];
+            }
+        result = Py_BuildValue("Oy#y#", authors, (char *)firsts, (Py_ssize_t)(kept * sizeof(uint32_t)),
+                               (char *)numbers, (Py_ssize_t)(kept * sizeof(uint16_t)));
+    } else {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(firsts);
+    PyMem_Free(numbers);
+    return result;
+}
+
+static PyObject *module_authors_of(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *laid, *turns, *result = NULL;
+    Py_buffer begins;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "O!O!y*n", &PyList_Type, &laid, &PyList_Type, &turns, &begins, &most))
+        return NULL;
+    Py_ssize_t run_count = begins.len / (Py_ssize_t)sizeof(int64_t), part_count = count_parts(turns);
+    if (part_count < 0) {
+        PyBuffer_Release(&begins);
+        return NULL;
+    }
+    size_t slots = 16;
+    while (slots < 2 * (size_t)part_count)
+        slots *= 2;
+    Numbering numbering = {PyList_New(0), PyMem_Calloc(slots, sizeof(Numbered)), slots - 1,
+                           most < NOBODY_NUMBER ? most : NOBODY_NUMBER};
+    Part *parts = PyMem_Calloc(part_count + 1, sizeof(Part));
+    Authored *runs = PyMem_Calloc(run_count + 1, sizeof(Authored));
+    Stretch *stretches = PyMem_Malloc((PyList_GET_SIZE(laid) + 1) * sizeof(Stretch));
+    if (numbering.authors && numbering.slots && parts && runs && stretches) {
+        for (Py_ssize_t i = 0; i < run_count; i++) {
+            memcpy(&runs[i].begin, (char *)begins.buf + i * sizeof(int64_t), sizeof(int64_t));
+            runs[i].number = -1;
+        }
+        if (read_parts(turns, parts, &numbering) == 0) {
+            Py_ssize_t found;
+            if (part_count == 1 && parts->from == 0)
+                found = one_stretch(parts, runs, run_count, stretches);
+            else
+                found = find_stretches(laid, parts, runs, run_count, stretches);
+            if (found >= 0)
+                result = lay_out_stretches(stretches, found, runs, run_count, numbering.authors);
+        }
+    } else if (!PyErr_Occurred()) {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(stretches);
+    PyMem_Free(runs);
+    PyMem_Free(parts);
+    PyMem_Free(numbering.slots);
+    Py_XDECREF(numbering.authors);
+    PyBuffer_Release(&begins);
+    return result;
+}
+
 static PyMethodDef module_methods[] = {
     {"encode_body", module_encode_body, METH_VARARGS,
      "encode_body(laid, run_count, now_ms, front, with_ends): (body, lengths, crcs, ends), see kernel/write/body.py."},
+    {"authors_of", module_authors_of, METH_VARARGS,
+     "authors_of(laid, turns, begins, most): (authors, firsts, numbers), see kernel/write/body.py."},
     {"crc32c", module_crc32c, METH_VARARGS, "crc32c(data, crc=0, by_table=False), as it is counted here; for tests."},
     {NULL, NULL, 0, NULL}};
 

@@ -1,4 +1,5 @@
 """What `native_writer.c` offers; it is in compiled wheels alone."""
+from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -17,4 +18,5 @@ class Jobs:
 
 def encode_body(laid: list[Any], run_count: int, now_ms: int, front: bytes, with_ends: bool
                 ) -> tuple[bytes, bytes, bytes, bytes]: ...
+def authors_of(laid: list[Any], turns: list[Any], begins: array[int], most: int) -> tuple[list[Any], bytes, bytes]: ...
 def crc32c(data: bytes, crc: int = 0, by_table: bool = False) -> int: ...

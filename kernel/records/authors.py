@@ -44,7 +44,7 @@ NUMBER_BITS: Final = 16
 _HEAD: Final = struct.Struct("<IIIQIII")
 HEAD_BYTES: Final = 32
 _LENGTH: Final = struct.Struct("<H")
-_U32: Final = "I" if array("I").itemsize == 4 else "L"
+U32: Final = "I" if array("I").itemsize == 4 else "L"
 
 Stretches = list[tuple[int, "Origin | None"]]
 """Where stretches of messages begin, and who published them."""
@@ -85,45 +85,21 @@ class CorruptAuthors(Exception):
     """These bytes are no column."""
 
 
-class Column:
-    """One that is being made; who is in it knows his number there."""
-
-
-def encode_authors(first_id: int, firsts: list[int], authors: list[Origin | None], since: int
+def encode_authors(first_id: int, authors: list[Origin], firsts: bytes, numbers: bytes, since: int
                    ) -> tuple[bytes, list[Origin]]:
-    """The column of stretches, in order: where each begins, counted from `first_id`, and who published it. And the
-    names that it says, which `note_names` is to be told once the frame has its place. Names that were said before
-    the position `since` are said again."""
-    column = Column()
+    """The column of stretches, as it has them, of these authors. And the names that it says, which `note_names` is to
+    be told once the frame has its place. Names that were said before the position `since` are said again."""
     saying: list[Origin] = []
     places: list[int] = []
-    begins: list[int] = []
-    numbers: list[int] = []
-    before = -1
     since <<= NUMBER_BITS
-    for at in range(len(firsts)):
-        origin = authors[at]
-        if origin is None:
-            number = NOBODY_NUMBER
-        elif origin.column is column:
-            number = origin.number
-        elif len(places) >= MAX_AUTHORS:
-            number = NOBODY_NUMBER
+    for origin in authors:
+        if origin.named_at >= since and origin.named_at:
+            places.append(origin.named_at)
         else:
-            number = len(places)
-            origin.note_number(column, number)
-            if origin.named_at >= since and origin.named_at:
-                places.append(origin.named_at)
-            else:
-                places.append(len(saying))
-                saying.append(origin)
-        if number != before:
-            begins.append(firsts[at])
-            numbers.append(number)
-            before = number
-    rest = b"".join([array("Q", places).tobytes(), array(_U32, begins).tobytes(), array("H", numbers).tobytes(),
-                     *[_encode_name(origin) for origin in saying]])
-    counts = _HEAD.pack(MAGIC, HEAD_BYTES + len(rest), 0, first_id, len(saying), len(places), len(begins))
+            places.append(len(saying))
+            saying.append(origin)
+    rest = b"".join([array("Q", places).tobytes(), firsts, numbers, *[_encode_name(origin) for origin in saying]])
+    counts = _HEAD.pack(MAGIC, HEAD_BYTES + len(rest), 0, first_id, len(saying), len(places), len(numbers) // 2)
     crc = crc32c(rest, crc32c(counts[12:]))
     return b"".join([counts[:8], crc.to_bytes(4, "little"), counts[12:], rest]), saying
 
@@ -149,7 +125,7 @@ def decode_authors(column: bytes) -> Authors:
     magic, length, crc, first_id, name_count, author_count, stretch_count = _HEAD.unpack_from(column)
     if magic != MAGIC or length != len(column) or crc32c(column[12:]) != crc:
         raise CorruptAuthors("this is no column of authors")
-    authors, firsts, numbers = array("Q"), array(_U32), array("H")
+    authors, firsts, numbers = array("Q"), array(U32), array("H")
     at = HEAD_BYTES
     for part, count in ((authors, author_count), (firsts, stretch_count), (numbers, stretch_count)):
         end = at + count * part.itemsize

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.errors import InvalidRecord, MessageTooLarge, UnknownPartition, UnsupportedBatch
+from gatehouse.kernel.errors import InvalidRecord, KernelError, MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Origin, Owner, Record
 from gatehouse.kernel.recorder import Recorder, Speaker
@@ -36,6 +36,7 @@ from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces
 from gatehouse.kernel.write.producers import KnownBatch, Producers, check_sequence, find_duplicate, with_batch
 from gatehouse.kernel.write.validating import MAX_RECORDS, Arrived, Entering, Validating
+from gatehouse.tracing.events import Kind
 
 STEP_RECORDS = 64
 """Records of a batch that are placed before the clock is read: a tenth of a millisecond."""
@@ -89,9 +90,9 @@ class Batches:
     def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object,
                divert: Divert | None, judge: Judge | None = None) -> None:
         """See `Kernel.append_batch`."""
-        arrived = self._arrived(partition_id, batch, divert is not None)
+        arrived, origin = self._arrived(partition_id, batch, divert is not None), self._speaker.origin
         self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert, judge,
-                                                                self._speaker.origin))
+                                                                   origin), partial(self._refused, arrived, origin))
 
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
@@ -101,8 +102,9 @@ class Batches:
         records = sum([arrival.header.record_count for arrival in arrived])
         if records > MAX_RECORDS:
             raise MessageTooLarge(f"{records} records are more than are taken in one request: {MAX_RECORDS}")
-        self._validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key,
-                                                            self._speaker.origin))
+        origin = self._speaker.origin
+        self._validating.validate(arrived, owner, token, partial(self._enter_all, arrived, owner, token, key, origin),
+                                  partial(self._refused, arrived[0], origin))
 
     # ---- when they come
 
@@ -125,6 +127,12 @@ class Batches:
         if of is None:
             raise UnknownPartition(f"there is no partition {partition_id}")
         return of
+
+    def _refused(self, arrived: Arrived, origin: Origin, refusal: KernelError) -> None:
+        """For journeys: it was refused when nobody waited for the call any more."""
+        if self._recorder is not None:
+            topic = arrived.of[0]
+            self._recorder.on_client(Kind.REFUSED, origin, topic.tenant, topic.name, refusal.code)
 
     # ---- when they are sound
 

@@ -4,7 +4,10 @@ Laid are, for messages: the number of their run, the key as it stands in a recor
 themselves; for a producer's batch: the number of its run, None, its place, and what follows that. Each message becomes
 a record once, where it stays: nothing of it is encoded, or copied, before its frame is sealed.
 
-`encode` is native in the compiled wheel (native_writer.c), and says the same as `encode_plain`.
+Whose they are is said for the messages of a call, and not with each of them.
+
+`encode` and `authors_of` are native in the compiled wheel (native_writer.c), and say the same as `encode_plain` and
+`authors_plain`.
 """
 # decision 279: a message is encoded when its frame is sealed
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import Any
 
 from crc32c import crc32c
 
+from gatehouse.kernel.message import Origin
+from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
 from gatehouse.kernel.records.record import NULL, varint
 
 Laid = list[Any]
@@ -24,6 +29,14 @@ Laid = list[Any]
 Body = tuple[bytes, bytes, bytes, bytes]
 """The body; of each run its length; of each its CRC-32C; where each record ends in its run, u32, run by run without
 producers' batches, or b""."""
+
+Turn = tuple[int, list[int] | None, Any]
+"""From which message on, as they were laid, who published them: (message, None, author), where nobody knows it None; or
+(message, stops, authors): those before each of these, counted from it. A producer's batch counts as one message."""
+
+Authorship = tuple[list[Origin], bytes, bytes]
+"""Who published messages of a frame; where stretches of messages begin, u32, counted from its first id; whose each of
+them is, u16, by his number in the list, or NOBODY_NUMBER."""
 
 
 def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_ends: bool) -> Body:
@@ -58,9 +71,51 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
             array("I", [crc32c(part) for part in parts]).tobytes(), ends.tobytes())
 
 
+# decision 300
+def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) -> Authorship:
+    """`begins`: by run, where the ids of its messages begin, counted from the frame's first; below 0, they have ids of
+    their own and are passed over. Beyond `most` authors nobody is known."""
+    numbers: dict[Origin, int] = {}
+    parts: list[tuple[int, int]] = []                          # from which message on whose they are
+    for first, stops, authors in turns:
+        starts = [first] if stops is None else [first, *[first + stop for stop in stops[:-1]]]
+        for start, author in zip(starts, [authors] if stops is None else authors, strict=True):
+            if author is not None and len(numbers) < most:
+                numbers.setdefault(author, len(numbers))
+            parts.append((start, NOBODY_NUMBER if author is None else numbers.get(author, NOBODY_NUMBER)))
+    if len(parts) == 1 and not parts[0][0]:                    # nearly every frame is one author's
+        firsts = array(U32, [begin for begin in begins if begin >= 0][:1])
+        return list(numbers), firsts.tobytes(), array("H", [parts[0][1]] * len(firsts)).tobytes()
+    of_runs: list[list[int]] = [[] for _ in begins]            # the author's number of each message
+    at = part = message = 0
+    number = NOBODY_NUMBER
+    while at < len(laid):
+        if type(laid[at]) is int:
+            of_run = of_runs[laid[at]]
+            at += 2
+            if laid[at - 1] is not None:
+                continue
+            at += 1                                            # a producer's batch
+        at += 1
+        while part < len(parts) and parts[part][0] <= message:
+            number = parts[part][1]
+            part += 1
+        message += 1
+        of_run.append(number)
+    firsts = array(U32)
+    of_stretches = array("H")
+    for begin, of_run in zip(begins, of_runs, strict=True):
+        for first, number in enumerate(of_run if begin >= 0 else (), begin):
+            if not of_stretches or of_stretches[-1] != number:
+                firsts.append(first)
+                of_stretches.append(number)
+    return list(numbers), firsts.tobytes(), of_stretches.tobytes()
+
+
 encode: Callable[[Laid, int, int, bytes, bool], Body] = encode_plain
+authors_of: Callable[[Laid, list[Turn], array[int], int], Authorship] = authors_plain
 try:
     from gatehouse.kernel.log import native_writer
-    encode = native_writer.encode_body
+    encode, authors_of = native_writer.encode_body, native_writer.authors_of
 except ImportError:
     pass

@@ -7,6 +7,7 @@ sent. Runs of one partition stand in the order of arrival.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from itertools import accumulate
@@ -29,12 +30,12 @@ from gatehouse.kernel.message import (
     Record,
     Stored,
 )
-from gatehouse.kernel.records.authors import encode_authors
+from gatehouse.kernel.records.authors import MAX_AUTHORS, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
 from gatehouse.kernel.write import body
-from gatehouse.kernel.write.body import Laid
+from gatehouse.kernel.write.body import Laid, Turn
 
 FIRST: Final = 14
 """The length of STATED, RECEIPT_MARK and TRACE_MARK, as it stands in front of their names."""
@@ -45,8 +46,6 @@ CONTEXT_FIRST: Final = CONTEXT_MARK[0]
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 AROUND: Final = 9                           # bytes of a record beside key, value and headers, about
-
-NOWHERE: Final[list[int]] = []
 
 
 class Run:  # decision 3
@@ -63,22 +62,9 @@ class Run:  # decision 3
         self.own_id: int = -1                        # >= 0: its messages keep the ids they have, from this on
         self.beside: bool = False                    # what the hub wrote: the ids are those of other messages
         self.records: list[Record] | None = None     # of a producer's batch that was opened; offsets count from 0
-        self.author: Origin | None = None            # of its newest message
-        self.authors: list[Origin | None] | None = None        # None: of none of its messages anybody knows
-        self.authors_at: list[int] = NOWHERE         # from which message on they published them
         # known once sealed:
         self.first_offset: int = -1
         self.first_id: int = -1
-
-    def note_author(self, author: Origin | None) -> None:
-        """Its next messages are his."""
-        self.author = author
-        if self.authors is None:
-            self.authors = [author] if not self.count else [None, author]
-            self.authors_at = [0] if not self.count else [0, self.count]
-        else:
-            self.authors.append(author)
-            self.authors_at.append(self.count)
 
 
 Entering = tuple[Any, "bytes | None", bytes, int, int]
@@ -95,6 +81,7 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
     that is too long for it. True where one enters a queue that may be full. Those that perhaps ask for a receipt are
     added to `asking`, those that perhaps ask to be followed to `tracing`."""
     last: object = None
+    plain: object = None                 # headers that say nothing of this; messages of a burst often share theirs
     limit = 0
     limited = False
     for at, message in enumerate(messages):
@@ -115,15 +102,22 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         size = len(headers) + (0 if value is None else len(value))
         if size > limit:
             raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
+        if headers is plain:
+            continue
+        plain = headers
         # their names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
         # takes the left side for a number, and formats an error that it drops
         if FIRST in headers:
-            if headers.find(STATED) >= 0 and not placement.address_header:
-                messages[at] = stated(message, placement)
+            if headers.find(STATED) >= 0:
+                plain = None
+                if not placement.address_header:
+                    messages[at] = stated(message, placement)
             if asking is not None and headers.find(RECEIPT_MARK) >= 0:
+                plain = None
                 asking.append(at)
         if tracing is not None and (FIRST in headers and headers.find(TRACE_MARK) >= 0
                                     or CONTEXT_FIRST in headers and headers.find(CONTEXT_MARK) >= 0):
+            plain = None
             tracing.append(at)
     return limited
 
@@ -184,6 +178,9 @@ class BatchBuilder:
         self.has_copies: bool = False                    # messages in it have the ids that they had
         self.beside_count: int = 0                       # of what the hub wrote beside the others'
         self.has_authors: bool = False                   # of some it is known who published them
+        self._turns: list[Turn] = []
+        self._laid_count: int = 0                        # messages that are laid; a producer's batch counts as one
+        self._author: Origin | None = None               # of what was laid last
 
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
             placements: dict[int, Placement] | None = None, author: Origin | None = None,
@@ -196,11 +193,12 @@ class BatchBuilder:
         `stops` the one of `authors`.
         """
         laid = self._laid
-        at = part = 0
-        stop = -1
         if stops is not None and authors is not None:
-            stop = stops[0]
-            author = authors[0]
+            self._turns.append((self._laid_count, stops, authors))
+            self._author, self.has_authors = authors[-1], True
+        elif own is None and self._author is not author:
+            self._turn(author)
+        self._laid_count += len(messages)
         size_bytes = 0
         last: object = None
         placement: Placement | None = None
@@ -213,12 +211,6 @@ class BatchBuilder:
         around = 0
         for message in messages:
             where, value, headers, attributes, timestamp_ms = message
-            while at == stop:
-                assert stops is not None and authors is not None, "who stops is followed by another"
-                part += 1
-                stop = stops[part]
-                author = authors[part]
-            at += 1
             if where is not last or run is None or run.count >= RUN_LIMIT:
                 if stretch is not None:
                     stretch.stop = stretch.run.count
@@ -253,9 +245,6 @@ class BatchBuilder:
                     self.stretches.append(stretch)
             if heard is not None:
                 heard.append(message if placements is not None else (0, value, headers, attributes, timestamp_ms))
-            if run.author is not author:
-                run.note_author(author)
-                self.has_authors = True
             n = run.count
             if compact or attributes & RETAIN:
                 assert placement is not None
@@ -285,6 +274,11 @@ class BatchBuilder:
             self._number(run)
         return run
 
+    def _turn(self, author: Origin | None) -> None:
+        """What is laid from here on is his."""
+        self._turns.append((self._laid_count, None, author))
+        self._author, self.has_authors = author, True
+
     def _number(self, run: Run) -> None:
         """It is part of this frame."""
         run.number = len(self.runs)
@@ -294,9 +288,9 @@ class BatchBuilder:
         """A producer's batch, already checked."""
         assert count > 0 and batch, "a batch without records enters nothing"
         run = Run(partition_id, max_ms)
-        if author is not None:
-            run.note_author(author)
-            self.has_authors = True
+        if self._author is not author:
+            self._turn(author)
+        self._laid_count += 1
         run.count = count
         run.flags = WHOLE
         run.batch = batch
@@ -430,7 +424,9 @@ class BatchBuilder:
         column = b""
         naming: list[Origin] | None = None
         if self.has_authors:
-            column, naming = encode_authors(first_id, *self._authors(first_id), since)
+            begins = array("q", [-1 if run.own_id >= 0 else run.first_id - first_id for run in runs])
+            column, naming = encode_authors(first_id, *body.authors_of(self._laid, self._turns, begins, MAX_AUTHORS),
+                                            since)
         data, lengths, crcs, ends = body.encode(self._laid, len(runs), self.now_ms, column, len(self.references) > 0)
         self._laid = []
         partition_ids.fromlist([run.partition_id for run in runs])
@@ -446,25 +442,6 @@ class BatchBuilder:
         if self.references:
             self._add_references(entries, next_offsets, moved, data, ends)
         return Sealed(entries, data, record_count, next_id - first_id, naming)
-
-    def _authors(self, first_id: int) -> tuple[list[int], list[Origin | None]]:
-        """Who published what has ids of this frame, in the order of these, and from where on."""
-        firsts: list[int] = []
-        authors: list[Origin | None] = []
-        for run in self.runs:
-            if run.own_id >= 0:
-                continue
-            begins = run.first_id - first_id
-            if run.authors is None:
-                firsts.append(begins)
-                authors.append(None)
-            elif len(run.authors) == 1:
-                firsts.append(begins)
-                authors.append(run.author)
-            else:
-                firsts += [begins + at for at in run.authors_at]
-                authors += run.authors
-        return firsts, authors
 
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int], data: bytes,
                         ends: bytes) -> None:

@@ -77,6 +77,7 @@ class Waiting(NamedTuple):
     owner: Owner | None
     token: object
     enter: Callable[[list[Validated]], Entering]
+    on_refused: Callable[[KernelError], None]
     size_bytes: int                        # as sent
     most_bytes: int                        # opened
 
@@ -108,10 +109,11 @@ class Validating:  # decision 114
         return self.size_bytes > VALIDATING_BYTES
 
     def validate(self, arrived: list[Arrived], owner: Owner | None, token: object,
-                 enter: Callable[[list[Validated]], Entering]) -> None:
+                 enter: Callable[[list[Validated]], Entering], on_refused: Callable[[KernelError], None]) -> None:
         """Take the steps of `enter` when all batches are sound and everything before them has entered.
 
-        What is found at once, by this or by `enter`, is raised; what is found later is told to the owner.
+        What is found at once, by this or by `enter`, is raised; what is found later is told to `on_refused`, and to the
+        owner.
         """
         waits = self._partitions and any(
             arrival.partition_id in self._partitions for arrival in arrived)
@@ -127,7 +129,7 @@ class Validating:  # decision 114
         for arrival in arrived:
             self._partitions[arrival.partition_id] = self._partitions.get(arrival.partition_id, 0) + 1
         self.size_bytes += size_bytes
-        self._waiting.append(Waiting(arrived, owner, token, enter, size_bytes, most_bytes))
+        self._waiting.append(Waiting(arrived, owner, token, enter, on_refused, size_bytes, most_bytes))
         self._work()
         if self.is_full:
             self._backpressure.report(self, True)
@@ -208,6 +210,7 @@ class Validating:  # decision 114
                 if self._stopped:
                     return                           # and refused
         except KernelError as refusal:
+            waiting.on_refused(refusal)
             self._refuse(waiting, refusal)
         except Exception as fault:
             self._on_error(fault)

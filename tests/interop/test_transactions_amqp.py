@@ -120,6 +120,18 @@ def test_a_queue_by_its_name_alone(peer: Peer) -> None:
     assert body_of(peer, "direct") == (b"x", {"unit": "C"})
 
 
+def test_every_queue_that_cc_and_bcc_name_gets_it(peer: Peer) -> None:
+    for queue in ("first", "copied", "hidden"):
+        peer.channel.queue_declare(queue, durable=True)
+    peer.listen("$txn.half.shop", auto_ack=True)
+    peer.channel.basic_publish("", "first", b"x", pika.BasicProperties(headers={
+        "x-half": "shop", "CC": ["copied"], "BCC": ["hidden"]}))
+    one = str(peer.take("$txn.half.shop")["id"])
+    assert body_of(peer, "copied") == (None, None)
+    peer.decide(one, "commit")
+    assert [body_of(peer, queue) for queue in ("first", "copied", "hidden")] == [(b"x", {"CC": ["copied"]})] * 3
+
+
 def test_a_decision_is_confirmed_or_refused(peer: Peer) -> None:
     peer.listen("$txn.half.shop")
     peer.listen("$txn.decided")

@@ -10,7 +10,11 @@ from pika import spec
 from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.gateways.amqp.methods import encode_method
+from gatehouse.gateways.amqp.properties import write
+from gatehouse.gateways.amqp.tables import text
 from gatehouse.kernel.message import TRANSIENT, Leased, Message
+from gatehouse.kernel.records.record import encode_header, varint
+from gatehouse.tracing.context import Context
 from tests.gateways.amqp.fakes import publish
 
 BODY_MAX = 4088
@@ -126,6 +130,32 @@ def test_deliveries_are_what_pika_reads() -> None:
     assert [one.properties.delivery_mode for one in headers] == [None, None, 2, 2, 2]
     assert [len(frame.fragment) for frame in frames if isinstance(frame, pika.frame.Body)] == [3, 3, BODY_MAX, 1]
     assert {frame.channel_number for frame in frames} == {1}
+
+
+def test_each_delivery_has_the_trace_context_that_the_hub_gave_its_message() -> None:
+    asked: list[Leased] = []
+
+    def side_of(one: Leased) -> bytes:
+        asked.append(one)
+        return mapping.own_side(one[7])
+
+    def given(side: bytes, number: int, attempt: int = 1) -> Leased:
+        context = encode_header(b"traceparent", Context(number.to_bytes(16), number.to_bytes(8), True).header())
+        headers = b"".join((varint(2), codec.stored_headers(side, b"")[1:], context))
+        return (None, 0, attempt, 0, 0, None, b"x", headers, codec.DOOR)
+
+    plain = b"\0\1q" + PERSISTENT
+    rich = b"\0\1q" + write({"content_type": "text", "headers": {"a": text("b")}, "delivery_mode": 2})
+    messages = [given(plain, 1), given(plain, 2), leased(plain, b"x"), given(plain, 3), given(plain, 3),
+                given(plain, 4, 2), given(plain, 5), given(rich, 6), given(rich, 7)]
+    data = codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, messages, side_of)
+    headers = [frame.properties for frame in read(data) if isinstance(frame, pika.frame.Header)]
+    assert [int(one.headers["traceparent"][3:35], 16) if one.headers else 0 for one in headers] == [
+        1, 2, 0, 3, 3, 4, 5, 6, 7]
+    assert [one.delivery_mode for one in headers] == [2] * 9
+    assert len(asked) == 6, "of those that differ in nothing else only the first"
+    sent = b"\0\1q" + write({"headers": {"traceparent": text("as its sender said")}})
+    assert mapping.own_side(given(sent, 9)[7]) == sent, "what its sender said stays"
 
 
 @pytest.mark.parametrize("door", [1, codec.DOOR])      # whoever writes this door's number need not have an AMQP side

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.amqp import open_door
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, QUORUM_LIMIT
 from gatehouse.gateways.amqp.codec import DOOR, METHOD, frame
@@ -17,13 +18,16 @@ from gatehouse.gateways.amqp.dead_letters import DEATHS
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.properties import read
 from gatehouse.gateways.amqp.properties import write as written
-from gatehouse.gateways.amqp.tables import Field, encode_table, typed
+from gatehouse.gateways.amqp.tables import Field, encode_table, text, typed
 from gatehouse.gateways.contract import Services
-from gatehouse.gateways.kit import FakeLink
+from gatehouse.gateways.kit import ROUTES, FakeLink
 from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
+from gatehouse.kernel.journeys.trail import event_of
 from gatehouse.kernel.records.record import encode_headers
-from tests.gateways.amqp.fakes import Client, Got
+from gatehouse.tracing.events import Kind as EventKind
+from tests.gateways.amqp.fakes import Client, Got, Hub
 from tests.kernel.rig import Rig
 
 MINUTE_MS = 60_000
@@ -561,3 +565,24 @@ def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, 
     assert (name, method["routing_key"], body["body"]) == ("basic.get-ok", "q", b"1")
     assert read(header["raw"]).get("headers", {}).keys() == {name.decode() for name, _ in headers}
     assert consume(client, "q") == [b"2"]
+
+
+# ---- journeys
+
+def test_a_followed_message_has_its_trace_context_for_who_takes_it_from_a_queue() -> None:
+    hub = Hub(journeys=JourneySettings(rate=1.0), routes=(*OWN_ROUTES, *ROUTES))
+    client = hub.client().login()
+    client.ask("queue.declare", queue="work", durable=True)
+    client.ask("basic.consume", queue="work", consumer_tag="ct", no_ack=True)
+    own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+    for headers in ({}, {"traceparent": text(own)}, {}):
+        client.publish("", "work", b"x", written({"headers": headers} if headers else {}))
+        hub.kernel.flush()
+    seen = [read(said["raw"])["headers"]["traceparent"].value.decode() for _, name, said in client.got()
+            if name == "header"]
+    hub.advance(1_000)
+    stored = [event.nth(at) for record in hub.kernel.records(TOPIC)
+              if (event := event_of(record)) is not None and event.kind == EventKind.STORED
+              for at in range(max(1, event.rows))]
+    assert seen[1] == own and len(set(seen)) == 3
+    assert [event.trace_id.hex() for event in stored] == [each[3:35] for each in seen]

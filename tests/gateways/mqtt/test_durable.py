@@ -467,8 +467,8 @@ def test_who_has_left_is_forgotten_without_the_collector() -> None:
             publish(hub, "plant/1", b"on its way", qos=2)
             leave(clean)
             leave(device)
-            sleeper(hub, client_id=f"device{number}")
-            clean = device = sleeper(hub, client_id=f"device{number}")           # which takes the session over
+            clean, device = [sleeper(hub, client_id=f"device{number}") for _ in range(2)]    # which takes over
+            leave(clean)
             leave(device)
         del clean, device
     assert not left  # decision 297

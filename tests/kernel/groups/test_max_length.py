@@ -191,6 +191,17 @@ def refusing(rig: Rig, **limits: int) -> Queue:
     return rig.kernel.groups.declare_queue("work", QueueSettings(overflow="reject", **limits))
 
 
+def test_what_was_purged_on_its_way_in_takes_no_room() -> None:
+    rig = Rig()
+    queue = refusing(rig, max_length=2)
+    placement = rig.kernel.place_queue(queue)
+    rig.kernel.append([(placement, value, b"\0", 3, 0) for value in (b"1", b"2")], rig.witness)
+    assert rig.kernel.groups.purge(queue) == 2
+    rig.kernel.append([(placement, b"3", b"\0", 3, 0)], rig.witness)
+    rig.run()
+    assert taken(rig, "work") == [b"3"]
+
+
 def offer(rig: Rig, queue: Queue, *payloads: bytes) -> None:
     """Append without waiting for the disk."""
     placement = rig.kernel.place_queue(queue)

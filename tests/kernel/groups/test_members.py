@@ -278,6 +278,44 @@ def test_what_was_read_for_one_message_is_there_for_the_next() -> None:
     assert (len(reads), takers[0].values) == (2, [b"0", b"20"])
 
 
+def test_a_queue_that_was_taken_from_once_leaves_memory_when_that_is_durable() -> None:
+    rig = Rig()
+    queues = [rig.kernel.groups.declare_queue(f"q{number}") for number in range(LINGERING_MAX + 3)]
+    for queue in queues:
+        send(rig, queue, b"1")
+    takers = [Taker() for _ in queues]
+    for queue, taker in zip(queues, takers, strict=True):
+        rig.kernel.groups.queue_group(queue).take_now(taker)
+        rig.run()
+    assert all(taker.values == [b"1"] for taker in takers)
+    settled, held, given_back = queues[-3:]
+    rig.kernel.groups.queue_group(settled).ack(handles(takers[-3].got), lazily=True)
+    rig.run()
+    assert settled in [group.queue for group in rig.kernel.leasing.queues.in_memory()], "its frame is to come"
+    rig.kernel.groups.queue_group(given_back).release(handles(takers[-1].got), 0)
+    rig.run()
+    in_memory = [group.queue for group in rig.kernel.leasing.queues.in_memory()]
+    assert settled not in in_memory and held in in_memory and given_back in in_memory
+    again = Taker()
+    rig.kernel.groups.queue_group(settled).take_now(again)
+    rig.run()
+    assert (again.values, rig.kernel.groups.queue_group(settled).counts().ready) == ([], 0)
+
+
+def test_what_is_ready_is_counted_without_the_group() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("a", QueueSettings(priorities=3))
+    rig.run()
+    assert rig.kernel.groups.ready(queue) == 0
+    placement = rig.kernel.place_queue(queue, 2)
+    rig.kernel.append([(placement, b"1", b"\0", 3, 0)] * 3, rig.witness)
+    assert rig.kernel.groups.ready(queue) == 3, "on their way in"
+    send(rig, queue, b"4", priority=0)
+    assert (rig.kernel.groups.ready(queue), rig.kernel.leasing.queues.in_memory()) == (4, [])
+    assert len(pop(rig, rig.kernel.groups.queue_group(queue), 1)) == 1
+    assert rig.kernel.groups.ready(queue) == 3
+
+
 def test_only_so_many_groups_keep_what_was_read() -> None:
     rig = Rig()
     queue = rig.kernel.groups.declare_queue("a")

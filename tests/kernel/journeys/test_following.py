@@ -40,7 +40,7 @@ def test_pieces_are_what_lies_there_whatever_was_taken_apart(stretches, offsets:
     assert sorted((offset, followed.message_id) for offset, followed in among) == sorted(
         (offset, known[offset]) for offset in wanted if offset in apart)
     assert not wanted or following.any_within(5, lowest, highest)
-    assert following.pieces(6, offsets, lowest, highest) == [] and not following.any_in(6)
+    assert following.pieces(6, offsets, lowest, highest) == [] and not following.any_within(6, lowest, highest)
     assert following.ids_within(0, 10_000) == sorted(known.values())
     assert all(following.by_id(message_id) is not None for message_id in known.values())
     assert following.by_id(999) is None

@@ -1,6 +1,7 @@
 """What is recorded of messages: from the start of those that are followed, from the first error on of all others."""
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -8,15 +9,17 @@ import pytest
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.background import LIVE_MS, LOOK_MS
+from gatehouse.kernel.errors import InvalidRecord
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
-from tests.kernel.batches import batch_of
+from tests.kernel.batches import batch_of, encode_record, wrap
 from tests.kernel.packers import gzip, stored
 from tests.kernel.rig import Rig
 
@@ -166,6 +169,23 @@ def test_a_message_that_failed_is_found_by_what_is_known_of_it_once_it_is_at_han
             ("GIVEN_UP" if dies else "HANDED_OUT", message_id)], what
         assert what == "trace" or looked_for(hub, what, value, "red") == []
     assert [event.address for event in events(hub) if event.address] == ["orders/line1/7"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_producers_batch_that_is_refused_only_on_another_thread_is_told_of(together: bool):
+    hub = rig(NONE)
+    partition_id = hub.kernel.create_topic("orders", partitions=1).partition_id(0)
+    batch = wrap(gzip(encode_record(1, None, random.Random(7).randbytes(OPEN_HERE_BYTES))), 1, codec=GZIP)
+    hub.kernel.speaker.speaks(EDGE)
+    if together:
+        hub.kernel.append_batches([(partition_id, batch)], hub.witness, "b")
+    else:
+        hub.kernel.append_batch(partition_id, batch, hub.witness, "b")
+    hub.kernel.speaker.speaks(Origin("mqtt", "another"))
+    hub.run()
+    assert isinstance(hub.witness.stored[0].error, InvalidRecord)
+    told, = looked_for(hub, "told-user", b"edge", "/")
+    assert (told.kind, told.address, told.reason, told.door) == (Kind.REFUSED, "orders", InvalidRecord.code, "http")
 
 
 def test_a_dead_letter_is_followed_into_its_queue_and_back():

@@ -1,6 +1,8 @@
 """Who published a message of which nothing was recorded."""
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from gatehouse.kernel.records.authors import (
     MAX_AUTHORS,
     MAX_TEXT_BYTES,
     NUMBER_BITS,
+    U32,
     CorruptAuthors,
     decode_authors,
     encode_authors,
@@ -25,6 +28,7 @@ from gatehouse.kernel.records.authors import (
 )
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.write.body import authors_of
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 
@@ -126,12 +130,13 @@ def test_what_the_hub_writes_itself_has_no_publisher_and_costs_nothing():
 
 
 def test_where_the_frame_that_says_a_name_is_gone_nobody_is_named():
-    column, saying = encode_authors(7, [0], [EDGE], 0)
+    whose = [EDGE], array(U32, [0]).tobytes(), array("H", [0]).tobytes()
+    column, saying = encode_authors(7, *whose, 0)
     note_names(saying, 4_000)
     assert decode_authors(column).author_of(7) == 0
-    later, saying = encode_authors(9, [0], [EDGE], 3_000)
+    later, saying = encode_authors(9, *whose, 3_000)
     assert not saying and decode_authors(later).author_of(9) == 4_000 << NUMBER_BITS
-    assert encode_authors(9, [0], [EDGE], 5_000)[1] == [EDGE], "it was said in another segment"
+    assert encode_authors(9, *whose, 5_000)[1] == [EDGE], "it was said in another segment"
 
 
 def test_a_producers_batch_has_one_publisher():
@@ -201,12 +206,13 @@ ORIGINS = st.builds(Origin, st.sampled_from(["mqtt", "kafka"]), NAMES, NAMES, NA
 
 @given(st.lists(st.tuples(st.integers(1, 100), st.none() | ORIGINS), max_size=20), st.integers(0, 1 << 62))
 def test_what_a_column_says_is_what_it_was_told(parts, first_id):
-    stretches, at = [], 0
+    turns, at = [], 0
+    laid = [0, b""]
     for count, origin in parts:
-        stretches.append((at, origin))
+        turns.append((at, None, origin))
+        laid += [(0, b"", b"", 0, 0)] * count
         at += count
-    column, saying = encode_authors(first_id, [first for first, _ in stretches],
-                                    [origin for _, origin in stretches], 0)
+    column, saying = encode_authors(first_id, *authors_of(laid, turns, array("q", [0]), MAX_AUTHORS), 0)
     assert length_of(column) == len(column)
     authors = decode_authors(column)
     begin = 0
@@ -231,7 +237,9 @@ def test_what_a_column_says_is_what_it_was_told(parts, first_id):
 
 def test_beyond_the_authors_of_one_frame_nobody_is_named():
     origins = [Origin("mqtt", client=str(number)) for number in range(MAX_AUTHORS + 5)]
-    column, saying = encode_authors(0, list(range(len(origins))), origins, 0)
+    laid = [0, b"", *[(0, b"", b"", 0, 0)] * len(origins)]
+    turns = [(0, list(range(1, len(origins) + 1)), origins)]
+    column, saying = encode_authors(0, *authors_of(laid, turns, array("q", [0]), MAX_AUTHORS), 0)
     authors = decode_authors(column)
     assert len(saying) == MAX_AUTHORS and authors.author_of(MAX_AUTHORS - 1) >= 0
     assert authors.author_of(MAX_AUTHORS + 2) == -1

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.message import Piece
+from gatehouse.kernel.message import Origin, Piece
+from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import encode_headers, encode_key
 from gatehouse.kernel.write import body
@@ -42,6 +43,66 @@ def test_both_ways_make_the_same(run_stretches: list[Any], batches: list[tuple[b
     made = body.encode(laid, count, NOW_MS, front, with_ends)
     assert made == body.encode_plain(laid, count, NOW_MS, front, with_ends)
     assert made[0].startswith(front) and len(made[0]) == len(front) + sum(array("I", made[1]))
+
+
+AUTHORS = [Origin("mqtt", client=str(number)) for number in range(5)]
+authors = st.sampled_from([None, *AUTHORS])
+
+
+@st.composite
+def turns_of(draw: Any, count: int) -> list[body.Turn]:
+    """Who published so many messages: some of them by calls of one author, some by calls of several."""
+    turns: list[body.Turn] = []
+    at = draw(st.just(0) | st.integers(0, count))
+    if draw(st.booleans()):
+        return [(at, None, draw(authors))]
+    while at < count:
+        if draw(st.booleans()):
+            turns.append((at, None, draw(authors)))
+            at += draw(st.integers(1, 5))
+        else:
+            stops = sorted(draw(st.sets(st.integers(1, 9), min_size=1)))
+            turns.append((at, stops, [draw(authors) for _ in stops]))
+            at += stops[-1]
+    return turns
+
+
+@given(st.lists(stretches, max_size=8), st.lists(whole, max_size=3), st.data(),
+       st.lists(st.integers(-1, 100), min_size=7, max_size=7), st.integers(0, 5))
+def test_both_ways_know_whose_messages_are(run_stretches: list[Any], batches: list[tuple[bytes, bytes]], data: Any,
+                                           begins: list[int], most: int) -> None:
+    laid = laid_of(run_stretches, batches)
+    turns = data.draw(turns_of(sum(len(of_run) for _, _, of_run in run_stretches) + len(batches)))
+    made = body.authors_of(laid, turns, array("q", begins), most)
+    assert made == body.authors_plain(laid, turns, array("q", begins), most)
+    assert len(made[0]) <= most and len(made[1]) == 2 * len(made[2])
+
+
+def test_whose_messages_are_run_by_run() -> None:
+    message = (0, b"v", b"\0", 0, 0)
+    laid = [0, KEY, message, 1, KEY, message, 0, KEY, message, message, 2, None, b"place", memoryview(b"rest"), 1, KEY,
+            message]
+    one, other, third = AUTHORS[:3]
+    turns: list[body.Turn] = [(1, [1, 3], [one, other]), (4, None, third), (5, None, None)]
+    found, firsts, numbers = body.authors_of(laid, turns, array("q", [0, 10, 20]), 100)
+    nobody = NOBODY_NUMBER
+    assert found == [one, other, third]
+    assert list(zip(array(U32, firsts), array("H", numbers), strict=True)) == [
+        (0, nobody), (1, 1), (10, 0), (11, nobody), (20, 2)]
+    found, firsts, numbers = body.authors_of(laid, [(0, None, other)], array("q", [-1, 10, 20]), 100)
+    assert (found, *array(U32, firsts), *array("H", numbers)) == ([other], 10, 0)
+
+
+@pytest.mark.parametrize(("laid", "turns"), [
+    ([(0, b"v", b"\0", 0, 0)], []),                            # no run before it
+    ([1, KEY], []), ([-1, KEY], []), ([0], []),
+    ([0, KEY], [(0, None)]), ([0, KEY], [None]), ([0, KEY], [("0", None, None)]),
+    ([0, KEY], [(0, [1], [])]), ([0, KEY], [(0, [1], None)]), ([0, KEY], [(0, ["1"], [None])]),
+    ([0, KEY], [(1 << 70, None, None)])])
+def test_native_code_believes_no_turns(laid: body.Laid, turns: list[Any]) -> None:
+    if body.authors_of is not body.authors_plain:
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            body.authors_of(laid, turns, array("q", [0]), 1)
 
 
 @given(st.lists(messages, min_size=1, max_size=20))
