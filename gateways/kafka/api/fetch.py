@@ -51,7 +51,7 @@ class Fetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
-                 "followed", "whole", "names", "given")
+                 "followed", "whole", "names", "given", "is_held")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -69,6 +69,7 @@ class Fetch:
         self.whole = True                  # the client is to hear of each partition
         self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
         self.given: dict[str, tuple[int, int]] = {}        # messages and bytes that this answer has, by topic
+        self.is_held = False               # a limit lets nothing out now
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -113,6 +114,7 @@ class Fetch:
         """Go over all partitions and read what there is."""
         session = self.request.session
         self.looked_ms = session.services.now_ms()
+        self.is_held = False
         self.names.clear()
         version, read_committed = self.rows.version, self.rows.read_committed
         if self.followed is None:
@@ -137,7 +139,8 @@ class Fetch:
         turn with few messages, however many would fit."""
         session = self.request.session
         messages, size_bytes = session.guard.out_room()
-        return 0 if not messages else max(1, min(self.max_bytes, size_bytes, messages * session.fetched_each_bytes))
+        self.is_held = messages == 0
+        return 0 if self.is_held else max(1, min(self.max_bytes, size_bytes, messages * session.fetched_each_bytes))
 
     def look_at(self, name: bytes, partitions: list[FetchPartition], block: Block | None) -> None:
         """One topic's partitions."""
@@ -232,9 +235,9 @@ class Fetch:
             session_id = self.followed.id if self.followed is not None else 0
             self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))
             return
-        held_ms = session.guard.out_wait_ms() if session.guard.limits_out else 0
-        if held_ms:
-            session.wake_at(min(self.deadline_ms, session.services.now_ms() + held_ms), self.on_timer)
+        if self.is_held:
+            again_ms = session.services.now_ms() + max(1, session.guard.out_wait_ms())
+            session.wake_at(min(self.deadline_ms, again_ms), self.on_timer)
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
