@@ -92,9 +92,14 @@ def wrk_options(description: str | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--connections", type=int, default=64)
     options = parser.parse_args()
+    require_wrk()
+    return options
+
+
+def require_wrk() -> None:
+    """Raises SystemExit where it is not installed."""
     if shutil.which("wrk") is None:
         raise SystemExit("wrk is not installed: apt-get install wrk")
-    return options
 
 
 def main() -> None:

@@ -91,8 +91,8 @@ class Load:
                 self.transactions.decide(one.positions[0][2], Decision.COMMIT, by="load", owner=self,
                                          token=time.perf_counter())
                 continue
-            if self.halves:
-                self.latency_s.append(time.perf_counter() - float(str(one.token)))
+            if isinstance(one.token, float):       # when a commit began
+                self.latency_s.append(time.perf_counter() - one.token)
             self.pending -= 1
             if self.left and self.follows:
                 self.send()

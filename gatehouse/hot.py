@@ -21,6 +21,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.amqp.codec",
     "gatehouse.gateways.amqp.publishing",
     "gatehouse.gateways.amqp.session",
+    "gatehouse.gateways.amqp.sorting",
     "gatehouse.gateways.amqp.unacked",
     "gatehouse.gateways.connections.connection",
     "gatehouse.gateways.connections.flow",
@@ -53,11 +54,12 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.inbox",
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
+    "gatehouse.gateways.mqtt.sorting",
+    "gatehouse.gateways.slowing",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.appending",
     "gatehouse.kernel.write.batches",
     "gatehouse.kernel.write.committer",
-    "gatehouse.kernel.write.patience",
     "gatehouse.kernel.write.pending_frame",
     "gatehouse.kernel.halves.halves",
     "gatehouse.kernel.halves.letters",
@@ -80,7 +82,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.records.authors",
     "gatehouse.kernel.records.batch",
     "gatehouse.kernel.records.record",
-    "gatehouse.kernel.records.walking",
     "gatehouse.kernel.scheduling.schedule_records",
     "gatehouse.kernel.selectors.conditions",
     "gatehouse.kernel.selectors.json_values",
@@ -93,6 +94,7 @@ HOT_MODULES: Final = (
     "gatehouse.tracing.events",
     "gatehouse.tracing.numbering",
     "gatehouse.relay.incoming",
+    "gatehouse.relay.marking",
     "gatehouse.relay.origins",
     "gatehouse.transactions.book",
     "gatehouse.transactions.coordinator",
@@ -113,6 +115,8 @@ NATIVE_MODULES: Final = (
     "gatehouse.gateways.connections.native_sockets",
     "gatehouse.gateways.mqtt.native_publishes",
     "gatehouse.kernel.log.native_writer",
+    "gatehouse.kernel.write.native_body",
+    "gatehouse.relay.native_marking",
 )
 """Each is a file `NAME.pyx`, or `NAME.c` where it is written in C, with its types in `NAME.pyi`."""
 
@@ -175,5 +179,5 @@ def native_digest(root: Path) -> str:
     """Of the native modules, what they declare to each other, and these lists: seconds to compile, where the hot ones
     take minutes."""
     native = [file for module in NATIVE_MODULES if (file := native_source_of(module, root)) is not None]
-    shared = [file for source in native if (file := source.with_suffix(".pxd")).is_file()]
+    shared = [file for source in native for kind in (".pxd", ".h") if (file := source.with_suffix(kind)).is_file()]
     return digest_of([root / "gatehouse" / "hot.py", *sorted((*native, *shared))], root)

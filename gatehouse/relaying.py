@@ -51,7 +51,7 @@ class Relaying:
         self.links = HubLinks(
             kernel=kernel, section=config.section, settings=config.links, secret=kernel.secret, hub_name=hub_name,
             chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed,
-            rights=lambda: admission.version, told=self._tell)
+            rights=lambda: admission.version, tell=self._tell)
         kernel.keep_for(self.links.owed)
         kernel.looking.ask_links(self.links.owed)
         self.circuit = CircuitBreaker(RELAY_CIRCUIT)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from gatehouse.kernel.message import (
     NOBODY,
     Chooser,
+    Encoded,
     Fetched,
     Handle,
     Headers,
@@ -956,7 +957,10 @@ class LinkPort(HubFacts, Protocol):
                  may_create: bool = True, maker: str = "") -> Placement: ...
 
     def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
-                    token: object = None, origin: Origin = NOBODY) -> None: ...
+                    token: object = None, origin: Origin = NOBODY, encoded: Sequence[Encoded] = ()) -> None: ...
+
+    @property
+    def unfollowed(self) -> int: ...
 
     def link_state(self, kind: int, key: bytes) -> bytes | None: ...
 

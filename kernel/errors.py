@@ -141,15 +141,9 @@ class UnsupportedBatch(KernelError):
 
 
 class OutOfOrderSequence(KernelError):
-    """A producer's sequence that does not follow the last one stored: something between them is missing."""
+    """A producer's sequence that does not follow the last one stored, and is none of the five batches remembered."""
 
     code = "out_of_order_sequence"
-
-
-class DuplicateSequence(KernelError):
-    """A sequence older than the five batches that are remembered."""
-
-    code = "duplicate_sequence"
 
 
 class FencedProducer(KernelError):

@@ -10,7 +10,7 @@ say comes by call-back.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -56,6 +56,7 @@ from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
     NOBODY,
+    Encoded,
     Fetched,
     Headers,
     Judge,
@@ -468,7 +469,7 @@ class Kernel:  # decision 138
         """Store one record batch v2 as it is. Answered with [(partition_id, base offset, first message id)].
 
         Refuses with CorruptBatch, InvalidRecord, InvalidTimestamp, UnsupportedBatch, MessageTooLarge, UnknownPartition,
-        OutOfOrderSequence, DuplicateSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
+        OutOfOrderSequence, FencedProducer, Stopping: raised, or answered where the batch is opened
         on another thread. One that is remembered is answered with its first position. `divert`: see `validation`.
         """
         self._batches.append(partition_id, batch, owner, token, divert, judge)
@@ -484,17 +485,22 @@ class Kernel:  # decision 138
 
     # decision 203: what has arrived over a link, and how far that is, in one frame
     def append_with(self, messages: list[Message], records: list[StateRecord], owner: Owner | None,
-                    token: object = None, origin: Origin = NOBODY) -> None:
+                    token: object = None, origin: Origin = NOBODY, encoded: Sequence[Encoded] = ()) -> None:
         """Store messages and state records in one frame: both are there after a crash, or neither. Answered as
-        `append`; with neither, once everything before is durable. They come from `origin`. Raises what `append` does,
-        with nothing taken."""
+        `append`; with neither, once everything before is durable. They come from `origin`. What is `encoded` enters
+        before the messages: no more of it than `unfollowed`. Raises what `append` does, with nothing taken."""
         self.speaker.speaks(origin if self.records_journeys else NOBODY)
         try:
-            self._appending.append(messages, owner, token, False)
+            self._appending.append(messages, owner, token, False, encoded=encoded)
         finally:
             self.speaker.speaks(NOBODY)
         if records:
             self.committer.put_state(records)
+
+    @property
+    def unfollowed(self) -> int:
+        """Messages that enter before the next one which may be followed."""
+        return self._appending.unfollowed
 
     def link_state(self, kind: int, key: bytes) -> bytes | None:
         """A state record of a link, as far as it is durable."""

@@ -82,9 +82,9 @@ class Loss:
 class Losses:
     """What is listed of one way of a link; kept in the log. `told`: (what happened, details)."""
 
-    def __init__(self, kernel: LinkPort, hub: bytes, way: int, told: Callable[[str, str], None]) -> None:
+    def __init__(self, kernel: LinkPort, hub: bytes, way: int, tell: Callable[[str, str], None]) -> None:
         self._key = hub + bytes((way,))
-        self._told = told
+        self._tell = tell
         self._dirty = False
         value = kernel.link_state(Kind.LOSSES, self._key)
         self.listed = [] if value is None else [Loss(**entry) for entry in json.loads(value)]
@@ -95,7 +95,7 @@ class Losses:
             return
         self.listed = [*self.listed[1 - MAX_LISTED:], loss]
         self._dirty = True
-        self._told("history", f"{loss.why}: {loss.count} messages from offset {loss.first} on of partition "
+        self._tell("history", f"{loss.why}: {loss.count} messages from offset {loss.first} on of partition "
                               f"{loss.partition} of {loss.topic}")
 
     def take_dirty(self) -> list[StateRecord]:

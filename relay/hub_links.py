@@ -106,14 +106,14 @@ class HubLinks:
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
                  allowed: Callable[[LinkSettings], Allowed], rights: Callable[[], object],
-                 told: Callable[[str, str, str], None]) -> None:
+                 tell: Callable[[str, str, str], None]) -> None:
         self._kernel = kernel
         self._section = section
         self._hub_name = hub_name
         self._chance = chance
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        self._told = told
+        self._tell = tell
         self._allowed = allowed
         self._secret = secret
         seeds = {number: kept.key for number, kept in self._seeds()}
@@ -143,7 +143,7 @@ class HubLinks:
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
-                              self._carry, self._frame, allowed, rights, told,
+                              self._carry, self._frame, allowed, rights, tell,
                               Rates(section.bytes_per_second, section.messages_per_second),
                               lambda: self._max_frame_bytes - 1024, self._next_key, self._on_next_key, self._on_pinned)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
@@ -216,7 +216,7 @@ class HubLinks:
                     link.on_spool_frame(frame)
             case Held(peer) | Spooled(peer) if self.state == ONLINE:
                 for link in self.links.values():
-                    if any(known.address == peer for known in link.pin.peers):
+                    if any(pinned.address == peer for pinned in link.pin.peers):
                         link.on_spool_frame(frame)
             case Bounced(peer, code, reason):
                 for link in self._links_to(peer):
@@ -233,7 +233,7 @@ class HubLinks:
             case Refused(code, reason):
                 self.fault, self._fault_was_said = f"the meeting point refuses this hub: {code}: {reason}", True
                 self.refused = True
-                self._told("", "refused", self.fault)
+                self._tell("", "refused", self.fault)
             case _:
                 raise BadFrame(f"a frame {type(frame).__name__} came out of turn")
 
@@ -298,7 +298,7 @@ class HubLinks:
         invitation_id, secret = self._chance(ID_BYTES), self._chance(SECRET_BYTES)
         ends_ms = self._wall_ms() + lasts_ms
         self._kernel.append_with([], [invited_record(invitation_id, Invited(link, secret.hex(), ends_ms))], None)
-        self._told(link, "invited", f"until {ends_ms}")
+        self._tell(link, "invited", f"until {ends_ms}")
         return encode_invitation(Invitation(self._section.url, link, self._hub_name, self.identity.public.hex(),
                                             self._kernel.hub.hex(), invitation_id.hex(), secret.hex(), ends_ms))
 
@@ -332,7 +332,7 @@ class HubLinks:
             old.on_disconnected()
         self._pins[name] = pin
         self._make(name)
-        self._told(name, "pinned", f"hub {pin.hub}, key {pin.key}")
+        self._tell(name, "pinned", f"hub {pin.hub}, key {pin.key}")
         if name in self.links and pin.peer.address in self._there and not pin.invitation:
             self.links[name].on_presence(True)
 
@@ -353,7 +353,7 @@ class HubLinks:
             elif pinned is None:
                 raise BadInvitation("there is no such invitation, or it was used")
         except (RelayError, KernelError) as error:
-            self._told("", "join refused", f"{error.code}: {error}")
+            self._tell("", "join refused", f"{error.code}: {error}")
             return
         self._carry(peer, "", encode_joined(join.id, self.identity, join.key))
 
@@ -392,7 +392,7 @@ class HubLinks:
                                                      KeptKey(NEXT, seed, self._wall_ms()))],
                                      Then(self._say_next, partial(self._unmake, made)))
             self._next = made
-            self._told("", "key made", self._next.public.hex())
+            self._tell("", "key made", self._next.public.hex())
         return {"key": self.identity.public.hex(), "next_key": self._next.public.hex(), "waits_for": self._untold()}
 
     def _say_next(self) -> None:
@@ -403,12 +403,12 @@ class HubLinks:
         """A next key could not be stored: there is none."""
         if self._next is made:
             self._next = None
-            self._told("", "key not made", made.public.hex())
+            self._tell("", "key not made", made.public.hex())
 
     def _untold(self) -> list[str]:
         """Links whose other hub has not pinned what is to follow our key."""
         return [] if self._next is None else sorted(
-            name for name, pin in self._pins.items() if pin.told != self._next.public.hex())
+            name for name, pin in self._pins.items() if pin.next_pinned != self._next.public.hex())
 
     def use_next_key(self) -> dict[str, Any]:
         """Be known by it from now on: every link begins anew. Raises KeyNotPinned, Stopping."""
@@ -430,7 +430,7 @@ class HubLinks:
         for name, link in list(self.links.items()):
             link.on_disconnected()
             self._make(name)
-        self._told("", "key in use", made.public.hex())
+        self._tell("", "key in use", made.public.hex())
         if self._wire is not None:
             self._wire.close("this hub is known by another key now")
 
@@ -448,7 +448,7 @@ class HubLinks:
         if name in self.links:
             self.links[name].say_pinned(bytes.fromhex(pin.next_key))
         if pin.next_key != before:
-            self._told(name, "next key pinned", pin.next_key)
+            self._tell(name, "next key pinned", pin.next_key)
 
     def _unpin_next(self, name: str, before: str) -> None:
         """What follows the other hub's key could not be stored: it is not pinned, and is said again."""
@@ -458,7 +458,7 @@ class HubLinks:
                 self.links[name].pin = pin
 
     def _on_pinned(self, name: str, key: bytes) -> None:
-        self._keep(name, dataclasses.replace(self._pins[name], told=key.hex()))
+        self._keep(name, dataclasses.replace(self._pins[name], next_pinned=key.hex()))
 
     def _follow(self, peer: bytes) -> None:
         """A hub that is here by the key which was to follow its own."""
@@ -469,7 +469,7 @@ class HubLinks:
                 if link is not None:
                     link.on_disconnected()
                     self._make(name)
-                self._told(name, "key followed", f"hub {pin.hub}, key {pin.next_key}")
+                self._tell(name, "key followed", f"hub {pin.hub}, key {pin.next_key}")
 
     # ---- what people say
 
@@ -484,19 +484,19 @@ class HubLinks:
             link.on_disconnected()
         if self._circuits is not None:
             self._circuits.forget(name)
-        self._told(name, "unlinked", f"hub {pin.hub}")
+        self._tell(name, "unlinked", f"hub {pin.hub}")
 
     def pause(self, name: str) -> None:
         """Raises UnknownLink."""
         self._keep(name, dataclasses.replace(self._require_pin(name), paused=True))
         self._require(name).pause()
-        self._told(name, "paused", "")
+        self._tell(name, "paused", "")
 
     def resume(self, name: str, go_on: bool = False) -> None:
         """Go on after a pause, or after a stop; `go_on`: behind what is lost, too. Raises UnknownLink."""
         self._keep(name, dataclasses.replace(self._require_pin(name), paused=False))
         self._require(name).resume(go_on)
-        self._told(name, "resumed", "behind what is lost" if go_on else "")
+        self._tell(name, "resumed", "behind what is lost" if go_on else "")
 
     def rewind(self, name: str, topic: str, offset: int | None = None) -> int:
         """Have what came of a topic of the other hub once more, from an offset on, or from the first that it has;
@@ -512,7 +512,7 @@ class HubLinks:
         self.arrivals.forget_pending()
         self._kernel.append_with([], list(records), Then(partial(self._rewound, link),
                                                                      partial(self._rewound, link)))
-        self._told(name, "rewound", f"{topic} to {offset or 0}")
+        self._tell(name, "rewound", f"{topic} to {offset or 0}")
         return len(records)
 
     def _rewound(self, link: Link) -> None:

@@ -7,13 +7,13 @@ link stops. Nothing is answered before it is on the disk.
 # decision 203: every batch names its predecessor, and a gap is never a repetition
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, is_address, join_address
-from gatehouse.kernel.addresses.routes import STATED, stated_in
+from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.errors import (
     CorruptBatch,
     KeptFull,
@@ -28,23 +28,25 @@ from gatehouse.kernel.message import (
     DOOR_MASK,
     RELAY,
     RETAIN,
-    SHOWN_ORIGIN,
+    Encoded,
     Headers,
     Message,
+    Piece,
     Placement,
     Record,
     Stamp,
     Stored,
 )
 from gatehouse.kernel.message import Origin as Sender
-from gatehouse.kernel.records.batch import leased_of
+from gatehouse.kernel.records.batch import OpenPiece, open_piece
 from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
-from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_headers, has_private, read_headers
+from gatehouse.kernel.records.record import encode_headers, read_headers, skip_records, split_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import Batches, Section
-from gatehouse.relay.origins import MAX_HUBS, Came, Marks, came_by, clock_said, has_side, without_origin
+from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Tracks, mark
+from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.replies import Replies
@@ -88,6 +90,41 @@ class OfLetter(NamedTuple):
 
     number: int
     size_bytes: int
+
+
+class Arriving:
+    """What a letter brings, until it is appended."""
+
+    def __init__(self, tracks: Tracks, by_tracks: bool) -> None:
+        self.messages: list[Message] = []
+        self.encoded: list[Encoded] = []             # enters before the messages
+        self.advanced: dict[Origin, Arrived] = {}
+        self.tracks: Tracks = tracks                    # of its topic
+        self.by_tracks: bool = by_tracks               # none of it may be followed: messages may go by tracks
+        self.met: list[bytes | None] = []            # keys of what became messages
+
+
+class Course:
+    """One section while it is taken."""
+
+    def __init__(self, topic: str, origin: Origin, section: Section, arrived: Arrived, ending: Ending, shift_ms: int
+                 ) -> None:
+        self.topic: str = topic
+        self.origin: Origin = origin
+        self.section: Section = section
+        self.arrived: Arrived = arrived
+        self.ending: Ending = ending
+        self.shift_ms: int = shift_ms
+        self.for_link: tuple[bytes, ...] = (
+            FOR_LINK if -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS else FOR_LINK_APART)
+        self.at: int = arrived.next                  # the next offset
+        self.newest: tuple[int, int, int, bytes | None, bytes | None] | None = None    # offset, id, time, key, value
+
+    def marked(self, piece: Piece) -> int:
+        """How many records of a piece may be taken without a look. The newest of a section is looked at."""
+        if piece.first_offset < self.at or piece.first_offset + piece.count > self.section.next:
+            return 0
+        return piece.count - (piece is self.section.pieces[-1])
 
 
 class Arrivals:
@@ -162,7 +199,7 @@ class Incoming:
         self._replies = Replies(settings.replies, settings.name, marks)
         self._renames = renames_of(settings.rename)
         self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
-        self._plain: dict[str, dict[bytes | None, Placement]] = {}       # of messages that say no address, by topic
+        self._tracks: dict[str, Tracks] = {}                               # by topic of the other hub
         self._came_before: dict[tuple[str, int], Origin] | None = None                 # by topic and partition
         self._parted: Arrived | None = None
         self._parted_of: Origin | None = None
@@ -214,21 +251,26 @@ class Incoming:
         if self._rights is not self._rights_of():
             self._rights = self._rights_of()
             self.forget_places()
-        messages: list[Message] = []
-        advanced: dict[Origin, Arrived] = {}
+        tracks = self._tracks.get(letter.topic)
+        if tracks is None:
+            tracks = self._tracks[letter.topic] = Tracks()
+        tracks.check()
+        count = sum([piece.count for section in letter.sections for piece in section.pieces])
+        into = Arriving(tracks, self._kernel.unfollowed >= count)
         for section in letter.sections:
-            self._take(letter, section, shift_ms, messages, advanced)
-        records = [arrived_record(origin, arrived) for origin, arrived in advanced.items()]
+            self._take(letter, section, shift_ms, into)
+        records = [arrived_record(origin, arrived) for origin, arrived in into.advanced.items()]
         records += self._losses.take_dirty()
-        self._append(messages, records, of_letter)
-        for origin, arrived in advanced.items():
+        self._append(into.messages, records, of_letter, into.encoded)
+        tracks.learn(into.met)
+        for origin, arrived in into.advanced.items():
             self._arrivals.advance(origin, arrived)
         self._unstored_bytes += of_letter.size_bytes
         self.counts.bytes += of_letter.size_bytes
 
-    def _append(self, messages: list[Message], records: list[StateRecord], token: OfLetter | None
-                ) -> None:
-        self._kernel.append_with(messages, records, self, token, self._sender)
+    def _append(self, messages: list[Message], records: list[StateRecord], token: OfLetter | None,
+                encoded: Sequence[Encoded] = ()) -> None:
+        self._kernel.append_with(messages, records, self, token, self._sender, encoded)
 
     def on_stored(self, stored: list[Stored]) -> None:
         """See `kernel.message.Owner`."""
@@ -248,10 +290,9 @@ class Incoming:
                 self._unstored_bytes -= answer.token.size_bytes
                 self._answer(answer.token.number)
 
-    def _take(self, letter: Batches, section: Section, shift_ms: int, messages: list[Message],
-              advanced: dict[Origin, Arrived]) -> None:
+    def _take(self, letter: Batches, section: Section, shift_ms: int, into: Arriving) -> None:
         origin = Origin(self._peer_hub, letter.uuid, section.partition)
-        arrived = advanced.get(origin) or self._arrivals.get(origin)
+        arrived = into.advanced.get(origin) or self._arrivals.get(origin)
         if arrived is None:
             if not section.begins:
                 raise PositionGap(f"partition {section.partition} of {letter.topic} goes on at offset "
@@ -272,44 +313,85 @@ class Incoming:
         if repeats and (last is None or not section.predecessor <= last.offset < section.next):
             self.counts.repeated += sum([piece.count for piece in section.pieces])
             return
-        at = arrived.next
-        places = self._plain.setdefault(letter.topic, {})
-        marks = self._marks.of(origin)
-        apart = not -CLOCKS_APART_MS < shift_ms < CLOCKS_APART_MS
+        course = Course(letter.topic, origin, section, arrived, self._marks.of(origin), shift_ms)
         for piece in section.pieces:
-            for _, offset, _, message_id, time_ms, key, value, headers, attributes in leased_of(piece, None):
-                if offset < at or offset >= section.next:
-                    self.counts.repeated += 1
-                    if last is not None and offset == last.offset \
-                            and last.mark != mark_of(message_id, time_ms, key, value):
-                        self._parted_of, self._parted = origin, arrived._replace(last=Last(offset, PARTED_MARK))
-                        raise HistoryParted(f"offset {offset} of partition {section.partition} of {letter.topic} is "
-                                            "another message than the one that came: the other hub was restored")
-                    continue
-                at = offset + 1
-                placement = places.get(key)
-                if placement is not None and not attributes & RETAIN and time_ms > 0 and _is_plain(headers, apart):
-                    headers = add_header(headers, marks.encoded(offset, message_id), 2)
-                    if len(headers) + (0 if value is None else len(value)) <= placement.max_message_bytes:
-                        messages.append((placement, value, headers, attributes, time_ms))
-                        self.counts.messages += 1
-                        continue
-                try:
-                    decoded, _ = read_headers(headers, 0)
-                except CorruptBatch:
-                    continue                 # no reader is given such a record
-                self._message(letter.topic, origin, (offset, time_ms, key, value, decoded, attributes, message_id),
-                              piece.whole, piece.append_ms, shift_ms, messages, advanced)
+            self._take_piece(course, piece, into)
         if repeats:
             return
-        if at > arrived.next and offset == at - 1:           # the newest is marked: `histories.py`
-            last = Last(offset, mark_of(message_id, time_ms, key, value))
+        newest = course.newest
+        if newest is not None and arrived.next < course.at == newest[0] + 1:      # it is marked: `histories.py`
+            last = Last(newest[0], mark_of(*newest[1:]))
         if section.lost:
             self.counts.lost_messages += section.lost
             self._losses.note(Loss(DELETED, letter.topic, section.partition, arrived.next, section.lost,
                                    self._wall_ms()))
-        advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1), letter.topic,
-                                   self._settings.name, last)
+        into.advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1),
+                                        letter.topic, self._settings.name, last)
+
+    def _take_piece(self, course: Course, piece: Piece, into: Arriving) -> None:
+        """All records of a piece: those that need no look together, the others one by one."""
+        try:
+            opened = open_piece(piece)
+        except CorruptBatch:
+            return
+        if opened is None:
+            return                           # marks of transactions
+        marked = course.marked(piece)
+        passed = 0
+        while passed < piece.count:
+            if passed < marked:
+                taken, behind = self._mark(course, piece, opened, passed, marked - passed, into)
+                if taken:
+                    passed += taken
+                    opened = opened._replace(at=behind)
+                    continue
+            self._look(course, piece, opened, passed, into)
+            there, behind = skip_records(opened.data, opened.at, 1, len(opened.data), len(opened.data))
+            if not there:
+                return                       # where a length makes no sense nothing behind it can be found
+            passed += 1
+            opened = opened._replace(at=behind)
+
+    def _mark(self, course: Course, piece: Piece, opened: OpenPiece, passed: int, count: int, into: Arriving
+              ) -> tuple[int, int]:
+        """Up to so many records that need no look; how many they are, and where the next one lies."""
+        tracks, first_offset = into.tracks, piece.first_offset + passed
+        taken, behind, gathered = mark(opened, count, first_offset, piece.first_id + passed, tracks.places,
+                                       tracks.of if into.by_tracks else {}, tracks.partition_ids, tracks.limit_bytes,
+                                       course.for_link, FOR_KERNEL, course.ending, into.messages, into.met)
+        for partition_id, of_track, records, max_ms in gathered:
+            into.encoded.append(Encoded(partition_id, of_track, records, opened.base_ms, max_ms))
+        if taken:
+            self.counts.messages += taken
+            course.at = first_offset + taken
+        return taken, behind
+
+    def _look(self, course: Course, piece: Piece, opened: OpenPiece, passed: int, into: Arriving) -> None:
+        """One record, unless it makes no sense. Raises HistoryParted."""
+        section, last = course.section, course.arrived.last
+        for _, offset, _, message_id, time_ms, key, value, headers, attributes in split_records(
+                None, opened.data, opened.at, 1, piece.first_offset + passed, opened.base_ms, piece.first_id + passed,
+                opened.fixed_ms, True):
+            if offset < course.at or offset >= section.next:
+                self.counts.repeated += 1
+                if last is not None and offset == last.offset \
+                        and last.mark != mark_of(message_id, time_ms, key, value):
+                    self._parted_of = course.origin
+                    self._parted = course.arrived._replace(last=Last(offset, PARTED_MARK))
+                    raise HistoryParted(f"offset {offset} of partition {section.partition} of {course.topic} is "
+                                        "another message than the one that came: the other hub was restored")
+                return
+            course.at = offset + 1
+            course.newest = offset, message_id, time_ms, key, value
+            try:
+                decoded, _ = read_headers(headers, 0)
+            except CorruptBatch:
+                return                       # no reader is given such a record
+            into.tracks.of.pop(key, None)     # what follows of this key must not overtake it
+            into.met.append(key)
+            self._message(course.topic, course.origin,
+                          (offset, time_ms, key, value, decoded, attributes, message_id), piece.whole,
+                          piece.append_ms, course.shift_ms, into.messages, into.advanced)
 
     def _note_topic_made_anew(self, letter: Batches, section: Section) -> None:
         """A topic of that name may have come before, and be another one: people are told how far that was."""
@@ -366,7 +448,7 @@ class Incoming:
         messages.append((placement, value, encoded, attributes, max(time_ms, 0)))
         self.counts.messages += 1
         if said is None and queue is None:
-            self._plain.setdefault(topic, {})[key] = placement
+            self._tracks[topic].place(key, placement)
 
     def _is_news(self, came: Came, advanced: dict[Origin, Arrived]) -> bool:
         """Whether a message that was passed on comes here for the first time."""
@@ -410,8 +492,8 @@ class Incoming:
     def forget_places(self) -> None:
         """Rights have changed, or there are too many."""
         self._places.clear()
-        for places in self._plain.values():
-            places.clear()
+        for tracks in self._tracks.values():
+            tracks.forget()
 
     def _refuse(self, address: str, error: KernelError | Denied, record: Record, came: Came,
                 messages: list[Message]) -> None:
@@ -436,14 +518,6 @@ class Incoming:
         if said is None:
             said = Stamp(append_ms, came.origin.hub)
         return said._replace(clock_ms=max(0, min(said.clock_ms, self._wall_ms() + CLOCK_AHEAD_MS)))
-
-
-def _is_plain(headers: bytes, apart: bool) -> bool:
-    """Whether encoded headers say nothing that a link has to look at; `apart`: the clocks of the hubs are."""
-    if headers == NO_HEADERS:
-        return True
-    return (not has_private(headers) and headers.find(STATED) < 0 and headers.find(SHOWN_ORIGIN) < 0
-            and not (apart and headers.find(EXPIRES_HEADER) >= 0))
 
 
 def _address_of(topic: str, key: bytes | None, said: bytes | None) -> str | None:

@@ -120,7 +120,7 @@ class Around:
     rights: Callable[[], object]
     """Another object when what `allowed` lets pass may be another."""
 
-    told: Callable[[str, str, str], None]
+    tell: Callable[[str, str, str], None]
     """(link, what happened, details), for the log and the audit topic."""
 
     rates: Rates
@@ -156,7 +156,7 @@ class Link:
         self._outgoing: Outgoing | None = None
         self._incoming: Incoming | None = None
         self.lost_out, self.lost_in = (
-            Losses(around.kernel, self.peer.hub, way, partial(around.told, settings.name)) for way in (OUT, IN))
+            Losses(around.kernel, self.peer.hub, way, partial(around.tell, settings.name)) for way in (OUT, IN))
         self._rates = Rates(settings.bytes_per_second, settings.messages_per_second, around.rates)
         self._there = False
         self._goes_on = False                # people have said so, whatever `on_lost` says
@@ -217,7 +217,7 @@ class Link:
 
     def _stop_told(self, reason: str) -> None:
         self.stop(reason)
-        self._around.told(self.settings.name, "stopped", reason)
+        self._around.tell(self.settings.name, "stopped", reason)
 
     # ---- time
 
@@ -412,7 +412,7 @@ class Link:
         self._greeting = None
         self.fault = text
         if isinstance(error, (WrongKey, BadFrame, OutOfTurn)):
-            self._around.told(name, "faulted", text)
+            self._around.tell(name, "faulted", text)
         self._wait(self._around.now_ms(), text)
         if not self._speaks_first:
             self._carry(bytes((BREAK,)))
@@ -460,7 +460,7 @@ class Link:
         """Say what will follow this hub's key, to who can pin it and has not."""
         said = self._around.next_key()
         if said is not None and self._session is not None and self._their_takes & TAKES_NEXT_KEYS \
-                and self.pin.told != said.key.hex():
+                and self.pin.next_pinned != said.key.hex():
             self._say("", said)
 
     def say_pinned(self, key: bytes) -> None:
@@ -475,7 +475,7 @@ class Link:
     def _note_tampering(self, text: str) -> None:
         self.counts.tampered += 1
         self.fault = text
-        self._around.told(self.settings.name, "faulted", text)
+        self._around.tell(self.settings.name, "faulted", text)
 
     # ---- what is shown
 

@@ -138,19 +138,19 @@ class Meeting:
     """See the module's text. `chance` gives fresh random bytes. Raises OSError where what it keeps cannot be read."""
 
     def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...],
-                 chance: Callable[[int], bytes], told: Callable[[str], None], wall_ms: Callable[[], int],
+                 chance: Callable[[int], bytes], tell: Callable[[str], None], wall_ms: Callable[[], int],
                  shelves: Shelves | None = None) -> None:
         self.section = section
         self.counts = MeetingCounts()
         self._chance = chance
-        self._told = told
+        self._tell = tell
         self._visits: dict[bytes, Visit] = {}
         self._names: dict[bytes, str] = {}
         self._links: dict[frozenset[str], tuple[str, ...]] = {}
         self._addresses: dict[bytes, str] = {}
         self._wall_ms = wall_ms
         self.pacing = Pacing(section.bytes_per_second)
-        self.spools = SpoolRoom(shelves, wall_ms, self._visits_of, told)
+        self.spools = SpoolRoom(shelves, wall_ms, self._visits_of, tell)
         self._configure(hubs, links)
 
     def _visits_of(self, name: str) -> list[Visit]:
@@ -205,7 +205,7 @@ class Meeting:
         self._visits[visit.address] = visit
         if older is not None:
             older.refuse("replaced", "this hub has connected again")
-        self._told(f"hub {visit.name} is here")
+        self._tell(f"hub {visit.name} is here")
         for other in self._neighbours(visit):
             other.member.send(frames.encode(Presence(visit.address, True)))
             visit.member.send(frames.encode(Presence(other.address, True)))
@@ -216,7 +216,7 @@ class Meeting:
         if not visit.address or self._visits.get(visit.address) is not visit:
             return
         del self._visits[visit.address]
-        self._told(f"hub {visit.name} is gone")
+        self._tell(f"hub {visit.name} is gone")
         self.spools.leave(visit)
         self.pacing.forget(visit.address)
         for other in self._neighbours(visit):

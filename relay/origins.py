@@ -36,6 +36,18 @@ _SHOWN_START: Final = varint(len(SHOWN_ORIGIN)) + SHOWN_ORIGIN
 _SAID_START: Final = varint(len(ORIGIN_HEADER)) + ORIGIN_HEADER + varint(_FRONT.size + TAG_BYTES)
 
 
+Ending = tuple[bytes, bytes, bytes, bytes]
+"""Both headers of messages of one partition of another hub as they stand in a record, behind the others: what stands
+before the length of the public one; its value, before the id; what follows that; and the tag, behind offset and id."""
+
+
+def ending_of(ending: Ending, offset: int, message_id: int) -> bytes:
+    """Both headers of one message."""
+    shown_start, shown_hub, said, tag = ending
+    shown = shown_hub + b"%d" % message_id
+    return b"".join((shown_start, SMALL[len(shown)], shown, said, _PLACE.pack(offset, message_id), tag))
+
+
 class Came(NamedTuple):
     """Where one message comes from."""
 
@@ -90,10 +102,10 @@ class Marks:
         shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
         return (SHOWN_ORIGIN, shown), (ORIGIN_HEADER, said + self._tag(said))
 
-    def of(self, origin: Origin) -> OriginMarks:
+    def of(self, origin: Origin) -> Ending:
         """For what comes from there itself."""
         said = origin.encoded()
-        return OriginMarks(origin.hub.hex().encode() + b"/", said, self._tag(said))
+        return _SHOWN_START, origin.hub.hex().encode() + b"/", _SAID_START + said, self._tag(said)
 
     def clock(self, stamp: Stamp) -> tuple[bytes, bytes]:
         """The header of a retained value."""
@@ -134,21 +146,6 @@ class Marks:
         tag = self._keyed.copy()
         tag.update(said[:_ORIGIN_BYTES] + said[_FRONT.size:])
         return tag.digest()
-
-
-class OriginMarks:
-    """The headers of messages of one partition of another hub, as they stand in a record."""
-
-    def __init__(self, shown_hub: bytes, said: bytes, tag: bytes) -> None:
-        self._shown_hub = shown_hub
-        self._said = _SAID_START + said
-        self._tag = tag
-
-    def encoded(self, offset: int, message_id: int) -> bytes:
-        """Both headers of one."""
-        shown = self._shown_hub + b"%d" % message_id
-        said = _PLACE.pack(offset, message_id)
-        return b"".join((_SHOWN_START, SMALL[len(shown)], shown, self._said, said, self._tag))
 
 
 def has_side(headers: Headers) -> bool:

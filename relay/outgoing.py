@@ -72,7 +72,7 @@ class Reading:
     partition: int
     partition_id: int
     next: int                          # to be read
-    told: int                          # up to where the other hub has been told
+    said: int                          # up to where the other hub has been told
     stored: int                        # up to where it has it
     begins: bool                       # it has heard nothing of this partition
     ahead: deque[Piece] = field(default_factory=deque)
@@ -297,11 +297,11 @@ class Outgoing:
     def _list_topics_that_are_gone(self, streams: dict[bytes, Stream]) -> None:
         """Topics that are gone and were on their way to the other hub: what it does not have of them is lost. How much
         that is, is known of those that were there a moment ago."""
-        known = {topic.uuid for topic in self._kernel.topics(self._settings.tenant)}
+        there = {topic.uuid for topic in self._kernel.topics(self._settings.tenant)}
         for key, value in self._kernel.link_states(Kind.SENT, self._peer_hub):
             hub, uuid, partition = decode_origin(key)
             sent = decode_sent(value)
-            if hub == self._peer_hub and uuid not in known and sent.topic and (uuid, partition) not in self._gone:
+            if hub == self._peer_hub and uuid not in there and sent.topic and (uuid, partition) not in self._gone:
                 self._gone.append((uuid, partition))
                 self._dirty.pop((uuid, partition), None)
                 reading = streams[uuid].readings.get(partition) if uuid in streams else None
@@ -363,8 +363,8 @@ class Outgoing:
         value = self._kernel.link_state(Kind.SENT, Origin(self._peer_hub, topic.uuid, reading.partition).encoded())
         at = self._beginning(topic, reading.partition_id) if value is None else decode_sent(value).next
         at = min(at, reading.high)
-        self._losses.note(Loss(PARTED, topic.name, reading.partition, at, reading.told - at, self._wall_ms))
-        reading.next = reading.told = reading.stored = at
+        self._losses.note(Loss(PARTED, topic.name, reading.partition, at, reading.said - at, self._wall_ms))
+        reading.next = reading.said = reading.stored = at
         reading.anew = True
 
     def _has_parted(self, topic: Topic, reading: Reading, last: Last, answer: Fetched) -> bool:
@@ -377,7 +377,7 @@ class Outgoing:
                             f"the other hub has another message at offset {offset} of partition {reading.partition} of "
                             f"{topic.name}: one of the two hubs was restored from an older copy"))
                         return True
-        self._dirty[topic.uuid, reading.partition] = reading.next = reading.told
+        self._dirty[topic.uuid, reading.partition] = reading.next = reading.said
         return False
 
     # ---- reading
@@ -502,7 +502,7 @@ class Outgoing:
 
     def _is_far_behind(self, reading: Reading) -> bool:
         """Whether the other hub has not been told for long of offsets that do not match."""
-        skipped = reading.next - reading.told
+        skipped = reading.next - reading.said
         return skipped >= SKIPPED or skipped > 0 and self._now_ms - self._last_said_ms >= SKIPPED_MS
 
     def _sections(self, stream: Stream) -> tuple[list[Section], int]:
@@ -520,7 +520,7 @@ class Outgoing:
                 if len(piece.data) > self._piece_bytes and piece.count > 1:
                     self._put_back(stream, reading, split(piece))
                     continue
-                passing = self._picking.pick(stream.topic, stream.passes_whole, reading.partition_id, reading.told,
+                passing = self._picking.pick(stream.topic, stream.passes_whole, reading.partition_id, reading.said,
                                              piece)
                 if passing and len(passing[0].data) > self._piece_bytes:
                     self._lose(stream, reading, piece)
@@ -532,15 +532,15 @@ class Outgoing:
                     break
             end = reading.next if not reading.ahead else reading.ahead[0].first_offset
             if pieces or self._has_skipped(reading, end):
-                sections.append(Section(reading.partition, reading.begins, reading.told, end, reading.lost, pieces,
+                sections.append(Section(reading.partition, reading.begins, reading.said, end, reading.lost, pieces,
                                         reading.anew))
-                reading.told, reading.begins, reading.lost, reading.anew = end, False, 0, False
+                reading.said, reading.begins, reading.lost, reading.anew = end, False, 0, False
             elif not reading.ahead and not stream.merged:
                 continue
         return sections, messages
 
     def _has_skipped(self, reading: Reading, end: int) -> bool:
-        return end - reading.told >= SKIPPED or end > reading.told and self._now_ms - self._last_said_ms >= SKIPPED_MS
+        return end - reading.said >= SKIPPED or end > reading.said and self._now_ms - self._last_said_ms >= SKIPPED_MS
 
     def _next_reading(self, stream: Stream) -> Reading | None:
         readings = [reading for reading in stream.readings.values() if reading.ahead]

@@ -76,12 +76,12 @@ class Picking:
 
     # ---- records
 
-    def pick(self, topic: Topic, whole_topic: bool, partition_id: int, told: int, piece: Piece) -> list[Piece]:
-        """What of a piece goes out: itself, where all of it does. `told`: what lies before is there already."""
+    def pick(self, topic: Topic, whole_topic: bool, partition_id: int, said_until: int, piece: Piece) -> list[Piece]:
+        """What of a piece goes out: itself, where all of it does. `said_until`: what lies before is there already."""
         came_over_a_link = not piece.whole and piece.data.find(ORIGIN_HEADER) >= 0
         has_clocks = not piece.whole and self._kernel.has_retained_clocks(partition_id)
         asks = not piece.whole and self._replies.asks(piece.data)
-        if whole_topic and piece.first_offset >= told and not came_over_a_link and not has_clocks and not asks:
+        if whole_topic and piece.first_offset >= said_until and not came_over_a_link and not has_clocks and not asks:
             return [piece]
         has_routes = self._has_routes
         parts: list[Piece] = []
@@ -89,7 +89,7 @@ class Picking:
         changed = has_routes
         for record in sound_records(piece):
             came = self._marks.came_by(record[4]) if came_over_a_link else None
-            if record[0] < told or not self._passes(topic, record, came):
+            if record[0] < said_until or not self._passes(topic, record, came):
                 continue
             if records and (record[0], record[6]) != (records[-1][0] + 1, records[-1][6] + 1):
                 parts.append(_piece_of(records, piece))

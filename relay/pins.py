@@ -26,7 +26,7 @@ class Pin:
     old_key: str = ""
     """What its key has followed: letters that are kept may be signed with it."""
 
-    told: str = ""
+    next_pinned: str = ""
     """The key that will follow ours, once the other hub has said that it has pinned it."""
 
     @property
@@ -55,7 +55,10 @@ def pin_record(link: str, pin: Pin | None) -> StateRecord:
 
 
 def decode_pin(value: bytes) -> Pin:
-    return Pin(**json.loads(value))
+    fields = json.loads(value)
+    if "told" in fields:                     # as it was called once
+        fields["next_pinned"] = fields.pop("told")
+    return Pin(**fields)
 
 
 def invited_record(invitation_id: bytes, invited: Invited | None) -> StateRecord:

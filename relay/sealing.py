@@ -114,7 +114,7 @@ class Session:
                            "drops, doubles or moves letters")
         head = letter[:1 + SESSION_BYTES + 8]
         try:
-            said = self._open.decrypt(b"\0\0\0\0" + u64(number), fields.rest(), head + topic.encode())
+            said = self._open.decrypt(b"\0\0\0\0" + u64(number), memoryview(letter)[len(head):], head + topic.encode())
         except InvalidTag:
             raise WrongKey("a letter was changed on the way, or sealed by somebody else") from None
         self._received += 1

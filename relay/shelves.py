@@ -182,7 +182,7 @@ class Shelf:
     def read(self, entries: list[Entry], then: Callable[[list[bytes] | None], None]) -> None:
         """The letters of these; None where they cannot be read, or are gone."""
         self._work(lambda: [_read(entry) for entry in entries],
-                   lambda found: then(found if isinstance(found, list) else None))
+                   lambda letters: then(letters if isinstance(letters, list) else None))
 
     def take(self, number: int) -> int:
         """Forget the letters before this one; returns what they cost."""

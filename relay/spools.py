@@ -119,11 +119,11 @@ class SpoolRoom:
     """See the module's text. `visits` finds who is here by the name in the file."""
 
     def __init__(self, shelves: Shelves | None, wall_ms: Callable[[], int], visits: Callable[[str], list[Visit]],
-                 told: Callable[[str], None]) -> None:
+                 tell: Callable[[str], None]) -> None:
         self._shelves = shelves
         self._wall_ms = wall_ms
         self._visits = visits
-        self._told = told
+        self._tell = tell
         self._ways: dict[Way, Kept] = {}
         self._keys: dict[str, tuple[bytes, ...]] = {}
         self._names: dict[bytes, str] = {}
@@ -196,7 +196,7 @@ class SpoolRoom:
 
         def held(done: bool) -> None:
             if not done:
-                self._told(f"what {visit.name} wants kept cannot be written: {kept.shelf.fault or 'it is too late'}")
+                self._tell(f"what {visit.name} wants kept cannot be written: {kept.shelf.fault or 'it is too late'}")
                 self._bounce(visit, letter.peer)
             else:
                 self.held += 1
@@ -245,7 +245,7 @@ class SpoolRoom:
         def read(letters: list[bytes] | None) -> None:
             kept.reading = False
             if letters is None:
-                self._told(f"what is kept for {visit.name} cannot be read")
+                self._tell(f"what is kept for {visit.name} cannot be read")
                 return
             if turn == kept.turn:
                 kept.given = chosen[-1].number + 1
@@ -266,7 +266,7 @@ class SpoolRoom:
         for way, kept in self._ways.items():
             if kept.shelf.entries and kept.shelf.entries[0].kept_ms + kept.max_ms <= now_ms:
                 self.expired += len(kept.shelf.entries)
-                self._told(f"{len(kept.shelf.entries)} letters of {way.sender} for {way.reader} are too old: dropped")
+                self._tell(f"{len(kept.shelf.entries)} letters of {way.sender} for {way.reader} are too old: dropped")
                 kept.shelf.clear()
                 kept.closed = True
                 self._forget_asking(kept)

@@ -64,9 +64,9 @@ def main() -> None:
         FOLDER.mkdir(exist_ok=True)
         for set_, (extras, before) in SETS.items():
             blocks = resolve(uv, extras, build, folder / f"{set_}.lock", everything)
-            known = {package for other in before for package in resolve(
+            earlier = {package for other in before for package in resolve(
                 uv, SETS[other][0], build, folder / f"{other}.lock", everything)}
-            lines = [block for package, block in sorted(blocks.items()) if package not in known]
+            lines = [block for package, block in sorted(blocks.items()) if package not in earlier]
             (FOLDER / f"{set_}.lock").write_text("".join(f"{line}\n" for line in lines))
 
 

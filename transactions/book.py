@@ -85,7 +85,7 @@ class Book:
         """What the pending frame does to transactions."""
         if self._pending_frame is not pending_frame:
             self._pending_frame = pending_frame
-            self._plans.append(Plan(pending_frame.now_ms, self._slice, self._ended))
+            self._plans.append(Plan(pending_frame.now_ms, self.wall_of(pending_frame.now_ms), self._slice, self._ended))
             pending_frame.join_to_give_ids(self._plans[-1])
         return self._plans[-1]
 

@@ -168,8 +168,7 @@ class Decisions:
             pending_frame.frees = True
             self._halves.on_undone(asked.id, asked.by)
         if asked.owner is not None:
-            pending_frame.submissions.append(Submission(asked.owner, asked.token, None,
-                                                     (self._halves.wall_of(plan.now_ms), [])))
+            pending_frame.submissions.append(Submission(asked.owner, asked.token, None, (plan.wall_ms, [])))
 
     def _answer(self, asked: Deciding, decided_ms: int) -> None:
         """With the next frame: the decision may be in one that is on its way."""

@@ -35,8 +35,9 @@ class Change(NamedTuple):
 class Plan:
     """A `kernel.write.pending_frame.Participant`."""
 
-    def __init__(self, now_ms: int, most: int, on_end: Callable[[Plan, bool], None]) -> None:
+    def __init__(self, now_ms: int, wall_ms: int, most: int, on_end: Callable[[Plan, bool], None]) -> None:
         self.now_ms = now_ms
+        self.wall_ms = wall_ms                           # the same moment, as it is told
         self._most = most                                # transactions that share a record
         self._on_end = on_end
         self._begins: list[Begun] = []

@@ -553,10 +553,11 @@ class Guard:
             if not is_taken:
                 charges = self.charging.weigh_batch(name, count, len(batch))
         self.speak()
+        number = self._switchboard.submit(owner, token)
         try:
-            with self.submission(owner, token) as number:
-                self._port.append_batch(partition_id, batch, number, divert, self.number)
+            self._port.append_batch(partition_id, batch, number, divert, self.number)
         except Exception as refusal:
+            self._switchboard.take_back(number)
             if is_taken:
                 self.charging.give_back()
             if isinstance(refusal, KernelError):

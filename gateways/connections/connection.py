@@ -33,14 +33,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.connections.settings import Framing
     from gatehouse.gateways.contract import Listen, Session
 
-NATIVE_TRANSPORT: type[object] | None = None
-"""The transport that can offer reads to a native reader; None where it is not built, see `accepting`."""
-try:
-    from gatehouse.gateways.connections import native_sockets
-    NATIVE_TRANSPORT = native_sockets.Transport
-except ImportError:
-    pass
-
 log = logging.getLogger("gatehouse.gateways")
 
 # Why a connection is not read; any bit set means that it is not.
@@ -170,9 +162,10 @@ class Connection(asyncio.Protocol):
     def read_through(self, reader: Reader | None) -> bool:  # decision 258
         """See `contract.Link`."""
         transport = self._transport
-        if transport is None or self._idle & ENDING or type(transport) is not NATIVE_TRANSPORT:
+        offer_to: Callable[[Reader | None], None] | None = getattr(transport, "set_reader", None)
+        if offer_to is None or self._idle & ENDING:
             return False
-        cast(Any, transport).set_reader(reader)
+        offer_to(reader)
         return True
 
     def hand_over(self, door: str, framing: Framing, greeting: bytes, rest: bytes) -> bool:  # decision 98

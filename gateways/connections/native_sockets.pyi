@@ -6,6 +6,8 @@ from collections.abc import Callable
 class Reader:
     """Takes reads that are plain, natively, before the protocol sees them."""
 
+    def offer(self, data: bytes) -> bool: ...
+
 class Transport(asyncio.Transport):
     def set_reader(self, reader: Reader | None) -> None: ...
 

@@ -107,6 +107,11 @@ cdef class Reader:
         """Whether a read is taken, whole: else nothing has happened, and the protocol is given it."""
         return 0
 
+    def offer(self, bytes data not None):
+        """The same of a read that has come by something else than one of these sockets: by TLS."""
+        cdef const unsigned char *start = data
+        return self.take(start, len(data)) != 0
+
 
 cdef class Transport:
     """One socket: an `asyncio.Transport`. Made by `Sockets` as a connection is accepted."""

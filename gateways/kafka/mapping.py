@@ -39,7 +39,6 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.InvalidTimestamp: error_codes.INVALID_TIMESTAMP,
     errors.UnsupportedBatch: error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     errors.OutOfOrderSequence: error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    errors.DuplicateSequence: error_codes.DUPLICATE_SEQUENCE_NUMBER,
     errors.FencedProducer: error_codes.INVALID_PRODUCER_EPOCH,
     errors.UnknownProducer: error_codes.UNKNOWN_PRODUCER_ID,
     errors.IdempotencyConflict: error_codes.INVALID_RECORD,

@@ -110,11 +110,6 @@ cdef class PublishReader(Reader):
         """For how long nothing was taken here."""
         return now_ms() - self.heard_ms
 
-    def offer(self, bytes data not None):
-        """For tests: whether a read is taken."""
-        cdef const unsigned char *start = data
-        return self.take(start, len(data)) != 0
-
     cdef int take(self, const unsigned char *data, Py_ssize_t size) except -1:
         cdef list messages
         cdef bytes acks = None

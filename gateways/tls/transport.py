@@ -19,10 +19,14 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gatehouse.gateways.connections.connection import peer_name
 from gatehouse.gateways.connections.wrong_port import what_came
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.connections.connection import Connection
+    from gatehouse.gateways.connections.native_sockets import Reader
 
 RECORD_BYTES: Final = 16_384        # plain text of one TLS record at most (RFC 8446 5.1), and of one `read`
 ALERT_S: Final = 2.0                # what a peer whose TLS is no good is given to take the alert that says so
@@ -73,7 +77,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
     """See above. `make` makes the door's protocol once the peer has shown that it speaks TLS."""
 
     __slots__ = ("_context", "_doorstep", "_held_bytes", "_incoming", "_make", "_outgoing", "_peer", "_protocol",
-                 "_raw", "_stage", "_timeout_s", "_timer", "_tls")
+                 "_raw", "_reader", "_stage", "_timeout_s", "_timer", "_tls")
 
     def __init__(self, context: ssl.SSLContext, timeout_s: float, doorstep: Doorstep,
                  make: Callable[[], asyncio.Protocol]) -> None:
@@ -87,6 +91,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._protocol: asyncio.Protocol | None = None
         self._raw: asyncio.Transport | None = None
+        self._reader: Reader | None = None
         self._peer = "unknown"
         self._held_bytes = 0             # of what has come, see `_hold`
         self._stage = _NEW
@@ -130,7 +135,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
         self._stop_timer()
         self._hold(0)
         self._stage = _CLOSED
-        self._raw = None                 # they point at each other: OpenSSL's state would await collection
+        self._raw = self._reader = None  # they point at each other: OpenSSL's state would await collection
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.connection_lost(exc)
@@ -178,6 +183,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
 
     def is_closing(self) -> bool:
         return self._stage == _CLOSED or self._raw is None or self._raw.is_closing()
+
+    def set_reader(self, reader: Reader | None) -> None:
+        """As `native_sockets.Transport` does: what is decrypted is offered to it first."""
+        self._reader = reader
 
     def pause_reading(self) -> None:
         if self._raw is not None:
@@ -285,12 +294,19 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
             self._hold(min(self._held_bytes, RECORD_BYTES))
         self._send()                     # an answer to a key update, or the alert that says what was wrong
         if parts and self._protocol is not None and self._stage == _OPEN:
-            self._protocol.data_received(parts[0] if len(parts) == 1 else b"".join(parts))
+            self._hand_over(self._protocol, parts[0] if len(parts) == 1 else b"".join(parts))
         if failure is not None and self._stage == _OPEN:
             self._doorstep.note_broken(self._peer, describe_failure(failure))
             self._close_soon()
         elif ended:
             self.eof_received()
+
+    def _hand_over(self, protocol: asyncio.Protocol, data: bytes) -> None:
+        """To a native reader, where there is one that takes it, else to the protocol."""
+        if self._reader is not None and self._reader.offer(data):
+            cast("Connection", protocol).data_taken()
+        else:
+            protocol.data_received(data)
 
     def _on_timeout(self) -> None:
         self._fail(f"tls_timeout: no whole handshake within {self._timeout_s:g} s")

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Judge, Message, Origin, Owner, Placement
+from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement
 from gatehouse.kernel.recorder import Recorder, Speaker
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
@@ -72,9 +72,10 @@ class Appending:
         self.unfollowed = min(self.unfollowed, gap)
 
     def append(self, messages: list[Entering], owner: Owner | None, token: object, positions: bool,
-               placements: dict[int, Placement] | None = None, judge: Judge | None = None) -> None:
+               placements: dict[int, Placement] | None = None, judge: Judge | None = None,
+               encoded: Sequence[Encoded] = ()) -> None:
         """See `Kernel.append`. With `placements` the messages have numbers of them in front: raises UnknownPlace for
-        others."""
+        others. What is `encoded` enters before them; none of it may be followed."""
         if self._disk_guard.short:
             self._disk_guard.refuse()
         pending_frame = self._committer.open_frame()
@@ -93,6 +94,8 @@ class Appending:
             if limited:
                 self._queue_limits.refuse_full(placed)
         places: MessagePlaces | None = [] if positions or askings else None
+        if encoded:
+            self._add_encoded(pending_frame, encoded)
         self.unfollowed -= len(messages)                # decision 199
         if self.unfollowed < 0 or tracing:
             self._add_followed(pending_frame, messages, places, placements, tracing or ())
@@ -102,6 +105,12 @@ class Appending:
             self._receipts.on_entered(pending_frame, askings, places or [])
         pending_frame.wait(owner, token, places if positions else None)
         self._committer.note_size()
+
+    def _add_encoded(self, pending_frame: PendingFrame, encoded: Sequence[Encoded]) -> None:
+        origin = self._speaker.origin
+        for records in encoded:
+            pending_frame.builder.add_encoded(records, origin if origin.door else None)
+            self.unfollowed -= records.record_count
 
     def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
                     add: Adding | None = None, judge: Judge | None = None) -> None:

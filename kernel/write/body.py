@@ -1,12 +1,13 @@
 """The body of a frame: what was laid down in the order of arrival becomes the records of each run, one after the other.
 
 Laid are, for messages: the number of their run, the key as it stands in a record, and behind those the messages
-themselves; for a producer's batch: the number of its run, None, its place, and what follows that. Each message becomes
-a record once, where it stays: nothing of it is encoded, or copied, before its frame is sealed.
+themselves; for a producer's batch: the number of its run, None, its place, and what follows that; for messages that
+are encoded (`message.Encoded`): the number of their run, b"", and (records, what their times count from, how many).
+Each message becomes a record once, where it stays: nothing of it is encoded, or copied, before its frame is sealed.
 
 Whose they are is said for the messages of a call, and not with each of them.
 
-`encode` and `authors_of` are native in the compiled wheel (native_writer.c), and say the same as `encode_plain` and
+`encode` and `authors_of` are native in the compiled wheel (native_body.c), and say the same as `encode_plain` and
 `authors_plain`.
 """
 # decision 279: a message is encoded when its frame is sealed
@@ -15,13 +16,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from crc32c import crc32c
 
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
-from gatehouse.kernel.records.record import NULL, varint
+from gatehouse.kernel.records.record import NULL, read_varint, varint
+
+ENCODED_FIELDS: Final = 3
+"""Of (records, what their times count from, how many they are); a message has five."""
 
 Laid = list[Any]
 """See above."""
@@ -32,7 +36,8 @@ producers' batches, or b""."""
 
 Turn = tuple[int, list[int] | None, Any]
 """From which message on, as they were laid, who published them: (message, None, author), where nobody knows it None; or
-(message, stops, authors): those before each of these, counted from it. A producer's batch counts as one message."""
+(message, stops, authors): those before each of these, counted from it. A producer's batch counts as one message, and so
+do messages that are encoded."""
 
 Authorship = tuple[list[Origin], bytes, bytes]
 """Who published messages of a frame; where stretches of messages begin, u32, counted from its first id; whose each of
@@ -57,6 +62,10 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
                 whole[item] = b"".join(laid[at:at + 2])
                 at += 2
             continue
+        if len(item) == ENCODED_FIELDS:
+            records, base_ms, _ = item
+            run += _placed(records, base_ms, now_ms, len(run))
+            continue
         _, value, headers, attributes, timestamp_ms = item
         before = b"".join((bytes((attributes,)), varint(timestamp_ms - now_ms if timestamp_ms else 0), varint(len(run)),
                            key_part, NULL if value is None else varint(len(value))))
@@ -69,6 +78,22 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
             ends.extend(accumulate([len(record) for record in run]))
     return (b"".join([front, *parts] if front else parts), array("I", [len(part) for part in parts]).tobytes(),
             array("I", [crc32c(part) for part in parts]).tobytes(), ends.tobytes())
+
+
+def _placed(data: bytes, base_ms: int, now_ms: int, number: int) -> list[bytes]:
+    """Encoded records with the places and the times of their run."""
+    records: list[bytes] = []
+    at = 0
+    while at < len(data):
+        length, at = read_varint(data, at)
+        end = at + length
+        attributes = data[at:at + 1]
+        delta_ms, at = read_varint(data, at + 1)
+        record = b"".join((attributes, varint(base_ms + delta_ms - now_ms), varint(number + len(records)),
+                           data[at + 1:end]))
+        records.append(varint(len(record)) + record)
+        at = end
+    return records
 
 
 # decision 300
@@ -96,12 +121,13 @@ def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) 
             if laid[at - 1] is not None:
                 continue
             at += 1                                            # a producer's batch
+        item = laid[at]
         at += 1
         while part < len(parts) and parts[part][0] <= message:
             number = parts[part][1]
             part += 1
         message += 1
-        of_run.append(number)
+        of_run += [number] * (item[2] if type(item) is tuple and len(item) == ENCODED_FIELDS else 1)
     firsts = array(U32)
     of_stretches = array("H")
     for begin, of_run in zip(begins, of_runs, strict=True):
@@ -115,7 +141,7 @@ def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) 
 encode: Callable[[Laid, int, int, bytes, bool], Body] = encode_plain
 authors_of: Callable[[Laid, list[Turn], array[int], int], Authorship] = authors_plain
 try:
-    from gatehouse.kernel.log import native_writer
-    encode, authors_of = native_writer.encode_body, native_writer.authors_of
+    from gatehouse.kernel.write import native_body
+    encode, authors_of = native_body.encode_body, native_body.authors_of
 except ImportError:
     pass

@@ -22,6 +22,7 @@ from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
 from gatehouse.kernel.message import (
     RETAIN,
     TRANSIENT,
+    Encoded,
     Message,
     NumberedMessage,
     Origin,
@@ -179,7 +180,7 @@ class BatchBuilder:
         self.beside_count: int = 0                       # of what the hub wrote beside the others'
         self.has_authors: bool = False                   # of some it is known who published them
         self._turns: list[Turn] = []
-        self._laid_count: int = 0                        # messages that are laid; a producer's batch counts as one
+        self._laid_count: int = 0                        # messages that are laid, as `Turn` counts them
         self._author: Origin | None = None               # of what was laid last
 
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
@@ -300,6 +301,20 @@ class BatchBuilder:
         self._laid += [run.number, None, b"", memoryview(batch)[PLACE_BYTES:]]
         self.size_bytes += len(batch)
         return run
+
+    def add_encoded(self, encoded: Encoded, author: Origin | None = None) -> None:
+        """Messages that are records already, at most RUN_LIMIT of them."""
+        run = self._run(encoded.partition_id)
+        if run.count + encoded.record_count > RUN_LIMIT:
+            del self._open[encoded.partition_id]
+            run = self._run(encoded.partition_id)
+        if self._author is not author:
+            self._turn(author)
+        self._laid_count += 1
+        self._laid += [run.number, b"", (encoded.data, encoded.base_ms, encoded.record_count)]
+        run.count += encoded.record_count
+        run.max_ms = max(run.max_ms, encoded.max_ms)
+        self.size_bytes += len(encoded.data)
 
     def hear_batch(self, run: Run, records: list[Record] | None, opened_bytes: int) -> None:
         """Somebody may listen to a producer's batch. Its records, if it was opened, wait to be delivered."""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.errors import DuplicateSequence, FencedProducer, OutOfOrderSequence
+from gatehouse.kernel.errors import FencedProducer, OutOfOrderSequence
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.records.batch import BatchHeader
 from gatehouse.kernel.state.state import Kind
@@ -74,7 +74,10 @@ def find_duplicate(state: ProducerState, header: BatchHeader) -> KnownBatch | No
 
 
 def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
-    """Raises FencedProducer, DuplicateSequence or OutOfOrderSequence unless the batch is the next one.
+    """Raises FencedProducer or OutOfOrderSequence unless the batch is the next one; `find_duplicate` was asked before.
+
+    What came before those that are remembered is out of order too, as in Kafka: a client that is told of a duplicate
+    takes all of the batch for stored, and of one that is cut otherwise this time a part may not be.
 
     An unknown producer may begin anywhere: its earlier state may have expired with its data.
     """
@@ -89,11 +92,9 @@ def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
                                      f"not {header.base_sequence}")
         return
     expected = state.batches[-1].next_sequence
-    if header.base_sequence == expected:
-        return
-    if (expected - header.base_sequence) % SEQUENCE_SPACE < SEQUENCE_SPACE // 2:
-        raise DuplicateSequence(f"sequence {header.base_sequence} of producer {header.producer_id} was stored long ago")
-    raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, {expected} is next")
+    if header.base_sequence != expected:
+        raise OutOfOrderSequence(f"producer {header.producer_id} sent sequence {header.base_sequence}, "
+                                 f"{expected} is next")
 
 
 def with_batch(state: ProducerState | None, header: BatchHeader, append_ms: int, batch: KnownBatch) -> ProducerState:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "tracing", "spark", "client", "examples", "bench", "docs")
+FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "relay", "tracing", "spark", "client", "examples",
+           "scripts", "bench", "docs")
 SEARCHED = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*")
                   if file.suffix in (".py", ".js", ".md", ".toml") and "migrations" not in file.parts)
 GIVEN_UP = {
@@ -61,7 +62,7 @@ def test_a_docstring_stands_alone() -> None:
     assert all(NEEDS_ANOTHER.match(text) for text in ("The same, from 0 on.", "The same for those.", "Of their pages."))
 
 
-@pytest.mark.parametrize("layer", ["kernel", "gateways", "transactions", "gatehouse", "spark", "client"])
+@pytest.mark.parametrize("layer", ["kernel", "gateways", "transactions", "gatehouse", "tracing", "spark", "client"])
 def test_a_class_name_means_one_class_in_its_layer(layer: str) -> None:
     names = [node.name for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] == layer
              for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
@@ -79,6 +80,6 @@ def test_a_file_name_means_one_file_in_the_kernel() -> None:
 def test_the_product_asks_no_door_for_its_name() -> None:
     """What differs from door to door is in its `GatewaySpec`, and in the folder of the door."""
     shared = [file for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] in
-              ("kernel", "gateways", "transactions", "gatehouse")]
+              ("kernel", "gateways", "transactions", "gatehouse", "relay", "tracing")]
     asks = re.compile(r"""\bdoor(?:_name)? (?:==|!=|in \() ?["']""")
     assert not [str(file) for file in shared if asks.search(file.read_text())]

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import (
-    DuplicateSequence,
     IdempotencyConflict,
     MessageTooLarge,
     OffsetOutOfRange,
@@ -177,9 +176,18 @@ def test_a_gap_and_a_forgotten_repeat_in_a_producers_sequence_are_refused(rig: R
     with pytest.raises(OutOfOrderSequence):
         rig.kernel.append_batch(partition_id, producer_batch([b"x"], 9, 8), rig.witness)
     rig.run()
-    with pytest.raises(DuplicateSequence):
+    with pytest.raises(OutOfOrderSequence):
         rig.kernel.append_batch(partition_id, producer_batch([b"0"], 9, 0), rig.witness)
     assert rig.values("t") == [b"%d" % i for i in range(7)]
+
+
+def test_a_batch_of_which_a_part_is_stored_is_no_repeat(rig: Rig) -> None:
+    """Its client would take the rest for stored."""
+    partition_id = rig.kernel.create_topic("t", partitions=1).partition_id(0)
+    rig.kernel.append_batch(partition_id, producer_batch([b"a", b"b", b"c"], 9, 0), rig.witness)
+    rig.run()
+    with pytest.raises(OutOfOrderSequence):
+        rig.kernel.append_batch(partition_id, producer_batch([b"b", b"c", b"d"], 9, 1), rig.witness)
 
 
 def test_a_producer_that_was_silent_for_a_week_is_forgotten(rig: Rig) -> None:

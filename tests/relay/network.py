@@ -121,7 +121,7 @@ class TestHub:
                               hub_name=self.name, chance=self.rng.randbytes, now_ms=loop.now_ms,
                               wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
                               rights=lambda: self.rights,
-                              told=lambda *event: self.events.append(event))
+                              tell=lambda *event: self.events.append(event))
         kernel.keep_for(self.links.owed)
         kernel.looking.ask_links(self.links.owed)
 

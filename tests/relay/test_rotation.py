@@ -83,7 +83,7 @@ def test_a_key_that_is_not_on_disk_is_neither_said_nor_pinned(side: int) -> None
     full.full = True
     left.links.rotate()
     network.settle(2)
-    told = left.links.links["link"].pin.told
+    told = left.links.links["link"].pin.next_pinned
     full.full = False
     assert told == ""
     assert right.links.links["link"].pin.next_key == ""

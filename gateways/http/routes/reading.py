@@ -72,10 +72,12 @@ if TYPE_CHECKING:
 
 MAX_OFFSET: Final = (1 << 63) - 1
 
-BYTES_BEFORE: Final = 65_536
+BYTES_BEFORE: Final = 8_192
+BYTES_BEFORE_ALL: Final = 65_536
 BYTES_PER_MESSAGE: Final = 1_024
-"""What a page reads from the log: room for pieces that begin before the reader, and for messages of common size. A page
-of larger messages has fewer of them."""
+"""What a page reads from the log: room in each partition, and in all of them, for pieces that begin before the reader,
+and for messages of common size. The first piece is read in any case. A page of larger messages has fewer of them. A
+search reads as if there were many partitions: it passes over most of what it reads."""
 
 SEARCH_S: Final = 1.0
 """How long a call that does not wait looks for the first message that its filter wants, before it says how far it
@@ -263,7 +265,6 @@ def offset_at(reader: PartitionReader, partition_id: int, time_ms: int) -> Reply
 
 async def _read(door: Door, guard: Guard, topic: Topic, cursor: Cursor, max_messages: int,
                 selection: Selection | None) -> Page:
-    budget = min(door.config.max_page_bytes, BYTES_BEFORE + max_messages * BYTES_PER_MESSAGE)
     wants, partitions = [], []
     for partition in _in_turn(cursor):
         partition_id, at = topic.partition_id(partition), cursor.positions[partition]
@@ -271,6 +272,8 @@ async def _read(door: Door, guard: Guard, topic: Topic, cursor: Cursor, max_mess
         if not first <= at == end:
             partitions.append(partition)
             wants.append((partition_id, max(at, first)))
+    before = BYTES_BEFORE_ALL if selection is not None else min(BYTES_BEFORE_ALL, BYTES_BEFORE * len(wants))
+    budget = min(door.config.max_page_bytes, before + max_messages * BYTES_PER_MESSAGE)
     share = max(1, budget // max(1, len(wants)))
     fetched = await fetch(guard, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
     for (_, at), answer in zip(wants, fetched, strict=True):

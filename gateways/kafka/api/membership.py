@@ -123,7 +123,7 @@ def joining_of(request: Request, asked: Any) -> Joining:
     return Joining(
         asked.protocol_type, tuple((protocol.name, protocol.metadata) for protocol in asked.protocols),
         asked.member_id, asked.group_instance_id, session.client_id, client_host(session), session_ms,
-        asked.rebalance_timeout_ms if asked.rebalance_timeout_ms >= 0 else session_ms,
+        asked.rebalance_timeout_ms if asked.rebalance_timeout_ms > 0 else session_ms,       # of 0 nobody can be in time
         request.version >= FIRST_COMES_AGAIN, request.version >= FIRST_SKIPS)
 
 

@@ -26,7 +26,8 @@ from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
 FIRST_BY_ID: Final = 10          # the version from which on topics are said by their ids
-NO_OFFSET: Final = (-1, -2)      # latest and earliest, which KafkaJS commits to have none: it begins where it is told
+NO_OFFSET: Final = -1            # the group begins where its members say
+BEGINNING: Final = -2            # KafkaJS commits it to reset a group to the earliest: decision 312
 
 
 class Commit:
@@ -49,9 +50,11 @@ class Commit:
         except Refused as refusal:
             self.fail(rows, refusal.code)
             return
+        bounds = self.request.session.guard.bounds
         for row, partition in zip(rows, asked.partitions, strict=True):
             try:
-                self.offsets[topic.partition_id(partition.partition_index)] = offset_of(partition)
+                partition_id = topic.partition_id(partition.partition_index)
+                self.offsets[partition_id] = offset_of(partition, bounds(partition_id)[0])
             except Refused as refusal:
                 row.error_code = refusal.code
             except KernelError as refusal:
@@ -93,16 +96,17 @@ class Commit:
         self.request.answer(OffsetCommitResponse, throttle_time_ms=0, topics=self.rows)
 
 
-def offset_of(partition: Any) -> tuple[int, bytes] | None:
-    """Offset and metadata of one partition; None forgets them. Raises Refused."""
+def offset_of(partition: Any, beginning: int) -> tuple[int, bytes] | None:
+    """Offset and metadata of one partition, which begins at `beginning`; None forgets them. Raises Refused."""
     metadata = (partition.committed_metadata or "").encode()
     if len(metadata) > MAX_METADATA_BYTES:
         raise Refused(OFFSET_METADATA_TOO_LARGE, f"{len(metadata)} bytes of metadata, at most {MAX_METADATA_BYTES}")
-    if partition.committed_offset in NO_OFFSET:
+    offset = beginning if partition.committed_offset == BEGINNING else partition.committed_offset
+    if offset == NO_OFFSET:
         return None
-    if partition.committed_offset < 0:
+    if offset < 0:
         raise Refused(INVALID_REQUEST, "an offset is not negative")
-    return partition.committed_offset, metadata
+    return offset, metadata
 
 
 def dispatch(request: Request) -> None:

@@ -123,6 +123,7 @@ class Produce:
             except (KernelError, Denied) as refusal:
                 row.refuse_for(refusal)
 
+    # decision 313: by itself, not gathered with what other connections send
     def _append(self, topic: Topic, row: Produced, batch: bytes, count: int) -> None:
         """Raises Refused, KernelError, Denied."""
         session = self.request.session
@@ -158,13 +159,14 @@ class Produce:
         self.pending -= 1
         if self.pending:
             return
+        answered, self.topics = self.topics, []    # its rows point back at this: they would await collection
         if self.acks == NO_ACKS:
-            refused = next((row for _, rows in self.topics for row in rows if row.error != NONE), None)
+            refused = next((row for _, rows in answered for row in rows if row.error != NONE), None)
             if refused is not None:
                 self.close_refused(refused.error, refused.text)
             self.request.done([])
             return
-        topics = [(name, [row.row() for row in rows]) for name, rows in self.topics]
+        topics = [(name, [row.row() for row in rows]) for name, rows in answered]
         request = self.request
         request.done([encode_produced(request.version, request.correlation_id, topics, self.throttle_ms)])
 

@@ -108,6 +108,13 @@ def frames_of(peer: Peer) -> list[bytes]:
 
 # ---- JoinGroup
 
+def test_a_rebalance_timeout_of_none_is_the_sessions() -> None:
+    peer = consumer()
+    member_id = join(peer, rebalance_timeout_ms=0).member_id
+    peer.wait(SESSION_MS - 1)
+    assert ask(peer, syncing(5, member_id, 1, {member_id: b"mine"}), SyncGroupResponse).error_code == 0
+
+
 @pytest.mark.parametrize("version", versions(11))
 def test_members_join_and_the_leader_hears_of_all(version: int) -> None:
     first = consumer()

@@ -126,12 +126,19 @@ def test_a_commit_by_id_says_what_is_not_there() -> None:
         == {("plant", 0): 0, ("plant", 2): 3, ("other", 0): 100}
 
 
-@pytest.mark.parametrize("none", [-1, -2])
-def test_a_commit_of_no_offset_forgets_it(none: int) -> None:
+def test_a_commit_of_no_offset_forgets_it() -> None:
     peer = plant()
     commit(peer, 8, "g", {("plant", 0): (7, None), ("plant", 1): (8, None)})
-    assert commit(peer, 8, "g", {("plant", 0): (none, None)}) == {("plant", 0): 0}
+    assert commit(peer, 8, "g", {("plant", 0): (-1, None)}) == {("plant", 0): 0}
     assert fetch(peer, 8, "g", {"plant": [0, 1]})[1] == {("plant", 0): (-1, "", 0), ("plant", 1): (8, "", 0)}
+
+
+def test_a_commit_of_the_beginning_is_of_where_the_partition_begins() -> None:
+    """KafkaJS resets a group to the earliest so."""
+    peer = plant()
+    peer.kernel.starts[peer.kernel.by_name["plant"].partition_id(1)] = 5
+    assert set(commit(peer, 8, "g", {("plant", 0): (-2, None), ("plant", 1): (-2, "why")}).values()) == {0}
+    assert fetch(peer, 8, "g", {"plant": [0, 1]})[1] == {("plant", 0): (0, "", 0), ("plant", 1): (5, "why", 0)}
 
 
 def test_a_commit_by_a_member_or_of_a_leased_group_is_refused() -> None:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -90,6 +90,35 @@ def test_bytes_go_in_and_out_and_the_end_is_told_once(place: Place, plain: bool)
         assert session.closed == 1 and len(stage.services.connections) == 0
         assert stage.listener.counts["tls_handshakes"] == 1
         session.link.write(b"late")
+    run_stage(test, place.listen(), plain=plain)
+
+
+@both_loops
+def test_what_is_decrypted_is_offered_to_a_reader_first(place: Place, plain: bool) -> None:
+    taken: list[bytes] = []
+
+    class Plain:
+        def offer(self, data: bytes) -> bool:
+            if data.startswith(b"plain"):
+                taken.append(data)
+            return data.startswith(b"plain")
+
+    async def test(stage: Stage) -> None:
+        reader, writer = await connect(stage, place.client())
+        writer.write(b"before")
+        assert await reader.readexactly(6) == b"before"
+        session, = stage.sessions
+        assert session.link.read_through(cast(Any, Plain()))
+        writer.write(b"plain 1")
+        await until(lambda: taken == [b"plain 1"])
+        writer.write(b"else")
+        assert await reader.readexactly(4) == b"else", "what it does not take comes to the session, as ever"
+        assert session.link.read_through(None)
+        writer.write(b"plain 2")
+        assert await reader.readexactly(7) == b"plain 2"
+        writer.close()
+        await until(lambda: session.closed)
+        assert taken == [b"plain 1"] and not session.link.read_through(cast(Any, Plain())), "it has gone"
     run_stage(test, place.listen(), plain=plain)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gatehouse.kernel.message import Origin, Piece
 from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
 from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import encode_headers, encode_key
+from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.write import body
 
 NOW_MS = 1_700_000_000_000
@@ -23,19 +23,23 @@ times = st.sampled_from([0, NOW_MS, NOW_MS - 1, NOW_MS + 70_000_000]) | st.integ
 messages = st.tuples(st.integers(0, 9), values, st.sampled_from([b"\0", encode_headers([(b"a", b"b")])]),
                      st.integers(0, 255), times)
 stretches = st.tuples(st.integers(0, 3), st.binary(max_size=200).map(encode_key), st.lists(messages, max_size=5))
+encoded = st.tuples(st.integers(0, 3), st.integers(-1 << 60, 1 << 60), st.lists(
+    st.builds(encode_record, st.integers(0, 255), st.integers(-1 << 60, 1 << 60), st.just(KEY), values,
+              st.just(b"\0")), max_size=5))
 whole = st.tuples(st.binary(max_size=20), st.binary(max_size=100))
 
 
 def laid_of(run_stretches: list[Any], batches: list[tuple[bytes, bytes]]) -> body.Laid:
     laid: body.Laid = []
-    for number, key_part, of_run in run_stretches:
-        laid += [number, key_part, *of_run]
+    for number, second, third in run_stretches:
+        encoded = type(second) is int
+        laid += [number, b"", (b"".join(third), second, len(third))] if encoded else [number, second, *third]
     for number, (place, rest) in enumerate(batches, 4):
         laid += [number, None, place, memoryview(rest)]
     return laid
 
 
-@given(st.lists(stretches, max_size=8), st.lists(whole, max_size=3), st.binary(max_size=9), st.booleans())
+@given(st.lists(stretches | encoded, max_size=8), st.lists(whole, max_size=3), st.binary(max_size=9), st.booleans())
 def test_both_ways_make_the_same(run_stretches: list[Any], batches: list[tuple[bytes, bytes]], front: bytes,
                                  with_ends: bool) -> None:
     laid = laid_of(run_stretches, batches)
@@ -67,12 +71,13 @@ def turns_of(draw: Any, count: int) -> list[body.Turn]:
     return turns
 
 
-@given(st.lists(stretches, max_size=8), st.lists(whole, max_size=3), st.data(),
+@given(st.lists(stretches | encoded, max_size=8), st.lists(whole, max_size=3), st.data(),
        st.lists(st.integers(-1, 100), min_size=7, max_size=7), st.integers(0, 5))
 def test_both_ways_know_whose_messages_are(run_stretches: list[Any], batches: list[tuple[bytes, bytes]], data: Any,
                                            begins: list[int], most: int) -> None:
     laid = laid_of(run_stretches, batches)
-    turns = data.draw(turns_of(sum(len(of_run) for _, _, of_run in run_stretches) + len(batches)))
+    turns = data.draw(turns_of(sum(1 if type(key) is int else len(of_run) for _, key, of_run in run_stretches)
+                               + len(batches)))
     made = body.authors_of(laid, turns, array("q", begins), most)
     assert made == body.authors_plain(laid, turns, array("q", begins), most)
     assert len(made[0]) <= most and len(made[1]) == 2 * len(made[2])
@@ -91,6 +96,14 @@ def test_whose_messages_are_run_by_run() -> None:
         (0, nobody), (1, 1), (10, 0), (11, nobody), (20, 2)]
     found, firsts, numbers = body.authors_of(laid, [(0, None, other)], array("q", [-1, 10, 20]), 100)
     assert (found, *array(U32, firsts), *array("H", numbers)) == ([other], 10, 0)
+
+
+def test_records_that_are_encoded_are_their_authors_each() -> None:
+    message, (one, other, *_) = (0, b"v", b"\0", 0, 0), AUTHORS
+    records = encode_record(0, 0, KEY, b"v", b"\0") * 3
+    laid = [0, KEY, message, 0, b"", (records, NOW_MS, 3), 0, KEY, message, 1, KEY, message]
+    authorship = body.authors_of(laid, [(0, None, one), (1, None, other), (2, None, one)], array("q", [10, 20]), 9)
+    assert list(zip(array(U32, authorship[1]), array("H", authorship[2]), strict=True)) == [(10, 0), (11, 1), (14, 0)]
 
 
 @pytest.mark.parametrize(("laid", "turns"), [
@@ -118,7 +131,25 @@ def test_a_reader_finds_what_was_laid_and_where_each_ends(of_run: list[Any]) -> 
     assert [stop - start for start, stop in pairwise(bounds)] == [*map(len, alone)]
 
 
+def test_records_that_are_encoded_get_the_place_and_the_times_of_their_run() -> None:
+    records = b"".join([encode_record(7, delta_ms, KEY, b"v", b"\0") for delta_ms in (0, 5)])
+    laid = [0, KEY, (0, b"first", b"\0", 1, 0), 0, b"", (records, NOW_MS - 9, 2), 0, KEY, (0, b"last", b"\0", 2, 0)]
+    data, _, _, ends = body.encode(laid, 1, NOW_MS, b"", True)
+    found = records_of(Piece(10, 4, False, data, NOW_MS, NOW_MS, 70))
+    assert [(record[1], record[3], record[5]) for record in found] == [
+        (NOW_MS, b"first", 1), (NOW_MS - 9, b"v", 7), (NOW_MS - 4, b"v", 7), (NOW_MS, b"last", 2)]
+    assert len(array("I", ends)) == 4 and array("I", ends)[-1] == len(data)
+    assert b"".join([data[start:stop] for start, stop in pairwise([0, *array("I", ends)])]) == data
+
+
 @pytest.mark.parametrize(("laid", "count"), [
+    ([0, b"", (b"\x0c\0\0", NOW_MS, 1)], 1),                   # shorter than it says
+    ([0, b"", (b"\x06\0\0\1", NOW_MS, 1)], 1),                 # with an offset
+    ([0, b"", (b"\x06\0\0\0", NOW_MS, 2)], 1),                 # one, and not two
+    ([0, b"", (b"", "then", 0)], 1),
+    ([0, b"", (b"", NOW_MS, -1)], 1),
+    ([0, b"", ("", NOW_MS, 0)], 1),
+    ([(b"", NOW_MS, 0)], 1),
     ([(0, b"v", b"\0", 0, 0)], 1),                             # no run before it
     ([1, KEY, (0, b"v", b"\0", 0, 0)], 1),                     # a run that there is not
     ([-1, KEY, (0, b"v", b"\0", 0, 0)], 1),
