@@ -7,7 +7,7 @@ kind, a message is made. The first record that has to be looked at ends it.
 
 `mark` is native in the compiled wheel (native_marking.c), and says the same as `mark_plain`.
 """
-# decision 305: what needs no look is no object
+# decision 300: what needs no look is no object
 from __future__ import annotations
 
 from collections.abc import Callable

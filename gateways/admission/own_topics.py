@@ -32,7 +32,7 @@ ROUTES: Final = (  # decision 83
     RouteEntry(f"{HELD_LEVEL}/{{group}}/{MANY}", HELD + "{group}", "{rest}"))
 
 
-# decision 310
+# decision 301
 def is_for_administrators(topic: str, tenant: str) -> bool:
     """Whether the hub writes this topic about itself: what has changed, and what happened to messages."""
     return topic in (AUDIT_TOPIC, JOURNEYS_TOPIC) and tenant == DEFAULT_TENANT

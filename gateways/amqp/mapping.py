@@ -129,7 +129,7 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
 
 # ---- out ------------------------------------------------------------------------------------------------------------
 
-# decision 301
+# decision 299
 def own_side(headers: bytes) -> bytes:
     """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`. It says the
     trace context, if the hub gave the message one."""

@@ -123,7 +123,7 @@ class Queues:
         self._resting = resting - self._resting
         self._core.deadlines.at(self._core.now_ms() + REST_MS, self._look_who_rests)
 
-    def let_go_of_unused(self) -> None:  # decision 315
+    def let_go_of_unused(self) -> None:  # decision 305
         """A frame is durable: groups that nobody need wait for leave memory when what has changed of them is, too."""
         for group in self._core.take_unused():
             if self._is_changing(group):

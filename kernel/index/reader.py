@@ -351,7 +351,7 @@ class Reader:
     def _read(self, entries: list[Entry], exactly: bool = False) -> list[Piece]:
         """The pieces of these entries, without those that are damaged, or gone since they were looked up."""
         spans = [(entry.position, entry.byte_offset, entry.byte_length) for entry in entries]
-        if exactly:                            # decision 325
+        if exactly:                            # decision 307
             self._log.ask(spans)
         bodies = self._log.read(spans)
         pieces: list[Piece] = []

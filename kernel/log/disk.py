@@ -91,7 +91,7 @@ class RealAppendFile:  # decision 111
         else:
             self._write(parts)
 
-    def _write_in_pieces(self, parts: Sequence[bytes]) -> None:  # decision 320
+    def _write_in_pieces(self, parts: Sequence[bytes]) -> None:  # decision 306
         """The disk has a piece while the next is copied into the page cache."""
         if self._large_at is None:
             self._large_at = self._end

@@ -96,7 +96,7 @@ def _placed(data: bytes, base_ms: int, now_ms: int, number: int) -> list[bytes]:
     return records
 
 
-# decision 300
+# decision 298
 def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) -> Authorship:
     """`begins`: by run, where the ids of its messages begin, counted from the frame's first; below 0, they have ids of
     their own and are passed over. Beyond `most` authors nobody is known."""

@@ -7,7 +7,7 @@ Who takes from an overdrawn limit stands behind those who took before. That shar
 door that gives out a stored batch whole takes a hundred turns' worth at once: so who took waits until everybody who
 takes could have had as much, unless nobody takes any more.
 """
-# decision 239: what goes out is held back as from a peer that does not read; decision 326: turns are weighed
+# decision 239: what goes out is held back as from a peer that does not read; decision 308: turns are weighed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

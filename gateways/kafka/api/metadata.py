@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.state.topics import Topic
 
-NODE_ID: Final = 1               # decision 311
+NODE_ID: Final = 1               # decision 302
 ALL_WHEN_EMPTY: Final = 0        # the version in which an empty list means all topics
 NULL_NAMES: Final = 12           # the first version that answers without a name for an id that it does not know
 NO_UUID: Final = uuid.UUID(int=0)

@@ -27,7 +27,7 @@ from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
 FIRST_BY_ID: Final = 10          # the version from which on topics are said by their ids
 NO_OFFSET: Final = -1            # the group begins where its members say
-BEGINNING: Final = -2            # KafkaJS commits it to reset a group to the earliest: decision 312
+BEGINNING: Final = -2            # KafkaJS commits it to reset a group to the earliest: decision 303
 
 
 class Commit:

@@ -123,7 +123,7 @@ class Produce:
             except (KernelError, Denied) as refusal:
                 row.refuse_for(refusal)
 
-    # decision 313: by itself, not gathered with what other connections send
+    # decision 304: by itself, not gathered with what other connections send
     def _append(self, topic: Topic, row: Produced, batch: bytes, count: int) -> None:
         """Raises Refused, KernelError, Denied."""
         session = self.request.session
