@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
 from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.connections.flow import Pacer, Timers
     from gatehouse.gateways.contract import Link
+    from gatehouse.kernel.shedding import Shedding
 
 GOES: Final = 0
 BEHIND: Final = 1
@@ -55,6 +55,26 @@ NOTHING: Final[deque[Any]] = deque()
 """What waits of nearly every peer, which is never slowed down: a deque of its own takes 760 bytes."""
 
 
+class Publisher(Protocol):
+    """What of a `Guard` is asked here."""
+
+    @property
+    def shedding(self) -> Shedding: ...
+
+    @property
+    def limited(self) -> bool: ...
+
+    @property
+    def is_new_to_limits(self) -> bool: ...
+
+    @property
+    def limits_version(self) -> int: ...
+
+    def waits(self, refuses: bool) -> bool: ...
+
+    def room(self) -> tuple[int, int]: ...
+
+
 class Unit(NamedTuple):
     """One whole packet or frame."""
 
@@ -72,8 +92,8 @@ class Slowing:
     """Of one connection. `take` is called with whole units, never raises, and returns those of them
     that it has not used."""
 
-    def __init__(self, link: Link, guard: Guard, timers: Timers, pacer: Pacer, now_ms: Callable[[], int], sort: Sort,
-                 take: Callable[[bytes], bytes], refuses: Callable[[], bool] = bool) -> None:
+    def __init__(self, link: Link, guard: Publisher, timers: Timers, pacer: Pacer, now_ms: Callable[[], int],
+                 sort: Sort, take: Callable[[bytes], bytes], refuses: Callable[[], bool] = bool) -> None:
         """`refuses`: whether the peer can be told that what it publishes is refused."""
         self.guard = guard
         """Of whoever publishes now."""
@@ -98,7 +118,7 @@ class Slowing:
 
         self._refuses = refuses
 
-    def publishes_as(self, guard: Guard) -> None:
+    def publishes_as(self, guard: Publisher) -> None:
         """Somebody else publishes from now on."""
         self.guard = guard
 

@@ -1,7 +1,7 @@
 """The one path that every publish and subscription of every door takes: authenticate, authorize, quota, trace.
 
 Nothing here runs per message: a principal is made per connection, a place per new address (`places` remembers it
-with the verdict), `charge` is called once per burst.
+with the verdict), `charge` is called once per burst. What a principal may is remembered until rights change.
 """
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.refusals import Refusals, address_of
 from gatehouse.gateways.admission.rights import Rights, Verdict
-from gatehouse.gateways.admission.rights_cache import RightsCache
 from gatehouse.gateways.admission.routed import RoutedTopics
 from gatehouse.gateways.admission.rule_set import RuleSet
 from gatehouse.gateways.admission.rules import Rule
@@ -54,6 +53,53 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import HubPort, KernelPort
     from gatehouse.kernel.message import Owner, Place, Placement
     from gatehouse.kernel.shedding import Shedding
+
+
+# --- what a principal may, remembered -----------------------------------------------------------------------------
+
+KNOWN_MAX: Final = 4096                  # answers remembered for one principal
+
+
+class RightsCache:
+    """Made when a principal first asks after a change, which `version` tells."""
+
+    __slots__ = ("known", "known_topics", "rights", "version")
+
+    def __init__(self, version: object, rights: Rights | None) -> None:
+        self.version = version
+        self.rights = rights
+        """The principal's rights; None: everything is allowed."""
+
+        self.known: dict[tuple[Operation, str], bool] = {}
+        self.known_topics: dict[tuple[Operation, str], bool] = {}
+
+    def may(self, operation: Operation, wanted: str) -> bool:
+        """Whether an operation is allowed at an address, or with a filter."""
+        if self.rights is None:
+            return True
+        answers = self.known
+        allowed = answers.get((operation, wanted))
+        if allowed is None:
+            if len(answers) >= KNOWN_MAX:
+                answers.clear()
+            allowed = answers[operation, wanted] = self.rights.of_address(operation, wanted).allowed
+        return allowed
+
+    def may_topic(self, operation: Operation, topic: str) -> bool:
+        """Whether an operation is allowed with a topic as a whole: asked by every fetch and produce for each of their
+        topics."""
+        if self.rights is None:
+            return True
+        answers = self.known_topics
+        allowed = answers.get((operation, topic))
+        if allowed is None:
+            if len(answers) >= KNOWN_MAX:
+                answers.clear()
+            allowed = answers[operation, topic] = self.rights.of_topic(operation, topic).allowed
+        return allowed
+
+
+# --- admission ----------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("gatehouse.admission")
 

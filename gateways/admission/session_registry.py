@@ -58,30 +58,30 @@ class SessionRegistry:
                  ends_ms: Callable[[Principal], int] = lambda principal: principal.expires_ms) -> None:
         self._loop = loop
         self._ends_ms = ends_ms
-        self._taken: dict[str, dict[Registration, None]] = {}
+        self._by_user: dict[str, dict[Registration, None]] = {}
         self.connections: Counter[tuple[str, str]] = Counter()
         """Those that last, by kind and name as limits have them: ("user", "ann")."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._taken.values()))
+        return sum(map(len, self._by_user.values()))
 
     def take(self, principal: Principal, door: str, session: RegisteredSession,
              look_again: Callable[[], None] | None = None, lasts: bool = False) -> Registration:
         registration = Registration(self, principal, door, session, look_again, lasts)
-        self._taken.setdefault(principal.name, {})[registration] = None
+        self._by_user.setdefault(principal.name, {})[registration] = None
         self._count(registration, 1)
         self._set_timer(registration)
         return registration
 
     def forget(self, registration: Registration) -> None:
         self._stop_timer(registration)
-        registrations = self._taken.get(registration.principal.name)
+        registrations = self._by_user.get(registration.principal.name)
         if registrations is not None:
             if registration in registrations:
                 self._count(registration, -1)
             registrations.pop(registration, None)
             if not registrations:
-                del self._taken[registration.principal.name]
+                del self._by_user[registration.principal.name]
 
     def _count(self, registration: Registration, by: int) -> None:
         if not registration.lasts:
@@ -95,20 +95,20 @@ class SessionRegistry:
 
     def end(self, name: str, logins: str, reason: str) -> None:
         """Everybody who is connected as this user, by a login that begins so."""
-        self._tell([registration for registration in self._taken.get(name, ())
+        self._tell([registration for registration in self._by_user.get(name, ())
                     if registration.principal.login.startswith(logins)],
                    lambda registration: registration.session.on_principal_ended(reason))
 
     def ends_changed(self, name: str) -> None:
         """This user's connections end at another time than before, or no more."""
-        for registration in self._taken.get(name, ()):
+        for registration in self._by_user.get(name, ()):
             self._stop_timer(registration)
             self._set_timer(registration)
 
     def rights_changed(self, name: str | None = None) -> None:
         """For one user, or for everybody."""
-        names = list(self._taken) if name is None else [name]
-        self._tell([registration for user in names for registration in self._taken.get(user, ())],
+        names = list(self._by_user) if name is None else [name]
+        self._tell([registration for user in names for registration in self._by_user.get(user, ())],
                    _look_again)
 
     def _set_timer(self, registration: Registration) -> None:  # decision 89
@@ -133,7 +133,7 @@ class SessionRegistry:
 
         def go_on() -> None:
             for registration in waiting[:TOLD_AT_ONCE]:
-                if registration in self._taken.get(registration.principal.name, ()):
+                if registration in self._by_user.get(registration.principal.name, ()):
                     tell(registration)
             del waiting[:TOLD_AT_ONCE]
             if waiting:

@@ -21,8 +21,8 @@ from typing import Final
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
-from gatehouse.kernel.records.headers import CONTEXT_MARK
-from gatehouse.kernel.records.record import MARK, read_varint, varint
+from gatehouse.kernel.records.headers import CONTEXT_MARK, CORRELATION
+from gatehouse.kernel.records.record import MARK, encode_header, read_varint, varint
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 
@@ -53,7 +53,8 @@ DEAD_HEADER: Final = MARK + b"amqp-dead"
 """Name of an empty record header: what the message says of its deaths is the hub's own word."""
 
 SIDE_START: Final = varint(len(AMQP_HEADER)) + AMQP_HEADER
-HEADERS_START: Final = varint(1) + SIDE_START
+ONE: Final = varint(1)
+TWO: Final = varint(2)                 # headers of a record
 
 CONTEXT_BYTES: Final = 55
 """Of a `traceparent` that the hub gives; it is the last header then."""
@@ -88,8 +89,27 @@ def frame_size(data: bytes, pos: int, frame_max: int) -> int:
 
 # decision 62: as they lay on the wire, in one header
 def stored_headers(names: bytes, raw: bytes) -> bytes:
-    """A record's encoded headers with the AMQP side of a message and nothing else. `names`: two short strings."""
-    return HEADERS_START + varint(len(names) + len(raw)) + names + raw
+    """A record's encoded headers with the AMQP side of a message, which is sound, and where it has one its correlation
+    id: by that it is looked for. `names`: two short strings."""
+    side = SIDE_START + varint(len(names) + len(raw)) + names + raw
+    correlation = correlation_of(raw)
+    return TWO + side + encode_header(CORRELATION, correlation) if correlation else ONE + side
+
+
+def correlation_of(raw: bytes) -> bytes:
+    """The correlation id of flags and properties, which are sound; empty where they have none."""
+    if len(raw) < 2 or not raw[0] & 0x04:
+        return b""
+    at = 2
+    for bit in (0x80, 0x40):                       # content-type, content-encoding
+        if raw[0] & bit:
+            at += 1 + raw[at]
+    if raw[0] & 0x20:                              # headers
+        at += 4 + int.from_bytes(raw[at:at + 4], "big")
+    for bit in (0x10, 0x08):                       # delivery-mode, priority
+        if raw[0] & bit:
+            at += 1
+    return raw[at + 1:at + 1 + raw[at]]
 
 
 def own_side_at(headers: bytes) -> int:

@@ -19,6 +19,7 @@ from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
+from gatehouse.kernel.records.headers import CORRELATION
 from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import traceparent_in
@@ -100,10 +101,12 @@ def attributes_of(traits: Traits) -> int:
 
 
 def headers_for_queues(names: bytes, raw: bytes, expires_at_ms: int) -> bytes:
-    """The headers of a record that only this door reads."""
+    """The headers of a record that this door reads, and the kernel what it looks for."""
     if not expires_at_ms:
         return codec.stored_headers(names, raw)
-    return encode_headers([(codec.AMQP_HEADER, names + raw), (EXPIRES_AT, b"%d" % expires_at_ms)])
+    pairs: Pairs = [(codec.AMQP_HEADER, names + raw), (EXPIRES_AT, b"%d" % expires_at_ms)]
+    correlation = codec.correlation_of(raw)
+    return encode_headers([*pairs, (CORRELATION, correlation)] if correlation else pairs)
 
 
 # decision 62: fields for other doors beside them

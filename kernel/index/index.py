@@ -343,7 +343,8 @@ class Index:
         entries: list[Entry] = []
         total = 0
         for _, block in self._store.scan(first[0] if first else lowest, beyond):
-            for row in _ROW.iter_unpack(block):
+            before = int(np.frombuffer(block, ROW)["first_offset"].searchsorted(offset, "right")) - 1
+            for row in _ROW.iter_unpack(memoryview(block)[max(0, before) * _ROW.size:]):
                 entry = Entry._make(row)
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue

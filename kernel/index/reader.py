@@ -3,19 +3,26 @@
 A fetch looks for entries in the newest part of the index first. What the cache of recent bodies holds is answered at
 once; for anything else one job reads index and log, so a reader far behind never holds up the kernel's thread. An entry
 that does not match its checksum is reported and left out: the rest is served, with a gap in the offsets.
+
+Reads from the disk that wait for one worker are handed to it together: many small ones cost one change of threads.
+
+    submit ─► the worker has nothing to do: at once, alone
+           └► else: with those that wait, `BATCH` of them and `BATCH_BYTES` at most
+
+What a batch has no room for waits for the next. An error is that of the read which has it.
 """
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from gatehouse.kernel.index.cold_reads import ColdReads
 from gatehouse.kernel.index.index import Entry, Index, memtable_entry
 from gatehouse.kernel.index.kept import kept_pieces
 from gatehouse.kernel.index.memtable import Memtables
@@ -29,6 +36,72 @@ from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.state.state import Changed, Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
+
+# --- small reads, together ----------------------------------------------------------------------------------------
+
+Plan = TypeVar("Plan")
+Read = TypeVar("Read")
+
+BATCH: Final = 64
+BATCH_BYTES: Final = 128 << 10         # after so much the worker belongs to others, see `background.SLICE_BYTES`
+UNDER_WAY: Final = 2                   # batches: one is read while the answers of another are taken
+
+
+class ColdReads(Generic[Plan, Read]):  # decision 268
+    """`read` reads on the worker's thread; `size_of` says how many bytes that was."""
+
+    def __init__(self, worker: Worker, read: Callable[[Plan], Read], size_of: Callable[[Read], int]) -> None:
+        self._worker = worker
+        self._read = read
+        self._size_of = size_of
+        self._waiting: deque[tuple[Plan, Callable[[Read | None, BaseException | None], None]]] = deque()
+        self._under_way = 0
+
+    def submit(self, plan: Plan, done: Callable[[Read | None, BaseException | None], None]) -> None:
+        """Read it; then call `done`, as a `Worker` does."""
+        self._waiting.append((plan, done))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and self._under_way < UNDER_WAY:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            self._under_way += 1
+            self._worker.submit(partial(self._read_batch, [plan for plan, _ in batch]), partial(self._done, batch))
+
+    def _read_batch(self, plans: list[Plan]) -> list[Read]:
+        """On the reading thread: the first of these, as far as there is room."""
+        reads: list[Read] = []
+        size_bytes = 0
+        for plan in plans:
+            if size_bytes >= BATCH_BYTES:
+                break
+            try:
+                read = self._read(plan)
+            except Exception:
+                if not reads:
+                    raise
+                break                          # it is the first of the next batch, and fails there
+            reads.append(read)
+            size_bytes += self._size_of(read)
+        return reads
+
+    def _done(self, batch: list[tuple[Plan, Callable[[Read | None, BaseException | None], None]]],
+              reads: list[Read] | None, error: BaseException | None) -> None:
+        self._under_way -= 1
+        answers: list[Read | None] = [None] if reads is None else [*reads]
+        self._waiting.extendleft(reversed(batch[len(answers):]))
+        self._go_on()
+        fault: Exception | None = None
+        for (_, done), answer in zip(batch, answers, strict=False):
+            try:
+                done(answer, error)
+            except Exception as raised:        # the others are answered all the same
+                fault = fault or raised
+        if fault is not None:
+            raise fault
+
+
+# --- the reader ---------------------------------------------------------------------------------------------------
 
 MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
 LOOK_BYTES: Final = 8 << 10        # to find a partition in the index takes as long as to read so much of it
@@ -57,6 +130,7 @@ class ColdRead(NamedTuple):
     """What the reading thread is to find for one fetch: so much of all of it, the first in any case."""
 
     max_bytes: int
+    exactly: bool            # others need the disk: nothing is read ahead
     plans: list[ReadPlan]
 
 
@@ -128,7 +202,7 @@ class Reader:
             on_done = partial(self._opening.open, wants, max_bytes, on_done)
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
-        left, cold_bytes = max_bytes, 0
+        left, cold_bytes, exactly = max_bytes, 0, False
         for partition_id, offset, partition_max_bytes in wants:
             start, high = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
             first = self.start_of(partition_id)
@@ -150,14 +224,15 @@ class Reader:
                     left -= sum([len(stored_piece.data) for stored_piece in pieces])
                 continue
             if not cold:               # all that must be read shares this much, as it turns out how large it is
-                cold_bytes = min(left, self._slice_bytes(COLD_BYTES))
+                most_bytes = self._slice_bytes(COLD_BYTES)
+                cold_bytes, exactly = min(left, most_bytes), most_bytes < COLD_BYTES
                 left -= cold_bytes
             if len(cold) * LOOK_BYTES < cold_bytes:
                 cold.append((answer, want))
         if cold:
             self.cold_reads += 1
             through = self._bulk if stored else self._of_groups if kept else self._replays     # decision 289
-            self._submit_cold(through, cold_bytes, answers, cold, on_done)
+            self._submit_cold(through, cold_bytes, exactly, answers, cold, on_done)
         else:
             on_done(answers)
 
@@ -166,7 +241,7 @@ class Reader:
         """As `fetch` for a group, with what is kept below the start of a partition."""
         self.fetch(wants, max_bytes, on_done, kept=True)
 
-    def _submit_cold(self, through: ColdReads[ColdRead, Reads], max_bytes: int, answers: list[Fetched],
+    def _submit_cold(self, through: ColdReads[ColdRead, Reads], max_bytes: int, exactly: bool, answers: list[Fetched],
                      cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None]) -> None:
         plans = []
         tail_bytes = max_bytes             # all may be for the first: of the others memory is asked for little
@@ -174,7 +249,8 @@ class Reader:
             in_tail = self._memtable_entries(want._replace(max_bytes=min(want.max_bytes, tail_bytes)))
             plans.append(ReadPlan(want, in_tail, self._state.changed(Kind.KEPT) if want.kept else None))
             tail_bytes = LOOK_BYTES
-        through.submit(ColdRead(max_bytes, plans), partial(self._cold_done, through, max_bytes, answers, cold, on_done))
+        through.submit(ColdRead(max_bytes, exactly, plans),
+                       partial(self._cold_done, through, max_bytes, exactly, answers, cold, on_done))
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
@@ -223,14 +299,15 @@ class Reader:
                 reads.append(([], -1))
                 continue
             plan = plan._replace(want=plan.want._replace(max_bytes=min(plan.want.max_bytes, left)))
-            read = self._read_plan(plan) if plan.changed is None else self._read_kept(plan, plan.changed)
+            read = self._read_plan(plan, cold.exactly) if plan.changed is None \
+                else self._read_kept(plan, plan.changed, cold.exactly)
             reads.append(read)
             left -= max(LOOK_BYTES, sum([len(stored_piece.data) for stored_piece in read[0]]))
         return reads
 
-    def _read_plan(self, plan: ReadPlan) -> tuple[list[Piece], int]:
+    def _read_plan(self, plan: ReadPlan, exactly: bool) -> tuple[list[Piece], int]:
         entries = self._entries_of(plan)
-        return self._read(entries), entries[-1].end_offset if entries else END
+        return self._read(entries, exactly), entries[-1].end_offset if entries else END
 
     def _entries_of(self, plan: ReadPlan, from_position: int = 0) -> list[Entry]:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
@@ -248,7 +325,7 @@ class Reader:
         del entries[MAX_ENTRIES:]
         return entries
 
-    def _read_kept(self, plan: ReadPlan, changed: Changed) -> tuple[list[Piece], int]:
+    def _read_kept(self, plan: ReadPlan, changed: Changed, exactly: bool) -> tuple[list[Piece], int]:
         """What is kept before what the log has, then that.
 
         A segment may go between the look at the index and the read. Then the index knows of it by now, and the store
@@ -265,15 +342,18 @@ class Reader:
             if reached == stop and entries:
                 within = entries_within(
                     entries, want.max_bytes - sum([len(stored_piece.data) for stored_piece in pieces]), not pieces)
-                pieces += self._read(within)
+                pieces += self._read(within, exactly)
                 reached = within[-1].end_offset if within else reached
             if first == self._log.segments()[0].base:
                 break
         return pieces, reached
 
-    def _read(self, entries: list[Entry]) -> list[Piece]:
+    def _read(self, entries: list[Entry], exactly: bool = False) -> list[Piece]:
         """The pieces of these entries, without those that are damaged, or gone since they were looked up."""
-        bodies = self._log.read([(entry.position, entry.byte_offset, entry.byte_length) for entry in entries])
+        spans = [(entry.position, entry.byte_offset, entry.byte_length) for entry in entries]
+        if exactly:                            # decision 325
+            self._log.ask(spans)
+        bodies = self._log.read(spans)
         pieces: list[Piece] = []
         for entry, data in zip(entries, bodies, strict=True):
             if len(data) != entry.byte_length or crc32c(data) != entry.crc:
@@ -286,7 +366,7 @@ class Reader:
             pieces.append(piece(entry, data))
         return pieces
 
-    def _cold_done(self, through: ColdReads[ColdRead, Reads], max_bytes: int, answers: list[Fetched],
+    def _cold_done(self, through: ColdReads[ColdRead, Reads], max_bytes: int, exactly: bool, answers: list[Fetched],
                    cold: list[tuple[Fetched, Want]], on_done: Callable[[list[Fetched]], None], reads: Reads | None,
                    error: BaseException | None) -> None:
         assert reads is None or len(reads) == len(cold), "an answer for each that was asked"
@@ -301,7 +381,7 @@ class Reader:
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:
-            self._submit_cold(through, max_bytes, answers, damaged, on_done)   # else who got nothing asks for ever
+            self._submit_cold(through, max_bytes, exactly, answers, damaged, on_done)   # else it is asked for for ever
         else:
             on_done(answers)
 

@@ -44,6 +44,9 @@ class AppendFile(Protocol):
 
 
 class ReadFile(Protocol):
+    def ask(self, offset: int, size: int) -> None:
+        """Have the system read exactly these bytes, and nothing that it guesses to come next; `read` follows."""
+
     def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset`; fewer only at the end of the file."""
 
@@ -152,6 +155,9 @@ class RealAppendFile:  # decision 111
 class RealReadFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def ask(self, offset: int, size: int) -> None:
+        os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def read(self, offset: int, size: int) -> bytes:
         data = os.pread(self._fd, size, offset)

@@ -111,6 +111,10 @@ class Log(Protocol):
 
     def sync_kept(self) -> None: ...
 
+    def ask(self, spans: list[tuple[int, int, int]]) -> None:
+        """Before `read`, where others need the disk: have exactly these bytes read, and nothing ahead of them. Any
+        thread."""
+
     def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
         """Bytes of bodies by (position, offset within the body, length). Short or empty where they are gone. Any
         thread."""

@@ -38,7 +38,7 @@ import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from threading import Lock
 from typing import Final, NoReturn, Protocol
@@ -460,17 +460,27 @@ class SegmentChain:
 
     # ---- reading and dropping
 
+    def ask(self, position: int, offset: int, size: int) -> None:
+        base = self._base_of(position)
+        if base >= 0:
+            with self._readers_lock, suppress(FileNotFoundError):
+                self._reader(base).ask(position - base + offset, size)
+
     def read(self, position: int, offset: int, size: int) -> bytes:
-        bases = self.bases
-        i = bisect_right(bases, position) - 1
-        if i < 0:
+        base = self._base_of(position)
+        if base < 0:
             return b""
-        base = bases[i]
         with self._readers_lock:
             try:
                 return self._reader(base).read(position - base + offset, size)
             except FileNotFoundError:
                 return b""
+
+    def _base_of(self, position: int) -> int:
+        """Where the segment begins that holds a position; -1 where it is gone."""
+        bases = self.bases
+        i = bisect_right(bases, position) - 1
+        return bases[i] if i >= 0 else -1
 
     def _reader(self, base: int) -> ReadFile:
         file = self._readers.get(base)
@@ -534,6 +544,8 @@ class Chain(Protocol):
 
     def sync(self) -> None: ...
 
+    def ask(self, position: int, offset: int, size: int) -> None: ...
+
     def read(self, position: int, offset: int, size: int) -> bytes: ...
 
     def heads(self, segment: Segment) -> Iterator[Frame]: ...
@@ -579,6 +591,10 @@ class TwoChains:
 
     def sync_kept(self) -> None:
         self._kept.sync()
+
+    def ask(self, spans: list[tuple[int, int, int]]) -> None:
+        for position, offset, size in spans:
+            self._chain(position).ask(position, offset, size)
 
     def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
         return [self._chain(position).read(position, offset, size) for position, offset, size in spans]

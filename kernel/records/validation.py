@@ -21,11 +21,18 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, MessageTooLarge
 from gatehouse.kernel.message import Headers, Record
 from gatehouse.kernel.records.adding_headers import Extra, InBatch, with_headers
-from gatehouse.kernel.records.batch import CODEC_MASK, HEADER_BYTES, MAX_OPENED_BYTES, BatchHeader, stamped
+from gatehouse.kernel.records.batch import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    MAX_OPENED_BYTES,
+    NO_TIMESTAMP,
+    BatchHeader,
+    stamped,
+    walk_records,
+)
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK, Asked, asked_of, asks_for_trace_of
 from gatehouse.kernel.records.record import decode_records, read_headers
-from gatehouse.kernel.records.walking import NO_TIMESTAMP, walk_records
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
 OPENED_RATIO: Final = 64               # beyond that, of opened to stored bytes: logs and telemetry stay below 30

@@ -54,8 +54,9 @@ class Recovery:
         self._next_id = self._append_ms = 0
         self._shards: set[int] = set()
         self._frames = 0
-        self._complete = 0
+        self._complete = 0                               # to where the index is
         self._deleted: list[StateRecord] = []
+        self._superseded: list[bytes] = []
 
     def run(self) -> Recovered:
         positions = self._index.positions()
@@ -106,8 +107,6 @@ class Recovery:
         if positions.main:
             self._shards.add(shard_of(positions.next_id))
         self._complete = positions.main
-        self._deleted = []
-        self._superseded: list[bytes] = []
         self._memtables.begin(positions.main)
         self._state.begin()
         for frame in self._log.recover(positions.main, positions.kept, self._on_damage):

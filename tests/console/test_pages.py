@@ -7,7 +7,7 @@ from struct import pack
 
 import paho.mqtt.client as mqtt
 
-from gatehouse.kernel.records.walking import MAX_TIMESTAMP_MS
+from gatehouse.kernel.records.batch import MAX_TIMESTAMP_MS
 from tests.console.asking import ask, bury, group_path, publish
 from tests.kernel.batches import encode_record, wrap
 

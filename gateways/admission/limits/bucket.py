@@ -60,6 +60,10 @@ class TokenBucket:  # decision 235
         level = self._level + amount * TOKEN
         self._level = level if level < self._full else self._full
 
+    def worth_ms(self, amount: int) -> int:
+        """How long it takes until so much has come; 0 where nothing ever does."""
+        return amount * TOKEN // self._per_ms if self._per_ms else 0
+
     def wait_ms(self, now_ms: int) -> int:
         """For how many ms the bucket owes; 0: something may be taken."""
         self._fill(now_ms)

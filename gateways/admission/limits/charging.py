@@ -16,6 +16,7 @@ from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.limit import IN
 from gatehouse.gateways.admission.limits.meter import NO_BOUND, Meter, charge_all
 from gatehouse.gateways.admission.limits.purse import Purse
+from gatehouse.kernel.errors import UnknownPlace
 from gatehouse.kernel.shedding import WAIT_MS
 
 if TYPE_CHECKING:
@@ -132,14 +133,15 @@ class Charging:
         if not count:
             return False
         place, value, _, _, _ = messages[0]
-        purse = self._purses.get(place if book.places_in else EVERYWHERE)
-        if purse is None:
+        try:
+            purse = self._purse_of(place)
+            if count > 1 and book.places_in and not self._share(messages, purse):
+                return False
+        except UnknownPlace:
             return False
         if count == 1:
             values_bytes = 0 if value is None else len(value)
         else:
-            if book.places_in and not self._share(messages, purse):
-                return False
             values_bytes = sum([len(message[1]) for message in messages if message[1]])
         if values_bytes > size_bytes:
             size_bytes = values_bytes
@@ -164,14 +166,27 @@ class Charging:
 
     def _share(self, messages: Sequence[tuple[int, bytes | None, bytes, int, int]], purse: Purse) -> bool:
         """Whether all of a burst's places have this purse, as those of one topic often do."""
-        purses, last = self._purses, -1
+        last = -1
         for message in messages:
             place = message[0]
             if place != last:
-                if purses.get(place) is not purse:
+                if self._purse_of(place) is not purse:
                     return False
                 last = place
         return True
+
+    def _purse_of(self, place: int) -> Purse:
+        """That of everybody whose messages are charged as those to this place. Raises UnknownPlace."""
+        has_places = self._book.places_in > 0
+        if not has_places:
+            place = EVERYWHERE
+        purse = self._purses.get(place)
+        if purse is None:
+            if len(self._purses) >= PLACES_MAX:
+                self._purses.clear()
+            own = self._meters_of_place(place) if has_places else ()
+            purse = self._purses[place] = self._book.purse(self._meters, own)
+        return purse
 
     def give_back(self) -> None:
         """What `take` took last was not stored."""
@@ -286,12 +301,7 @@ class Charging:
         now_ms = self._now_ms()
         opened: set[Purse] = set()
         for place in {message[0] for message in messages} if book.places_in else (EVERYWHERE,):
-            purse = self._purses.get(place)
-            if purse is None:
-                if len(self._purses) >= PLACES_MAX:
-                    self._purses.clear()
-                purse = self._purses[place] = book.purse(self._meters, self._meters_of_place(place)
-                                                         if book.places_in else ())
+            purse = self._purse_of(place)
             if purse not in opened:
                 opened.add(purse)
                 book.open_purse(purse, now_ms)

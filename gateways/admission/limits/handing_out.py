@@ -2,16 +2,24 @@
 
 A door asks `room` before it writes messages and tells `take` afterwards. Where there is no room it keeps what is to be
 delivered as it does for a peer that does not read, and goes on at `until_ms`.
+
+Who takes from an overdrawn limit stands behind those who took before. That shares turns out and not messages, and a
+door that gives out a stored batch whole takes a hundred turns' worth at once: so who took waits until everybody who
+takes could have had as much, unless nobody takes any more.
 """
-# decision 239: what goes out is held back as from a peer that does not read
+# decision 239: what goes out is held back as from a peer that does not read; decision 326: turns are weighed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from gatehouse.gateways.admission.limits.book import LimitBook
+from gatehouse.gateways.admission.limits.bucket import LONGEST_WAIT_MS
 from gatehouse.gateways.admission.limits.limit import OUT
 from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS, NO_BOUND, Meter, charge_all
+
+IDLE_MS: Final = 100
+"""Where something is left and nobody has taken for so long, nobody else wants it."""
 
 ADDRESSES_MAX: Final = 4096
 """Addresses whose meters are remembered; forgotten all at once beyond that."""
@@ -30,6 +38,9 @@ class HandingOut:
         self._meters: tuple[Meter, ...] = ()
         self._of_address: dict[tuple[str, str], tuple[Meter, ...]] = {}
         self._until_ms = 0
+        self._behind: Meter | None = None    # that this waits at
+        self._looked_ms = 0                  # when that was looked at last, and what had been taken from it by then
+        self._taken = 0
 
     def renew(self, user: str, groups: Iterable[str], tenant: str, client_id: str) -> None:
         """Who is given messages."""
@@ -44,11 +55,22 @@ class HandingOut:
             self._until_ms = 0
         if not self._until_ms:
             return 0
-        wait_ms = self._until_ms - self._now_ms()
-        if wait_ms <= 0:
+        now_ms = self._now_ms()
+        if now_ms >= self._until_ms or self._is_alone(now_ms):
             self._until_ms = 0
             return 0
-        return min(wait_ms, LOOK_AGAIN_MS)
+        return min(self._until_ms - now_ms, LOOK_AGAIN_MS)
+
+    def _is_alone(self, now_ms: int) -> bool:
+        """Whether nobody took for a while though something is there."""
+        meter = self._behind
+        if meter is None or now_ms - self._looked_ms < IDLE_MS:
+            return False
+        if meter.messages_taken == self._taken and not meter.wait_ms(now_ms):
+            return True
+        meter.share(id(self), now_ms)
+        self._taken, self._looked_ms = meter.messages_taken, now_ms
+        return False
 
     def room(self) -> tuple[int, int]:
         """How many messages, and bytes of them, may be handed out at once: (0, 0) while it is waited."""
@@ -67,14 +89,18 @@ class HandingOut:
         if self._version != self._book.version:
             self._resolve()
         now_ms = self._now_ms()
-        wait_ms = charge_all(self._meters, messages, size_bytes, 1, now_ms)
+        meters = self._meters
         if topic and self._book.places_out:
-            wait_ms = max(wait_ms, charge_all(self._meters_of(topic, address), messages, size_bytes, 1, now_ms))
+            meters += self._meters_of(topic, address)
         if consumers:
-            wait_ms = max(wait_ms, charge_all(self._book.of_consumers(self._tenant, consumers, now_ms), messages,
-                                              size_bytes, 1, now_ms))
+            meters += self._book.of_consumers(self._tenant, consumers, now_ms)
+        wait_ms = charge_all(meters, messages, size_bytes, 1, now_ms)
         if wait_ms:
-            self._until_ms = max(self._until_ms, now_ms + wait_ms)
+            meter = self._behind = max(meters, key=lambda each: each.wait_ms(now_ms))
+            sharing = meter.share(id(self), now_ms)
+            turn_ms = min(meter.worth_ms(messages, size_bytes) * sharing, LONGEST_WAIT_MS) if sharing > 1 else 0
+            self._until_ms = max(self._until_ms, now_ms + wait_ms, now_ms + turn_ms)
+            self._taken, self._looked_ms = meter.messages_taken, now_ms
         return wait_ms
 
     def _meters_of(self, topic: str, address: str) -> tuple[Meter, ...]:

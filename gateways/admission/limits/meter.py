@@ -19,11 +19,15 @@ LOOK_AGAIN_MS: Final = 1000
 """How long who waits does not look whether limits have changed meanwhile."""
 
 
+TAKERS_MAX: Final = 4096
+"""Those who share a meter that are told apart; further ones count as one of them."""
+
+
 class Meter:
     """The buckets of a limit, for one name. `observed`, `refused` and `slowed_ms` count from the start of the hub."""
 
-    __slots__ = ("_bytes", "_messages", "_operations", "bytes_taken", "limit", "messages_taken", "name", "observed",
-                 "refused", "slowed_ms", "stored")
+    __slots__ = ("_bytes", "_looked_ms", "_messages", "_operations", "_takers", "bytes_taken", "limit",
+                 "messages_taken", "name", "observed", "refused", "slowed_ms", "stored")
 
     def __init__(self, limit: Limit, name: str, now_ms: int) -> None:
         self.limit = limit
@@ -38,6 +42,9 @@ class Meter:
         self._operations = _bucket(limit.operations_per_s, limit.operations_burst, now_ms)
         self.stored = StoredBound(limit.stored_messages, limit.stored_bytes) if limit.bounds_stored else None
         """How much there may be, where the limit says."""
+
+        self._takers: dict[int, int] | None = None       # who takes more than there is: when he was last heard of
+        self._looked_ms = 0                              # when those were forgotten who are not heard of any more
 
     def change(self, limit: Limit, now_ms: int) -> None:
         """The limit reads otherwise from now on; those who hold this meter need not look it up again."""
@@ -66,6 +73,25 @@ class Meter:
             if bucket is not None and bucket.is_closed:
                 return True
         return False
+
+    def worth_ms(self, messages: int, size_bytes: int) -> int:
+        """How long it takes until so much may pass."""
+        of_messages = 0 if self._messages is None else self._messages.worth_ms(messages)
+        return max(of_messages, 0 if self._bytes is None else self._bytes.worth_ms(size_bytes))
+
+    def share(self, taker: int, now_ms: int) -> int:
+        """Among how many what there is is to be shared, since this one takes too. `taker`: what tells it from others;
+        it is one of them for some seconds, and has to be heard of again."""
+        takers = self._takers
+        if takers is None:
+            takers = self._takers = {}
+        if now_ms - self._looked_ms > LOOK_AGAIN_MS:
+            self._looked_ms = now_ms
+            for gone in [other for other, heard_ms in takers.items() if now_ms - heard_ms > 2 * LOOK_AGAIN_MS]:
+                del takers[gone]
+        if len(takers) < TAKERS_MAX or taker in takers:
+            takers[taker] = now_ms
+        return len(takers)
 
     def wait_ms(self, now_ms: int) -> int:
         """For how many ms nothing may pass; 0: something may."""

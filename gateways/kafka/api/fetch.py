@@ -133,11 +133,11 @@ class Fetch:
             self.judge(0)
 
     def room(self) -> int:
-        """Bytes that limits let out now, about: no fewer than 1, for which one batch comes. Who shares a limit with
-        others takes his turn with few messages, however many would fit."""
+        """Bytes that limits let out now, about: 1 is one batch, 0 nothing. Who shares a limit with others takes his
+        turn with few messages, however many would fit."""
         session = self.request.session
         messages, size_bytes = session.guard.out_room()
-        return max(1, min(self.max_bytes, size_bytes, messages * session.fetched_each_bytes))
+        return 0 if not messages else max(1, min(self.max_bytes, size_bytes, messages * session.fetched_each_bytes))
 
     def look_at(self, name: bytes, partitions: list[FetchPartition], block: Block | None) -> None:
         """One topic's partitions."""
@@ -231,6 +231,10 @@ class Fetch:
             throttle_ms = self.charge() if self.given else 0
             session_id = self.followed.id if self.followed is not None else 0
             self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))
+            return
+        held_ms = session.guard.out_wait_ms() if session.guard.limits_out else 0
+        if held_ms:
+            session.wake_at(min(self.deadline_ms, session.services.now_ms() + held_ms), self.on_timer)
             return
         self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)

@@ -5,6 +5,8 @@ from typing import Any
 
 import pika.frame
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pika import spec
 
 from gatehouse.gateways.amqp import codec, mapping
@@ -139,15 +141,15 @@ def test_each_delivery_has_the_trace_context_that_the_hub_gave_its_message() -> 
         asked.append(one)
         return mapping.own_side(one[7])
 
-    def given(side: bytes, number: int, attempt: int = 1) -> Leased:
+    def followed(side: bytes, number: int, attempt: int = 1) -> Leased:
         context = encode_header(b"traceparent", Context(number.to_bytes(16), number.to_bytes(8), True).header())
         headers = b"".join((varint(2), codec.stored_headers(side, b"")[1:], context))
         return (None, 0, attempt, 0, 0, None, b"x", headers, codec.DOOR)
 
     plain = b"\0\1q" + PERSISTENT
     rich = b"\0\1q" + write({"content_type": "text", "headers": {"a": text("b")}, "delivery_mode": 2})
-    messages = [given(plain, 1), given(plain, 2), leased(plain, b"x"), given(plain, 3), given(plain, 3),
-                given(plain, 4, 2), given(plain, 5), given(rich, 6), given(rich, 7)]
+    messages = [followed(plain, 1), followed(plain, 2), leased(plain, b"x"), followed(plain, 3), followed(plain, 3),
+                followed(plain, 4, 2), followed(plain, 5), followed(rich, 6), followed(rich, 7)]
     data = codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, messages, side_of)
     headers = [frame.properties for frame in read(data) if isinstance(frame, pika.frame.Header)]
     assert [int(one.headers["traceparent"][3:35], 16) if one.headers else 0 for one in headers] == [
@@ -155,7 +157,7 @@ def test_each_delivery_has_the_trace_context_that_the_hub_gave_its_message() -> 
     assert [one.delivery_mode for one in headers] == [2] * 9
     assert len(asked) == 6, "of those that differ in nothing else only the first"
     sent = b"\0\1q" + write({"headers": {"traceparent": text("as its sender said")}})
-    assert mapping.own_side(given(sent, 9)[7]) == sent, "what its sender said stays"
+    assert mapping.own_side(followed(sent, 9)[7]) == sent, "what its sender said stays"
 
 
 @pytest.mark.parametrize("door", [1, codec.DOOR])      # whoever writes this door's number need not have an AMQP side
@@ -169,6 +171,13 @@ def test_a_foreign_message_is_asked_for_every_time(door: int) -> None:
     foreign = [(None, at, 1, 0, 0, b"key", b"x", b"\0", door) for at in range(3)]
     codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, foreign, side_of)
     assert len(asked) == 3
+
+
+@given(st.dictionaries(st.sampled_from(["content_type", "content_encoding", "correlation_id", "reply_to", "app_id"]),
+                       st.text(max_size=30)), st.booleans(), st.sampled_from([{}, {"delivery_mode": 2, "priority": 5}]))
+def test_a_correlation_id_is_found_among_properties(texts: dict[str, str], table: bool, more: dict[str, int]) -> None:
+    raw = write({**texts, **more, **({"headers": {"a": text("b" * 40)}} if table else {})})
+    assert codec.correlation_of(raw) == texts.get("correlation_id", "").encode()
 
 
 def test_confirms_are_what_pika_reads() -> None:

@@ -352,7 +352,6 @@ async def connected(port: int, count: int) -> list[socket.socket]:
     return wires
 
 
-@pytest.mark.skipif(not IS_NATIVE, reason="the event loop's own transports are in whatever order the loop has")
 def test_who_comes_behind_a_crowd_does_not_wait_for_all_of_it() -> None:
     async def test() -> None:
         async with Stage() as stage:
@@ -368,7 +367,8 @@ def test_who_comes_behind_a_crowd_does_not_wait_for_all_of_it() -> None:
                     served_before = sum([bool(peer.seen) for peer in stage.peers])
                 return len(stage.peers) == len(crowd) + len(late)
             await until(have_come)
-            assert 0 < served_before < len(crowd), "a system's queue of those who wait is short"
+            if IS_NATIVE:                              # the event loop's own transports come in an order of its own
+                assert 0 < served_before < len(crowd), "a system's queue of those who wait is short"
             await until(lambda: all(peer.seen for peer in stage.peers[:len(crowd)]))
             for wire in crowd + late:
                 wire.close()

@@ -309,3 +309,26 @@ def test_what_is_fetched_beyond_a_limit_is_throttled() -> None:
     again, = peer.wait(2000)
     assert decoded(FetchResponse, 11, again).throttle_time_ms == 3000
     assert limits.most_used("2", 1)[0].messages_taken == 60
+
+
+def test_who_took_a_whole_batch_waits_while_others_take_theirs() -> None:
+    peer = Peer()
+    peer.kernel.create_topic("plant", partitions=1)
+    peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(0), batch(*[b"x"] * 40), None)
+    peer.kernel.flush()
+    limits = peer.services.admission.limits
+    limits.put(read_limit({"of": "hub", "direction": "out", "messages_per_s": 10}, "1"), peer.now_ms)
+    other = peer.services.guard("mqtt", peer.services.admission.anonymous, None)
+    other.hand_out(11, 0)
+    first = decoded(FetchResponse, 11, *peer.send(framed(fetch(11, {("plant", 0): 0}), 1)))
+    other.hand_out(1, 0)
+    peer.wait(first.throttle_time_ms)
+    assert peer.send(framed(fetch(11, {("plant", 0): 0}, max_wait_ms=500), 2)) == []
+    other.hand_out(1, 0)
+    answer, = peer.wait(500)
+    assert decoded(FetchResponse, 11, answer).responses[0].partitions[0].records in (b"", None)
+    assert peer.send(framed(fetch(11, {("plant", 0): 0}, max_wait_ms=10_000), 3)) == []
+    answers: list[bytes] = []
+    for _ in range(20):
+        answers += peer.wait(500)                # nobody else takes any more
+    assert decoded(FetchResponse, 11, *answers).responses[0].partitions[0].records

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from gatehouse.kernel.background import LOOK_MS, SLICE_BYTES
 from gatehouse.kernel.index.reader import LOOK_BYTES
+from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import COLD_BYTES, Fetched
 from tests.kernel.rig import Rig
 
@@ -10,9 +11,25 @@ PARTITIONS = 40
 MIB = 1 << 20
 
 
-def stored(value_bytes: int, partitions: int = PARTITIONS) -> tuple[Rig, range]:
+class AskedLog(MemoryLog):
+    """Notes what is asked of the disk exactly, and what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[int, int, int]] = []
+        self.got: list[tuple[int, int, int]] = []
+
+    def ask(self, spans: list[tuple[int, int, int]]) -> None:
+        self.asked += spans
+
+    def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        self.got += spans
+        return super().read(spans)
+
+
+def stored(value_bytes: int, partitions: int = PARTITIONS, log: MemoryLog | None = None) -> tuple[Rig, range]:
     """A hub that has started anew over so many partitions of one message each, and their ids."""
-    rig = Rig()
+    rig = Rig(log=log)
     topic = rig.kernel.create_topic("wide", partitions=partitions)
     for partition in range(partitions):
         placement = rig.kernel.place_in("wide", b"k", partition=partition)
@@ -48,6 +65,19 @@ def test_also_while_somebody_publishes() -> None:
     many = SLICE_BYTES // LOOK_BYTES
     assert given(answers) == [True] * many + [False] * (PARTITIONS - many)
     assert all(answer.next_offset <= 0 for answer in answers[many:])
+
+
+def test_only_beside_live_messages_the_disk_reads_nothing_ahead() -> None:
+    log = AskedLog()
+    rig, ids = stored(100, log=log)
+    log.got.clear()
+    fetch(rig, ids)
+    assert len(log.got) == PARTITIONS and log.asked == []
+    rig.publish("elsewhere/x", b"v")
+    rig.world.advance(LOOK_MS)
+    log.got.clear()
+    fetch(rig, ids)
+    assert log.asked == log.got != []
 
 
 def test_large_partitions_share_one_read() -> None:

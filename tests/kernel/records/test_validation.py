@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, KernelError, MessageTooLarge
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records import validation
-from gatehouse.kernel.records.batch import MAX_OPENED_BYTES, check_batch, read_header, records_of
+from gatehouse.kernel.records.batch import MAX_OPENED_BYTES, MAX_TIMESTAMP_MS, check_batch, read_header, records_of
 from gatehouse.kernel.records.compression import OpenedTooLarge
 from gatehouse.kernel.records.validation import (
     OPENED_RATIO,
@@ -22,7 +22,6 @@ from gatehouse.kernel.records.validation import (
     opened_limit,
     validate,
 )
-from gatehouse.kernel.records.walking import MAX_TIMESTAMP_MS
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.hostile import ATTACKS, BASE_MS, TEN, WAYS, Attack, Way, changed
 from tests.kernel.records.test_batch import built

@@ -5,8 +5,7 @@ import pytest
 
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.write.committer import WAITED_BYTES
-from gatehouse.kernel.write.patience import AWAITED_MAX, MOMENT_MS, SKIPPED_MAX, Patience
+from gatehouse.kernel.write.committer import AWAITED_MAX, MOMENT_MS, SKIPPED_MAX, WAITED_BYTES, Patience
 from tests.kernel.rig import Rig
 
 TURNS = 8

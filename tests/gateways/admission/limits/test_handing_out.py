@@ -45,3 +45,31 @@ def test_two_connections_of_a_user_share_what_goes_out() -> None:
     one, two = hub.guard("ann"), hub.guard("ann")
     assert one.hand_out(10, 0) == 0
     assert two.hand_out(5, 0) == 500 and one.hand_out(5, 0) == 1000
+
+
+def share_out(hub: Limited, appetites: dict[str, int], seconds: int) -> dict[str, int]:
+    """What each took of a limit that all share, who always takes so much, within that time."""
+    guards = {name: hub.guard(name) for name in appetites}
+    taken = dict.fromkeys(appetites, 0)
+    for _ in range(seconds * 1000):
+        for name, guard in guards.items():
+            if not guard.out_wait_ms():
+                guard.hand_out(appetites[name], 0)
+                taken[name] += appetites[name]
+        hub.rig.world.loop.advance(1)
+    return taken
+
+
+def test_who_takes_much_at_once_has_no_more_of_it_than_others() -> None:
+    hub = Limited({"of": "hub", "direction": "out", "messages_per_s": 100})
+    taken = share_out(hub, {"batches": 100, "ann": 2, "bob": 2}, 40)
+    assert 3_900 <= sum(taken.values()) <= 4_200
+    assert all(0.8 * 4_000 / 3 <= count <= 1.25 * 4_000 / 3 for count in taken.values()), taken
+
+
+def test_who_takes_much_and_is_alone_has_all_of_it() -> None:
+    hub = Limited({"of": "hub", "direction": "out", "messages_per_s": 100})
+    taken = share_out(hub, {"batches": 100}, 40)
+    assert 3_900 <= taken["batches"] <= 4_200
+    taken = share_out(hub, {"batches": 100, "other": 100}, 40)
+    assert all(1_800 <= count <= 2_200 for count in taken.values()), taken

@@ -97,6 +97,15 @@ def test_a_burst_to_places_of_the_same_meters_is_taken_as_one() -> None:
     assert hub.meter("1").messages_taken == hub.meter("0").messages_taken == 18
 
 
+def test_a_place_that_is_new_has_the_purse_of_its_meters() -> None:
+    hub = Limited({"of": "topic:*", "messages_per_s": HIGH}, {"of": "hub", "messages_per_s": HIGH})
+    guard = hub.guard("ann")
+    guard.append([message(guard.place("slow/a"), b"1")], None, None, 1)
+    assert guard.charging.take([message(guard.place("slow/b"), b"1")], 1)
+    assert not guard.charging.take([message(guard.place("other/a"), b"1")], 1), "which has none yet"
+    assert not guard.charging.take([message(4_711, b"1")], 1), "weighing says that there is no such place"
+
+
 @pytest.mark.parametrize("amounts", [
     {"messages_per_s": 100}, {"operations_per_s": 100}, {"messages_per_s": 0},
     {"messages_per_s": 10 ** 6, "messages_burst": 1}])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.index.cold_reads import BATCH, BATCH_BYTES, UNDER_WAY, ColdReads
+from gatehouse.kernel.index.reader import BATCH, BATCH_BYTES, UNDER_WAY, ColdReads
 from gatehouse.kernel.world import FakeLoop, FakeWorker
 
 SMALL = 100
