@@ -220,7 +220,8 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=300_000)
     parser.add_argument("--bytes", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--latency-s", type=float, default=5.0, help="of each round, of latency alone")
-    parser.add_argument("--heavy", type=int, default=150_000, help="messages of the backlog beside, in each round")
+    parser.add_argument("--heavy", type=int, default=600_000, help="messages of the backlog beside, in each round: "
+                        "fewer are over before there are enough single ones for a p99")
     parser.add_argument("--rounds", type=int, default=4, help="of latency alone and beside a backlog; 0: neither")
     parser.add_argument("--folder", type=Path, help="where the hubs' data lies, instead of build/: a folder in memory "
                         "shows what the hubs and the processors do, where others use the disk")
