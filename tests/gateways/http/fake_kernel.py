@@ -72,11 +72,6 @@ class FakeKernel:
         """Nobody asks for receipts here, so all may."""
         return self
 
-    @property
-    def committer(self) -> FakeKernel:
-        """Who gathers."""
-        return self
-
     def require(self, messages: object, judge: object) -> None:
         """See `receipts`."""
 
