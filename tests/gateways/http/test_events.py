@@ -211,7 +211,7 @@ def test_plus_is_the_wildcard_where_it_is_a_level(query, decoded, meant):
 
 def registrations(client):
     """Who is connected as whom."""
-    return [registration for taken in client.door.admission._registry._taken.values() for registration in taken]
+    return [registration for taken in client.door.admission._registry._by_user.values() for registration in taken]
 
 
 def test_a_stream_ends_with_its_user_and_its_right():

@@ -92,7 +92,7 @@ def test_a_hundred_readers_cost_what_one_does_and_none_costs_nothing() -> None:
         assert source.asked <= 3 + (client.door.loop.time() - began_s) / status.INTERVAL_S
         for answer in answers:
             answer.close()
-        await until(lambda: not client.door.admission._registry._taken)
+        await until(lambda: not client.door.admission._registry._by_user)
         begun = status.Pulse.of(client.door)._next              # what the last of them have waited for
         assert begun is not None
         await begun
@@ -124,7 +124,7 @@ def test_the_stream_ends_with_its_user_and_with_the_hub() -> None:
         answer = await client.session.get(f"http://{client.address}/v1/status/events")
         reader = Reader(answer)
         await reader.next()
-        (registration,) = [registration for registrations in client.door.admission._registry._taken.values()
+        (registration,) = [registration for registrations in client.door.admission._registry._by_user.values()
                            for registration in registrations]
         registration.session.on_principal_ended("disabled")
         with pytest.raises(EOFError):
@@ -136,7 +136,7 @@ def test_the_stream_ends_with_its_user_and_with_the_hub() -> None:
         with pytest.raises(EOFError):
             while True:
                 await other.next()
-        assert not client.door.admission._registry._taken
+        assert not client.door.admission._registry._by_user
     run_door(test, services={"status": FakeStatus()})
 
 

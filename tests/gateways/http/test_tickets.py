@@ -53,12 +53,12 @@ def test_an_invented_word_is_refused_and_not_repeated(tickets, word):
 def test_a_ticket_ends_with_its_principal(tickets):
     ada, bob = Principal("ada"), Principal("bob")
     of_ada, of_bob = tickets.issue(ada), tickets.issue(bob)
-    for registration in list(tickets._admission._registry._taken["ada"]):
+    for registration in list(tickets._admission._registry._by_user["ada"]):
         registration.session.on_principal_ended("removed")
     with pytest.raises(NotAuthenticated):
         tickets.principal_of(of_ada)
     assert tickets.principal_of(of_bob) is bob
-    assert "ada" not in tickets._admission._registry._taken
+    assert "ada" not in tickets._admission._registry._by_user
 
 
 def test_one_user_cannot_push_out_the_others(tickets):

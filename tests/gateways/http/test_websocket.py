@@ -266,7 +266,7 @@ def test_a_stopping_hub_says_so():
 
 def registrations(client):
     """Who is connected as whom."""
-    return [registration for taken in client.door.admission._registry._taken.values() for registration in taken]
+    return [registration for taken in client.door.admission._registry._by_user.values() for registration in taken]
 
 
 def test_a_connection_ends_with_its_user():
