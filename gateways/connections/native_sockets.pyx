@@ -402,6 +402,7 @@ cdef class Acceptor:
     cdef int fd
     cdef object wire, make
     cdef bint open
+    cdef bint resting                  # `Sockets.rest`: it is looked at again later
 
 
 cdef class Sockets:
@@ -486,7 +487,8 @@ cdef class Sockets:
         try:
             if count == EVENTS:        # a crowd: its acceptor may be far behind, and the system's queue overflow meanwhile
                 for found in list(self.acceptors.values()):
-                    self.accept(<Acceptor>found)
+                    if not (<Acceptor>found).resting:
+                        self.accept(<Acceptor>found)
             for at in range(count):
                 fd = events[at].data.fd
                 what = events[at].events
@@ -572,10 +574,12 @@ cdef class Sockets:
 
     cdef void rest(self, Acceptor acceptor):
         """There is no descriptor to spare: whoever waits is accepted later."""
+        acceptor.resting = True
         epoll_ctl(self.epoll, EPOLL_CTL_DEL, acceptor.fd, NULL)
         self.loop.call_later(ACCEPT_PAUSE_S, self.accept_again, acceptor)
 
     def accept_again(self, Acceptor acceptor):
+        acceptor.resting = False
         if acceptor.open:
             self.watch_acceptor(acceptor)
 

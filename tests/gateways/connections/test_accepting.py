@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from tests.gateways.connections.test_connection import turns, until
 
 WAIT_S = 120.0
 SMALL_BYTES = 1 << 14
+PAUSE_S = 1.0               # `native_sockets.ACCEPT_PAUSE_S`
 
 
 class Peer(asyncio.Protocol):
@@ -387,4 +389,35 @@ def test_who_has_no_protocol_yet_when_nobody_more_is_accepted_is_let_go() -> Non
                 with suppress(OSError):
                     assert await asyncio.get_running_loop().sock_recv(wire, 1) == b""
                 wire.close()
+    run(test)
+
+
+def test_who_has_to_wait_for_a_descriptor_is_accepted_once_there_is_one() -> None:
+    places = 300
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (places + 128, limits[1]))     # as many as are kept for the log
+        try:
+            stage = await Stage().__aenter__()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        crowd = await connected(stage.port, places)
+        await until(lambda: len(stage.peers) == places)
+        late = await connected(stage.port, 40)
+        await turns(5)
+        if IS_NATIVE:
+            assert len(stage.peers) == places
+        for wire in crowd:                       # a full turn, in which nobody is looked for a second time
+            wire.send(b"x")
+        await until(lambda: all(peer.seen for peer in stage.peers[:places]))
+        for wire in crowd:
+            wire.close()
+        full_s = loop.time()
+        await until(lambda: len(stage.peers) == places + len(late) and loop.time() > full_s + 2 * PAUSE_S)
+        assert not stage.faults
+        for wire in late:
+            wire.close()
+        await stage.__aexit__()
     run(test)
