@@ -6,11 +6,12 @@ for one that was in flight before: a session sleeps with no rights of its own (d
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.sessions.session_values import NO_LISTENER
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -27,19 +28,6 @@ class SessionConnection(Protocol):
 
     def on_session_ended(self, reason: str) -> None:
         """Nothing that is told from now on counts: close."""
-
-
-class _Nobody:
-    """The connection of a session that sleeps."""
-
-    def on_messages(self, messages: list[Outgoing | Released]) -> None:
-        pass
-
-    def on_session_ended(self, reason: str) -> None:
-        pass
-
-
-_NOBODY: Final = _Nobody()
 
 
 class GuardedSession:
@@ -170,4 +158,4 @@ class GuardedSession:
 
     def sleep(self, expiry_ms: int) -> None:
         self._port.sleep(expiry_ms)
-        self._connection = _NOBODY
+        self._connection = NO_LISTENER

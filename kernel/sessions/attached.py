@@ -24,6 +24,7 @@ from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
 from gatehouse.kernel.sessions.session_records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session_values import (
     IDS_MAX,
+    NO_LISTENER,
     Entrusted,
     Outgoing,
     Owed,
@@ -89,22 +90,6 @@ class Hub(Protocol):
         """Its connection has ended."""
 
 
-class _Nobody:
-    """Whom an attached session tells that is over."""
-
-    def on_messages(self, messages: list[Outgoing | Released]) -> None:
-        pass
-
-    def may_have(self, address: str) -> bool:
-        return False
-
-    def on_session_ended(self, reason: str) -> None:
-        pass
-
-
-NOBODY: Final = _Nobody()
-
-
 class Attached:
     """See the module's text, and `api.SessionPort`."""
 
@@ -151,7 +136,7 @@ class Attached:
             self._over = True
             self._again.clear()
             self._ahead.clear()
-            listener, self.listener = self.listener, NOBODY
+            listener, self.listener = self.listener, NO_LISTENER
             listener.on_session_ended(reason)
 
     # ---- filters
@@ -290,7 +275,7 @@ class Attached:
             self._over = True
             self._again.clear()
             self._ahead.clear()
-            self.listener = NOBODY
+            self.listener = NO_LISTENER
             self._hub.let_go(self.session, expiry_ms)
 
     # ---- handing out

@@ -77,6 +77,21 @@ class SessionListener(Protocol):
         told from now on counts. The connection is to be closed."""
 
 
+class _NoListener:
+    def on_messages(self, messages: list[Outgoing | Released]) -> None:
+        pass
+
+    def may_have(self, address: str) -> bool:
+        return False
+
+    def on_session_ended(self, reason: str) -> None:
+        pass
+
+
+NO_LISTENER: Final = _NoListener()
+"""Whom a session tells, and asks, that no connection has any more: `SessionListener`."""
+
+
 class Will(NamedTuple):
     """What is published when a client's connection breaks."""
 
