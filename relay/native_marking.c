@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../kernel/write/native_body.h"
+
 #define AT_ONCE 4096
 #define SMALLEST_RECORD 6            /* bytes behind a record's length */
 #define MAX_HEADERS 10000
@@ -57,46 +59,10 @@ typedef struct {
     PyObject *bytes;
 } Track;
 
-static uint64_t zigzag(int64_t value)
-{
-    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
-}
-
-static int varint_size(uint64_t rest)
-{
-    int size = 1;
-    for (; rest > 0x7F; rest >>= 7)
-        size++;
-    return size;
-}
-
-static unsigned char *put_varint(unsigned char *at, uint64_t rest)
-{
-    for (; rest > 0x7F; rest >>= 7)
-        *at++ = (rest & 0x7F) | 0x80;
-    *at++ = (unsigned char)rest;
-    return at;
-}
-
 static unsigned char *put(unsigned char *at, const void *from, size_t size)
 {
     memcpy(at, from, size);
     return at + size;
-}
-
-/* Nine bytes at most: 63 bits. */
-static int read_varint(const unsigned char **at, const unsigned char *end, int64_t *value)
-{
-    uint64_t raw = 0;
-    for (int shift = 0; shift < 63 && *at < end; shift += 7) {
-        unsigned char byte = *(*at)++;
-        raw |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            return 1;
-        }
-    }
-    return 0;
 }
 
 /* Bytes behind their length; a length below zero: there are none. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../log/native_writer.h"
+#include "native_body.h"
 
 /* ---- the body of a frame */
 
@@ -25,27 +26,6 @@ typedef struct {
     uint32_t next;                   /* the number of the record that is written next */
     uint64_t first;                  /* of all records, its first one */
 } Run;
-
-static uint64_t zigzag(int64_t value)
-{
-    return ((uint64_t)value << 1) ^ (uint64_t)(value >> 63);
-}
-
-static int varint_size(uint64_t rest)
-{
-    int size = 1;
-    for (; rest > 0x7F; rest >>= 7)
-        size++;
-    return size;
-}
-
-static unsigned char *put_varint(unsigned char *at, uint64_t rest)
-{
-    for (; rest > 0x7F; rest >>= 7)
-        *at++ = (rest & 0x7F) | 0x80;
-    *at++ = (unsigned char)rest;
-    return at;
-}
 
 static unsigned char *put_bytes(unsigned char *at, PyObject *bytes)
 {
@@ -90,21 +70,6 @@ static int read_message(PyObject *item, PyObject *key_part, uint32_t number, lon
     uint64_t value_size = message->value ? (uint64_t)PyBytes_GET_SIZE(value) : 0;
     message->size = 1 + varint_size(message->delta) + varint_size(zigzag(number)) + PyBytes_GET_SIZE(key_part)
         + (message->value ? varint_size(zigzag((int64_t)value_size)) : 1) + value_size + PyBytes_GET_SIZE(headers);
-    return 0;
-}
-
-/* Nine bytes at most: 63 bits. */
-static int read_varint(const unsigned char **at, const unsigned char *end, int64_t *value)
-{
-    uint64_t raw = 0;
-    for (int shift = 0; shift < 63 && *at < end; shift += 7) {
-        unsigned char byte = *(*at)++;
-        raw |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
-            return 1;
-        }
-    }
     return 0;
 }
 
