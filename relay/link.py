@@ -163,6 +163,7 @@ class Link:
         self.down_since_ms = around.now_ms() # without a session; 0: there is one
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
+        self._opened_ms = 0
         self._their_takes = 0
         self._kept_ms = 0
         self.spooling = Spooling(settings, lambda: self.pin, around, self.lost_out, self._rates, self._new_incoming,
@@ -235,6 +236,8 @@ class Link:
         outgoing, session = self._outgoing, self._session
         if outgoing is not None and outgoing.waits_since_ms and now_ms - outgoing.waits_since_ms > SILENCE_MS:
             self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
+        elif outgoing is not None and not outgoing.ready and now_ms - self._opened_ms > SILENCE_MS:
+            self._fail(OutOfTurn("the other hub has not said for half a minute how far it is"))
         elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
             self._greet()
         elif self.state == GREETING and now_ms - self._greeting_since_ms > GREETING_MS:
@@ -255,10 +258,10 @@ class Link:
 
     # ---- greeting
 
-    def _greet(self) -> None:
-        """Speak first, or ask the other hub to; as the circuit lets it."""
+    def _greet(self, asked: bool = False) -> None:
+        """Speak first, or ask the other hub to; as the circuit lets it, or because the other hub has `asked`."""
         now_ms = self._around.now_ms()
-        if not self.circuit.may_pass(now_ms):
+        if not self.circuit.may_pass(now_ms) and not asked:
             self.state = WAITING
             return
         self.state = GREETING
@@ -318,8 +321,12 @@ class Link:
             self._greeting = None
             self._open(session)
         elif kind == BREAK and self._speaks_first and self._session is None and self.state != GREETING:
-            if self._around.now_ms() >= self._greet_at_ms:
-                self._greet()
+            # decision 920: who asks to be greeted is greeted
+            soonest_ms = self._greeting_since_ms + FIRST_WAIT_MS
+            if self._around.now_ms() >= soonest_ms:
+                self._greet(asked=True)
+            else:
+                self._greet_at_ms = min(self._greet_at_ms, soonest_ms)
         elif kind == BREAK and self._speaks_first and self._session is not None:
             self._end_session()
             self._wait(self._around.now_ms())
@@ -329,6 +336,7 @@ class Link:
         around, counts = self._around, self.counts
         self._session = session
         self.state, self.fault, self.down_since_ms = OPEN, "", 0
+        self._opened_ms = around.now_ms()
         counts.sessions += 1
         settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
         self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
@@ -394,6 +402,7 @@ class Link:
         return Said(len(sealed), max(len(encoded), len(sealed)))
 
     def _stored(self, number: int) -> None:
+        self._wait_ms = FIRST_WAIT_MS
         if self._session is not None:
             self._say("", StoredUntil(number))
 
