@@ -107,7 +107,8 @@ class HubLinks:
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
                  allowed: Callable[[LinkSettings], Allowed], rights: Callable[[], object],
-                 tell: Callable[[str, str, str], None]) -> None:
+                 tell: Callable[[str, str, str], None], has_aes: bool) -> None:
+        """`has_aes`: the processor does AES by itself."""
         self._kernel = kernel
         self._section = section
         self._hub_name = hub_name
@@ -147,7 +148,8 @@ class HubLinks:
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
                               self._carry, self._frame, allowed, rights, tell,
                               Rates(section.bytes_per_second, section.messages_per_second),
-                              lambda: self._max_frame_bytes - 1024, self._next_key, self._on_next_key, self._on_pinned)
+                              lambda: self._max_frame_bytes - 1024, has_aes, self._next_key, self._on_next_key,
+                              self._on_pinned)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)

@@ -10,8 +10,10 @@ from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
 from gatehouse.kernel.records.record import MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.relay import frames, sealing
 from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, Marks
+from gatehouse.relay.sealing import SEALED, SEALED_AES
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub, carried
@@ -407,6 +409,44 @@ def test_a_narrow_way_carries_less_and_the_same() -> None:
         sent = left.links.describe_link("link")["sent"]["bytes"]
         assert (sent < 500 * 12) == (compress == "zstd" and there), sent
         assert left.links.links["link"].outgoing.unstored_bytes == 0
+
+
+@pytest.mark.parametrize(("left_has", "right_has"), [(True, True), (True, False), (False, True), (False, False)])
+def test_letters_are_sealed_with_aes_where_both_processors_do_that(left_has: bool, right_has: bool) -> None:
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng, has_aes=left_has)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng, has_aes=right_has)
+    network = Network(left, right, rng=rng)
+    kinds: set[int] = set()
+
+    def look(hub: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if up and carried(frame) and frames.decode(frame).topic:
+            kinds.add(frames.decode(frame).payload[0])
+        return [frame]
+
+    network.change = look
+    network.join(left, right, "link")
+    network.settle()
+    left.rig.publish("plant/a", b"1", b"2")
+    network.settle()
+    assert right.values("plant") == [b"1", b"2"]
+    assert kinds == {SEALED_AES if left_has and right_has else SEALED}
+
+
+def test_a_session_that_is_used_up_is_followed_by_another_while_messages_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "MAX_BYTES", 2_000)
+    network, left, right = pair(SEND, RECEIVE)
+    values = []
+    for number in range(60):                 # something is on its way whenever time passes
+        values.append(b"%04d" % number + bytes(200))
+        left.rig.publish("plant/a", values[-1])
+        network.tick()
+        network.turn()
+    assert len(right.values("plant")) > 50
+    network.settle(4)
+    assert right.values("plant") == values
+    assert 3 < left.links.describe_link("link")["sessions"] < 60
+    assert not left.links.links["link"].counts.faults and not right.links.links["link"].counts.faults
 
 
 def test_a_link_that_is_down_says_for_how_long_messages_wait() -> None:
