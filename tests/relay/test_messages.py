@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -15,6 +16,7 @@ from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, Marks
 from gatehouse.relay.sealing import SEALED, SEALED_AES
 from gatehouse.relay.settings import LinkSettings
+from gatehouse.relaying import has_aes
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub, carried
 from tests.simulation.disk import SimDisk
@@ -431,6 +433,15 @@ def test_letters_are_sealed_with_aes_where_both_processors_do_that(left_has: boo
     network.settle()
     assert right.values("plant") == [b"1", b"2"]
     assert kinds == {SEALED_AES if left_has and right_has else SEALED}
+
+
+@pytest.mark.parametrize(("says", "has"), [
+    ("flags\t\t: fpu aes avx2\n", True), ("Features\t: fp asimd aes pmull\n", True),
+    ("flags : fpu vaes\nmodel name: aes\n", False), (None, False)])
+def test_a_processor_does_aes_where_the_system_says_so(says: str | None, has: bool, tmp_path: Path) -> None:
+    if says is not None:
+        (tmp_path / "cpuinfo").write_text(says)
+    assert has_aes(tmp_path / "cpuinfo") == has
 
 
 def test_a_session_that_is_used_up_is_followed_by_another_while_messages_come(monkeypatch: pytest.MonkeyPatch) -> None:
