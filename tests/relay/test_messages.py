@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
 from gatehouse.kernel.records.record import MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
@@ -14,6 +15,7 @@ from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay import frames, sealing
 from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, Marks
+from gatehouse.relay.outgoing import SKIPPED_MS
 from gatehouse.relay.sealing import SEALED, SEALED_AES
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.relaying import has_aes
@@ -134,6 +136,30 @@ def test_a_topic_that_the_meeting_point_does_not_list_stops_the_link() -> None:
     shown = left.links.describe_link("link")
     assert shown["state"] == "stopped" and "may not pass" in shown["fault"]
     assert right.rig.kernel.topic("plant") is None
+
+
+@pytest.mark.parametrize("route", [RouteEntry("#", "unrouted"), RouteEntry("fleet/{vehicle}/gps/#", "positions")])
+def test_of_a_topic_of_which_nothing_passes_nothing_is_said(route: RouteEntry) -> None:
+    """A route may store anything in any topic: they are all looked at. The meeting point hears of those that pass."""
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng, routes=Routes([route]))
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    network = Network(left, right, rng=rng, topics=("plant",))
+    network.join(left, right, "link")
+    network.settle()
+    for number in range(2):
+        for address in ("secret/a", "/home/temp" if route.topic == "unrouted" else "fleet/7/gps/x", "plant/a"):
+            left.rig.publish(address, b"%d" % number)
+        network.settle(SKIPPED_MS // 250 + 4)
+        shown = left.links.describe_link("link")
+        assert (shown["state"], shown["fault"], shown["lag"]["messages"]) == ("open", "", 0)
+        network.cut(left)
+        network.settle()
+    left.crash()
+    network.settle()
+    assert left.links.describe_link("link")["lag"]["messages"] == 0, "how far it has looked is in its log"
+    assert right.values("plant") == [b"0", b"1"]
+    assert not [topic.name for topic in right.rig.kernel.topics() if topic.name in ("secret", "unrouted", "positions")]
 
 
 def test_what_the_other_hub_cannot_take_is_parked_with_the_reason() -> None:
