@@ -112,8 +112,10 @@ def until_stored(servers: tuple[Server, Server, Server], topic: str, count: int)
         if now != before:
             before, since_s = now, time.monotonic()
         elif time.monotonic() > since_s + REST_S:
-            raise ServerFailed(f"B has {now} of {count} messages: " + "; ".join(
-                [json.dumps(ask(hub, "GET", "/v1/relay/links/link")) for hub in (a, b)]))
+            said = [json.dumps(ask(hub, "GET", "/v1/relay")) for hub in (a, b)]
+            said += [log.read_text(errors="replace")[-2_000:] for server in servers
+                     for log in server.folder.glob("*.log")]
+            raise ServerFailed(f"B has {now} of {count} messages:\n" + "\n".join(said))
         time.sleep(0.02)
 
 
