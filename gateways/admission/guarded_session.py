@@ -105,6 +105,9 @@ class GuardedSession:
     def in_flight(self) -> int:
         return self._port.in_flight
 
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        return self._port.steps(packet_ids)
+
     def received(self) -> list[int]:
         return self._port.received()
 

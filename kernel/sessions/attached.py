@@ -127,6 +127,9 @@ class Attached:
     def in_flight(self) -> int:
         return self.session.in_flight
 
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        return self.session.steps(packet_ids)
+
     def received(self) -> list[int]:
         return list(self.session.received or ())
 
