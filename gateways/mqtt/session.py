@@ -85,6 +85,7 @@ class MqttSession:
         self._now_ms = services.now_ms
         self._config = config
         self._packet_bytes_max = packets.CONNECT_BYTES_MAX
+        self._taken_bytes_max = 0                          # of packets that the client takes; 0: any
         self._inbox: Inbox | None = None                   # made by `_takes_in`
         self._outbox: Outbox | None = None                 # None until CONNECT is accepted
         self._guard: Guard | None = None
@@ -438,7 +439,7 @@ class MqttSession:
             self._refuse(reasons.BAD_VERSION, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
             return
         self._level = connect.protocol_level
-        bytes_max = connect.properties.number(properties.MAXIMUM_PACKET)
+        bytes_max = self._taken_bytes_max = connect.properties.number(properties.MAXIMUM_PACKET)
         self._tells = not bytes_max or bytes_max >= TELLING_BYTES
         if not connect.client_id and (connect.protocol_level == packets.MQTT31 or
                                       not connect.clean_session and connect.protocol_level == packets.MQTT311):
@@ -638,11 +639,16 @@ class MqttSession:
         if self._ended:
             return
         durable = self._durable
-        self._is_let_in = True
-        self._link.write(connecting.accepted(
+        connack = self._fitting(connecting.accepted(
             connect, self._config, self._client_id, self._packet_bytes_max,
             session_present=durable is not None and durable.present,
             session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms), proof=self._proof))
+        if not connack:
+            self._has_will = False
+            self._end("connect_refused: the client does not take a packet as large as CONNACK [MQTT5-3.1.2-24]")
+            return
+        self._is_let_in = True
+        self._link.write(connack)
         if durable is not None:
             self._resume(durable)
         if self._pacer.is_held:
@@ -717,8 +723,17 @@ class MqttSession:
         return clients.connect(self._tenant, self._client_id, self)
 
     def _refuse(self, reason_code: int, reason: str) -> None:
-        self._link.write(connecting.refused(self._level, reason_code, reason if self._tells else ""))
+        self._write_fitting(connecting.refused(self._level, reason_code, reason if self._tells else ""))
         self._end(f"connect_refused: {reason}", says=False)
+
+    def _fitting(self, packet: bytes) -> bytes:
+        """The packet; nothing where the client takes none that large [MQTT5-3.1.2-24]."""
+        return packet if not self._taken_bytes_max or len(packet) <= self._taken_bytes_max else b""
+
+    def _write_fitting(self, packet: bytes) -> None:
+        packet = self._fitting(packet)
+        if packet:
+            self._link.write(packet)
 
     # --- admission's `RegisteredSession`
     # --------------------------------------------------------------------------------------
@@ -779,9 +794,9 @@ class MqttSession:
             for topic_filter, qos in retained.items():
                 if qos:
                     self._durable.owe_retained(topic_filter, qos, "")
-            self._durable.when_stored(suback, lambda: self._give_stored(figures, retained))
+            self._durable.when_stored(self._fitting(suback), lambda: self._give_stored(figures, retained))
         else:
-            self._link.write(suback)
+            self._write_fitting(suback)
             self._give_stored(figures, retained)
 
     def _give_stored(self, figures: list[str], retained: dict[str, int]) -> None:
@@ -805,9 +820,9 @@ class MqttSession:
                  for raw in filters]
         unsuback = packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None)
         if self._durable is not None:
-            self._durable.when_stored(unsuback)
+            self._durable.when_stored(self._fitting(unsuback))
         else:
-            self._link.write(unsuback)
+            self._write_fitting(unsuback)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 
@@ -858,8 +873,8 @@ class MqttSession:
             reference = self._config.server_reference if code == STOPPING else ""
             if reference:
                 reason_code = reasons.ANOTHER_SERVER
-            self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
-                                                       (text or code) if self._tells else "", reference))
+            self._write_fitting(packets.encode_disconnect(reason_code or reasons.reason_of(code),
+                                                          (text or code) if self._tells else "", reference))
         self._finish()
         self._link.close(reason)
 
