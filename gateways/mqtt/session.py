@@ -473,8 +473,9 @@ class MqttSession:
                 self._take_rest()                              # what came behind CONNECT
 
         link = self._link
-        credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
-                                  certificate_ends_ms=link.certificate_ends_ms)
+        shows = bool(connect.user or connect.password)         # an empty name without a password is nobody's
+        credentials = Credentials(connect.user if shows else None, connect.password if shows else None,
+                                  certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
         self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
                                               lambda: self._ended or link.gone)
         if not is_told and not self._ended:
