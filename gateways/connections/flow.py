@@ -147,7 +147,7 @@ def _not_due(now_ms: int) -> None:
 
 
 class Timers:
-    """The timers of one session, in the order in which they were made. Nothing else of the session may call `Link.wake_at`."""
+    """The timers of one session, in the order in which they were made. Nothing else of it may call `Link.wake_at`."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -598,7 +598,7 @@ def test_4_13_1_whoever_breaks_the_protocol_is_told_how(data: bytes, reason: int
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_mqtt_3_1_2_24_a_client_that_does_not_take_connack_is_not_let_in_and_told_nothing(keeps: bool) -> None:
+def test_mqtt_3_1_2_24_a_client_that_does_not_take_connack_is_told_nothing(keeps: bool) -> None:
     hub = FakeHub()
     client = Client(hub, connects=False)
     given = [(P.MAXIMUM_PACKET, 10), *([(P.SESSION_EXPIRY, 60)] if keeps else [])]
