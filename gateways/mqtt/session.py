@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
-from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
@@ -473,9 +473,10 @@ class MqttSession:
                 self._take_rest()                              # what came behind CONNECT
 
         link = self._link
-        shows = bool(connect.user or connect.password)         # an empty name without a password is nobody's
-        credentials = Credentials(connect.user if shows else None, connect.password if shows else None,
-                                  certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
+        credentials = NOTHING
+        if connect.user or connect.password or link.certificate is not None:   # an empty name alone is nobody's
+            credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
+                                      certificate_ends_ms=link.certificate_ends_ms)
         self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
                                               lambda: self._ended or link.gone)
         if not is_told and not self._ended:

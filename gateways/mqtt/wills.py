@@ -23,7 +23,7 @@ def kept_will(will: Will, tenant: str, client_id: str, user: str, expiry_ms: int
     if properties.EXPIRY in given.values:                      # it counts from when the will is published
         timeless = replace(given, values={name: value for name, value in given.values.items()
                                           if name != properties.EXPIRY})
-        will = replace(will, properties=timeless)
+        will = will._replace(properties=timeless)
     _, value, headers, attributes, timestamp_ms = mapping.will_message(will, 0, 0)
     delay_ms = given.number(properties.WILL_DELAY) * 1000
     return KeptWill(tenant, client_id, user, mapping.decode_topic(will.topic), value or b"", headers, attributes,
