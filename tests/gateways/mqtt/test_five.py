@@ -619,3 +619,9 @@ def test_mqtt_3_1_2_24_a_suback_larger_than_the_client_takes_is_left_out() -> No
     assert values(client) == [b"x"], "it is as if it had been sent"
     client.send(packet(0x00, b""))
     assert client.ended().reason == reasons.MALFORMED
+
+
+def test_2_4_more_user_properties_than_are_taken_is_a_quota() -> None:
+    client = Client(FakeHub(), connects=False)
+    client.send(connect_packet("many", properties=[(P.USER, ("a", "b"))] * (P.USER_PROPERTIES_MAX + 1)))
+    assert client.ended().reason == reasons.QUOTA
