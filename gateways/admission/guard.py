@@ -23,7 +23,7 @@ from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
-from gatehouse.kernel.message import Origin
+from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
@@ -566,8 +566,10 @@ class Guard:
             is_taken = self.charging.take_batch(name, count, len(batch))
             if not is_taken:
                 charges = self.charging.weigh_batch(name, count, len(batch))
-        self.speak()
+        self.settle()
         number = self._switchboard.submit(owner, token)
+        if self.tells:
+            self._port.speaks(self.origin)
         try:
             self._port.append_batch(partition_id, batch, number, divert, self.number)
         except Exception as refusal:
@@ -577,6 +579,9 @@ class Guard:
             if isinstance(refusal, KernelError):
                 self.tell_refused(name, refusal.code, str(refusal), batch)
             raise
+        finally:
+            if self.tells:
+                self._port.speaks(NOBODY)
         self._admission.count_in(self._door, count, len(batch))
         if charges is None:
             return 0
@@ -597,7 +602,6 @@ class Guard:
         charges = None
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
             charges = self.charging.weigh_batch(topic.name, count, size_bytes, refuses)
-        self.speak()
         try:
             with self.submission(owner, token) as number:
                 self._port.append_batches(placed, number, key)
@@ -670,10 +674,10 @@ class Guard:
     # ---- told
 
     def submission(self, owner: Submitter | None, token: object) -> AbstractContextManager[int]:
-        """A number under which `owner` is answered, unless what is told with it is refused. What was gathered before
-        is told first."""
+        """A number under which `owner` is answered, unless what is told with it is refused. What is told meanwhile
+        comes from here, and after what was gathered."""
         self.settle()
-        return self._switchboard.submission(owner, token)
+        return self._switchboard.submission(owner, token, self.origin if self.tells else NOBODY)
 
     # ---- how much
 
@@ -776,6 +780,9 @@ class Guard:
                 self.charging.give_back()
             self._tell_refused(messages, refusal)
             raise
+        finally:
+            if self.tells:                               # decision 960
+                self._port.speaks(NOBODY)
         self._admission.count_in(self._door, len(messages), size_bytes)
         if charges is None:
             return 0
@@ -849,12 +856,6 @@ class Guard:
         """Append what sessions of this door have gathered: what is told next comes after it."""
         if self._gathering.waits:
             self._gathering.settle()
-
-    def speak(self) -> None:
-        """What is told next comes from here, and after what was gathered."""
-        self.settle()
-        if self.tells:
-            self._port.speaks(self.origin)
 
     def scoped(self, idempotency_key: str) -> str:
         """Two users may choose the same key: it means something within one principal and door only."""

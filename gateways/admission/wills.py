@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.record import add_header, encode_header
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class WillPublisher:
             if will.expiry_ms:
                 until_ms = self._wall_ms() + will.expiry_ms
                 headers = add_header(headers, encode_header(EXPIRES_AT, b"%d" % until_ms))
-            self._kernel.append([(placement, will.value, headers, will.attributes, will.timestamp_ms)], None)
+            self._kernel.append_with([(placement, will.value, headers, will.attributes, will.timestamp_ms)], [], None,
+                                     origin=Origin(self._door, will.user, will.client_id))
         except LATER:
             return False
         except (Denied, KernelError) as error:
