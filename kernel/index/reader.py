@@ -215,10 +215,9 @@ class Reader:
                 continue
             with_kept = kept or first < start
             if left <= 0:              # decision 930: it is not looked for where it has no room
-                if len(cold) * LOOK_BYTES < cold_bytes:
-                    want = Want(partition_id, offset, partition_max_bytes, with_kept)
-                    if offset < start or self._is_cold(want):
-                        cold.append((answer, want))
+                if len(cold) * LOOK_BYTES < cold_bytes and (
+                        offset < start or self._needs_disk(Want(partition_id, offset, 1, with_kept))):
+                    cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept)))
                 continue
             pieces = None if offset < start else self._from_memory(
                 Want(partition_id, offset, min(partition_max_bytes, left), with_kept))
@@ -267,6 +266,13 @@ class Reader:
                 return None
             pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
         return pieces
+
+    def _needs_disk(self, want: Want) -> bool:
+        """Whether what comes first is not in memory."""
+        if self._is_cold(want):
+            return True
+        entries = self._memtable_entries(want)
+        return not entries or self._memtables.recent.get(entries[0].position) is None
 
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
