@@ -20,8 +20,8 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
-from tests.kernel.records.placing import placed
 from tests.gateways.kafka.steps import steps_of
+from tests.kernel.records.placing import placed
 from tests.kernel.rig import Rig, Witness
 
 

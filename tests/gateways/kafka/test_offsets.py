@@ -233,6 +233,12 @@ def list_offsets(offset_of: int) -> Any:
         kind.ListOffsetsPartition(version=1, partition_index=0, timestamp=offset_of)])])
 
 
+def delete_records(before: int) -> Any:
+    kind = DeleteRecordsRequest.DeleteRecordsTopic
+    return DeleteRecordsRequest(version=1, timeout_ms=1000, topics=[kind(version=1, name="plant", partitions=[
+        kind.DeleteRecordsPartition(version=1, partition_index=0, offset=before)])])
+
+
 @pytest.mark.parametrize("earlier", [1, 3])
 def test_what_a_request_shows_is_as_those_before_it_have_left_it(earlier: int) -> None:
     """As in Kafka, which takes a connection's requests one after the other; here the disk is waited for in between."""
@@ -240,10 +246,7 @@ def test_what_a_request_shows_is_as_those_before_it_have_left_it(earlier: int) -
     topic = peer.kernel.by_name["plant"]
     peer.kernel.append_batch(topic.partition_id(0), batch(*[b"v"] * 5), None)
     peer.kernel.flush()
-    kind = DeleteRecordsRequest.DeleteRecordsTopic
-    sent = b"".join(framed(DeleteRecordsRequest(version=1, timeout_ms=1000, topics=[kind(
-        version=1, name="plant", partitions=[kind.DeleteRecordsPartition(version=1, partition_index=0, offset=offset)])]), 5)
-        for offset in range(1, earlier + 1))
+    sent = b"".join([framed(delete_records(offset), 5) for offset in range(1, earlier + 1)])
     assert peer.send(sent + framed(list_offsets(-2), 5)) == []
     while not (frames := peer.link.frames()) or len(frames) < earlier + 1:
         assert peer.kernel.pending, "something is waited for"
@@ -255,10 +258,7 @@ def test_what_a_request_shows_is_as_those_before_it_have_left_it(earlier: int) -
 def test_one_request_waits_undecoded_and_no_more() -> None:
     """What a client sends behind it is not read."""
     peer = plant()
-    kind = DeleteRecordsRequest.DeleteRecordsTopic
-    change = framed(DeleteRecordsRequest(version=1, timeout_ms=1000, topics=[kind(
-        version=1, name="plant", partitions=[kind.DeleteRecordsPartition(version=1, partition_index=0, offset=0)])]), 5)
-    assert peer.send(change + framed(list_offsets(-1), 5) * 20) == []
+    assert peer.send(framed(delete_records(0), 5) + framed(list_offsets(-1), 5) * 20) == []
     assert peer.link.paused
     peer.kernel.flush()
     assert len(peer.link.frames()) == 21 and not peer.link.paused
