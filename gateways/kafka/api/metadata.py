@@ -102,5 +102,4 @@ def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:
                authorized_operations=None)
 
 
-METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch,
-               shows=True)
+METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch)
