@@ -30,6 +30,8 @@ from confluent_kafka import Producer
 from bench.servers import ROOT, Server, ServerFailed, free_ports, start_hub, work_folder
 
 DEADLINE_S: Final = 600.0
+REST_S: Final = 60.0                   # a backlog of which nothing more comes for so long has come to a stop
+ASK_S: Final = 30.0                    # for an answer of a hub
 EVERY_S: Final = 0.02
 DOORS: Final = ("http", "kafka")
 
@@ -39,7 +41,7 @@ def ask(hub: Server, method: str, path: str, document: Any = None, body: bytes |
     request = urllib.request.Request(f"http://127.0.0.1:{hub.ports['http']}{path}", data=data, method=method)
     if document is not None:
         request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+    with urllib.request.urlopen(request, timeout=ASK_S) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 
@@ -99,8 +101,24 @@ def stored(hub: Server, topic: str) -> int:
     return sum(bound["high_watermark"] for bound in bounds)
 
 
+def until_stored(servers: tuple[Server, Server, Server], topic: str, count: int) -> None:
+    """Wait until B has so many messages of a topic. Raises ServerFailed, with what both hubs say of the link, where
+    nothing more comes; and where A has others than these."""
+    a, b, _ = servers
+    if stored(a, topic) != count:
+        raise ServerFailed(f"A has {stored(a, topic)} messages of {topic}, and not {count}")
+    before, since_s = -1, time.monotonic()
+    while (now := stored(b, topic)) != count:
+        if now != before:
+            before, since_s = now, time.monotonic()
+        elif time.monotonic() > since_s + REST_S:
+            raise ServerFailed(f"B has {now} of {count} messages: " + "; ".join(
+                [json.dumps(ask(hub, "GET", "/v1/relay/links/link")) for hub in (a, b)]))
+        time.sleep(0.02)
+
+
 def produce(hub: Server, topic: str, count: int, size: int) -> float:
-    """Seconds until all of them are acknowledged."""
+    """Seconds until all of them are acknowledged. Raises ServerFailed where some are not."""
     producer = Producer({"bootstrap.servers": f"127.0.0.1:{hub.ports['kafka']}", "linger.ms": 5, "acks": "all",
                          "queue.buffering.max.messages": count + 1, "queue.buffering.max.kbytes": 2_000_000})
     value = bytes(size)
@@ -109,7 +127,8 @@ def produce(hub: Server, topic: str, count: int, size: int) -> float:
         producer.produce(topic, value, b"key %d" % (number % 1000))
         if number % 1000 == 0:
             producer.poll(0)
-    producer.flush(DEADLINE_S)
+    if left := producer.flush(DEADLINE_S):
+        raise ServerFailed(f"{left} messages were not acknowledged")
     return time.monotonic() - began_s
 
 
@@ -127,7 +146,7 @@ def measure_backlog(servers: tuple[Server, Server, Server], count: int, size: in
     before_s = cpu_s(*servers)
     began_s = time.monotonic()
     ask(a, "POST", "/v1/relay/links/link/resume", {})
-    until(lambda: stored(b, topic) == count)
+    until_stored(servers, topic, count)
     link_s = time.monotonic() - began_s
     link_cpu_s = cpu_s(*servers) - before_s
     for name, took_s, used_s in (("one door (Kafka)", alone_s, alone_cpu_s), ("through the link", link_s, link_cpu_s)):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from secrets import token_bytes
 from typing import Any, Final
 
@@ -29,6 +30,18 @@ BY: Final = "relay"
 """Who the audit topic says did it, where nobody asked for it."""
 
 
+CPU_INFO: Final = Path("/proc/cpuinfo")
+
+
+def has_aes(cpu_info: Path) -> bool:
+    """Whether the processor does AES by itself, as far as the system says so."""
+    try:
+        lines = cpu_info.read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.lower().startswith(("flags", "features")) and "aes" in line.split() for line in lines)
+
+
 class ShownCircuits:
     """`hub_links.LinkCircuits` among all of a hub."""
 
@@ -51,7 +64,7 @@ class Relaying:
         self.links = HubLinks(
             kernel=kernel, section=config.section, settings=config.links, secret=kernel.secret, hub_name=hub_name,
             chance=token_bytes, now_ms=loop.now_ms, wall_ms=loop.wall_ms, allowed=self._allowed,
-            rights=lambda: admission.version, tell=self._tell)
+            rights=lambda: admission.version, tell=self._tell, has_aes=has_aes(CPU_INFO))
         kernel.keep_for(self.links.owed)
         kernel.looking.ask_links(self.links.owed)
         self.circuit = CircuitBreaker(RELAY_CIRCUIT)

@@ -705,6 +705,9 @@ class SessionPort(Protocol):
     def in_flight(self) -> int:
         """How many messages have a packet id."""
 
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        """What is awaited for those of these that are in flight: 1 PUBACK, 2 PUBREC, 3 PUBCOMP."""
+
     def received(self) -> list[int]:
         """The packet ids that were taken in and are not released."""
 

@@ -148,9 +148,10 @@ class Dialler:
         """One connection, from its start to its end; why it ended."""
         host = urlsplit(self._section.url).hostname or ""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-        async with aiohttp.ClientSession(timeout=timeout) as client, client.ws_connect(
-                self._section.url, ssl=tls, proxy=self._section.proxy, heartbeat=HEARTBEAT_S, compress=0,
-                max_msg_size=MAX_FRAME_BYTES) as socket:
+        async with aiohttp.ClientSession(timeout=timeout) as client:
+            async with asyncio.timeout(CONNECT_S):               # answers of a proxy and of the meeting point, too
+                socket = await client.ws_connect(self._section.url, ssl=tls, proxy=self._section.proxy,
+                                                 heartbeat=HEARTBEAT_S, compress=0, max_msg_size=MAX_FRAME_BYTES)
             wire = self._wire = WebSocketWire(socket)
             writing = asyncio.ensure_future(wire.write())
             self._links.connected(wire, host)
@@ -163,4 +164,5 @@ class Dialler:
                 self._wire = None
                 writing.cancel()
                 await asyncio.gather(writing, return_exceptions=True)
+                await socket.close()
             return wire.reason

@@ -29,7 +29,7 @@ from gatehouse.relay.errors import BadFrame, UnsupportedVersion
 from gatehouse.relay.fields import Fields, text, u8, u32, u64
 
 MAJOR: Final = 1
-MINOR: Final = 3
+MINOR: Final = 4
 SPOOL_MINOR: Final = 2                # from this minor version on a hub knows of spools
 MAGIC: Final = b"GHRL"
 

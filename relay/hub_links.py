@@ -80,6 +80,7 @@ MAX_INVITATIONS: Final = 1_000
 CLOCKS_APART_MS: Final = 24 * 3_600_000  # of two hubs, at most, for an invitation to be used
 MAX_SPOOLS: Final = 10_000               # of other hubs, that are remembered
 JOIN_AGAIN_MS: Final = 5_000
+PROVING_MS: Final = 20_000               # a meeting point that has not let this hub in by then is dialled anew
 FORGET_MS: Final = 10_000                # between two looks at what is kept for links
 
 
@@ -106,7 +107,8 @@ class HubLinks:
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],
                  allowed: Callable[[LinkSettings], Allowed], rights: Callable[[], object],
-                 tell: Callable[[str, str, str], None]) -> None:
+                 tell: Callable[[str, str, str], None], has_aes: bool) -> None:
+        """`has_aes`: the processor does AES by itself."""
         self._kernel = kernel
         self._section = section
         self._hub_name = hub_name
@@ -129,6 +131,7 @@ class HubLinks:
         self._fault_was_said = False         # in this connection: why it ended is known
         self.refused = False                 # by the meeting point, in this connection
         self._wire: Wire | None = None
+        self._proving_since_ms = 0
         self._nonce = b""
         self._there: set[bytes] = set()
         self._spools: dict[bytes, Spools] = {}
@@ -145,7 +148,8 @@ class HubLinks:
         self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
                               self._carry, self._frame, allowed, rights, tell,
                               Rates(section.bytes_per_second, section.messages_per_second),
-                              lambda: self._max_frame_bytes - 1024, self._next_key, self._on_next_key, self._on_pinned)
+                              lambda: self._max_frame_bytes - 1024, has_aes, self._next_key, self._on_next_key,
+                              self._on_pinned)
         self._pins = {key.decode(): decode_pin(value) for key, value in kernel.link_states(Kind.LINK)}
         for name in self.settings:
             self._make(name)
@@ -176,6 +180,7 @@ class HubLinks:
         self._relay_name = relay_name
         self._nonce = self._chance(frames.NONCE_BYTES)
         self.state = PROVING
+        self._proving_since_ms = self._now_ms()
         self._send(Hello(frames.MAJOR, frames.MINOR, self.identity.public, self._nonce, self._hub_name))
 
     def lost(self, reason: str) -> None:
@@ -278,6 +283,8 @@ class HubLinks:
                     invitation = decode_invitation(pin.invitation)
                     self._carry(pin.peer.address, "", encode_join(invitation, self.identity, self._kernel.hub,
                                                                   self._hub_name))
+        if self.state == PROVING and self._wire is not None and now_ms - self._proving_since_ms > PROVING_MS:
+            self._wire.close("the meeting point does not let this hub in, and does not refuse it")
         if now_ms >= self._forget_at_ms:
             self._forget_at_ms = now_ms + FORGET_MS
             self.owed.forget_sent()

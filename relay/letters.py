@@ -18,8 +18,9 @@ A section covers the offsets from `predecessor` until before `next` of one parti
 not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a whole batch of a producer.
 `window`: so many bytes of such letters may be on their way, as they are before they are packed. `takes` (1.1; left out:
 0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY; 4, it reads NEXT_KEY; 8 (1.3), it says which
-message came last, and reads flag 2. Flag 1: the reader has heard nothing of this partition yet, and this is where it
-begins. Flag 2: what the reader has from `predecessor` on is of another history, and this follows instead.
+message came last, and reads flag 2; 16 (1.4), it reads letters that are sealed with AES. Flag 1: the reader has heard
+nothing of this partition yet, and this is where it begins. Flag 2: what the reader has from `predecessor` on is of
+another history, and this follows instead.
 """
 from __future__ import annotations
 
@@ -50,6 +51,7 @@ TAKES_PACKED: Final = 1
 TAKES_SPOOL_KEYS: Final = 2
 TAKES_NEXT_KEYS: Final = 4
 TAKES_HISTORIES: Final = 8
+TAKES_AES: Final = 16
 PACK_LEVEL: Final = 3
 MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
 

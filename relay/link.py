@@ -35,6 +35,7 @@ from gatehouse.relay.histories import IN, OUT, Losses
 from gatehouse.relay.incoming import WINDOW_BYTES, Allowed, Arrivals, Incoming, InCounts
 from gatehouse.relay.letters import (
     MAX_POSITIONS,
+    TAKES_AES,
     TAKES_HISTORIES,
     TAKES_NEXT_KEYS,
     TAKES_PACKED,
@@ -55,7 +56,17 @@ from gatehouse.relay.passing import Filters
 from gatehouse.relay.picking import OutCounts
 from gatehouse.relay.pins import Pin
 from gatehouse.relay.rate import Rates
-from gatehouse.relay.sealing import ANSWER, CONFIRM, GREET, SEALED, Greeting, Identity, Session, session_of
+from gatehouse.relay.sealing import (
+    ANSWER,
+    CONFIRM,
+    GREET,
+    SEALED,
+    SEALED_AES,
+    Greeting,
+    Identity,
+    Session,
+    session_of,
+)
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.relay.spooling import Spooling
 
@@ -127,6 +138,9 @@ class Around:
     """Of all links together."""
 
     max_payload_bytes: Callable[[], int]
+    has_aes: bool
+    """The processor does AES by itself, which is several times as fast as ChaCha20."""
+
     next_key: Callable[[], NextKey | None]
     """What is to follow this hub's key."""
 
@@ -163,6 +177,7 @@ class Link:
         self.down_since_ms = around.now_ms() # without a session; 0: there is one
         self._wait_ms = FIRST_WAIT_MS
         self._greet_at_ms = 0
+        self._opened_ms = 0
         self._their_takes = 0
         self._kept_ms = 0
         self.spooling = Spooling(settings, lambda: self.pin, around, self.lost_out, self._rates, self._new_incoming,
@@ -235,7 +250,9 @@ class Link:
         outgoing, session = self._outgoing, self._session
         if outgoing is not None and outgoing.waits_since_ms and now_ms - outgoing.waits_since_ms > SILENCE_MS:
             self._fail(OutOfTurn("the other hub has stored nothing for half a minute"))
-        elif session is not None and session.used_up and outgoing is not None and not outgoing.unstored_bytes:
+        elif outgoing is not None and not outgoing.ready and now_ms - self._opened_ms > SILENCE_MS:
+            self._fail(OutOfTurn("the other hub has not said for half a minute how far it is"))
+        elif session is not None and session.used_up and self.state == OPEN and self._speaks_first:
             self._greet()
         elif self.state == GREETING and now_ms - self._greeting_since_ms > GREETING_MS:
             self._wait(now_ms, "the other hub does not answer")
@@ -255,10 +272,10 @@ class Link:
 
     # ---- greeting
 
-    def _greet(self) -> None:
-        """Speak first, or ask the other hub to; as the circuit lets it."""
+    def _greet(self, asked: bool = False) -> None:
+        """Speak first, or ask the other hub to; as the circuit lets it, or because the other hub has `asked`."""
         now_ms = self._around.now_ms()
-        if not self.circuit.may_pass(now_ms):
+        if not self.circuit.may_pass(now_ms) and not asked:
             self.state = WAITING
             return
         self.state = GREETING
@@ -299,7 +316,7 @@ class Link:
 
     def _hear(self, topic: str, payload: bytes) -> None:
         kind = payload[0]
-        if kind == SEALED:
+        if kind in (SEALED, SEALED_AES):
             session = self._session
             if session is not None and session_of(payload) == session.id:
                 letter = letters.unpack(session.open(topic, payload), self._around.max_payload_bytes())
@@ -318,8 +335,12 @@ class Link:
             self._greeting = None
             self._open(session)
         elif kind == BREAK and self._speaks_first and self._session is None and self.state != GREETING:
-            if self._around.now_ms() >= self._greet_at_ms:
-                self._greet()
+            # decision 920: who asks to be greeted is greeted
+            soonest_ms = self._greeting_since_ms + FIRST_WAIT_MS
+            if self._around.now_ms() >= soonest_ms:
+                self._greet(asked=True)
+            else:
+                self._greet_at_ms = min(self._greet_at_ms, soonest_ms)
         elif kind == BREAK and self._speaks_first and self._session is not None:
             self._end_session()
             self._wait(self._around.now_ms())
@@ -329,6 +350,7 @@ class Link:
         around, counts = self._around, self.counts
         self._session = session
         self.state, self.fault, self.down_since_ms = OPEN, "", 0
+        self._opened_ms = around.now_ms()
         counts.sessions += 1
         settings = dataclasses.replace(self.settings, on_lost="go_on") if self._goes_on else self.settings
         self._outgoing = Outgoing(around.kernel, settings, self.peer.hub, self.pin.begun_ms, around.marks,
@@ -352,7 +374,8 @@ class Link:
             said = stored[at:at + MAX_POSITIONS]
             self._say("", Positions([(origin.uuid, origin.partition, arrived.next) for origin, arrived in said],
                                     [arrived.last for _, arrived in said]))
-        takes = TAKES_PACKED | TAKES_NEXT_KEYS | TAKES_HISTORIES | (TAKES_SPOOL_KEYS if self.settings.spool else 0)
+        takes = TAKES_PACKED | TAKES_NEXT_KEYS | TAKES_HISTORIES | (TAKES_SPOOL_KEYS if self.settings.spool else 0) \
+            | (TAKES_AES if self._around.has_aes else 0)
         self._say("", Ready(WINDOW_BYTES, list(self.settings.receive), takes))
         self.spooling.on_ready_said()
 
@@ -371,6 +394,8 @@ class Link:
                 outgoing.on_positions(letter)
             case Ready():
                 self.circuit.note(True, self._around.now_ms())
+                assert self._session is not None, "a letter is of a session"
+                self._session.seals_aes = self._around.has_aes and bool(letter.takes & TAKES_AES)
                 outgoing.on_ready(letter)
                 self.spooling.on_ready(letter)
                 self._their_takes = letter.takes
@@ -394,6 +419,7 @@ class Link:
         return Said(len(sealed), max(len(encoded), len(sealed)))
 
     def _stored(self, number: int) -> None:
+        self._wait_ms = FIRST_WAIT_MS
         if self._session is not None:
             self._say("", StoredUntil(number))
 

@@ -531,13 +531,25 @@ class Outgoing:
                 if stream.merged:
                     break
             end = reading.next if not reading.ahead else reading.ahead[0].first_offset
-            if pieces or self._has_skipped(reading, end):
+            if not pieces and reading.begins and not reading.lost and not reading.anew:
+                self._begin_behind(stream, reading, end)
+            elif pieces or self._has_skipped(reading, end):
                 sections.append(Section(reading.partition, reading.begins, reading.said, end, reading.lost, pieces,
                                         reading.anew))
                 reading.said, reading.begins, reading.lost, reading.anew = end, False, 0, False
             elif not reading.ahead and not stream.merged:
                 continue
         return sections, messages
+
+    # decision 923: of a topic of which nothing passes nothing is said
+    def _begin_behind(self, stream: Stream, reading: Reading, end: int) -> None:
+        """Nothing of a partition matched so far, and the other hub has not heard of it: it begins there."""
+        place = stream.topic.uuid, reading.partition
+        reading.said = reading.stored = end
+        if self._spool:
+            self._spooled[place] = end
+        else:
+            self._began[place] = self._dirty[place] = end
 
     def _has_skipped(self, reading: Reading, end: int) -> bool:
         return end - reading.said >= SKIPPED or end > reading.said and self._now_ms - self._last_said_ms >= SKIPPED_MS

@@ -27,12 +27,15 @@ class WillPublisher:
         self._wall_ms = wall_ms
         self._admission = admission
         self._door = door
+        self._principal = Principal(ANONYMOUS, anonymous=True)     # whose will was the last: the next often is, too
 
     def publish(self, will: Will) -> bool:
         """Append it in this turn. False: not now."""
         admission = self._admission
-        principal = admission.known_by_client(
-            Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS), will.client_id)
+        user = self._principal
+        if (user.name, user.tenant) != (will.user, will.tenant):
+            user = self._principal = Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS)
+        principal = admission.known_by_client(user, will.client_id)
         try:
             placement = admission.place(principal, will.address)
             headers = will.headers

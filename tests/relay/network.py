@@ -100,11 +100,12 @@ class TestHub:
     __test__ = False
 
     def __init__(self, name: str, links: list[LinkSettings], rng: random.Random, owed: int = 1 << 30,
-                 limit: dict[str, int] | None = None, **rest) -> None:
+                 limit: dict[str, int] | None = None, has_aes: bool = True, **rest) -> None:
         self.name = name
         self.section = RelaySection(URL, owed_messages=owed, **(limit or {}))
         self.settings = links
         self.rng = rng
+        self.has_aes = has_aes
         self.rig = HubRig(name, **rest)
         self.events: list[tuple[str, str, str]] = []
         self.denied: set[str] = set()
@@ -121,7 +122,7 @@ class TestHub:
                               hub_name=self.name, chance=self.rng.randbytes, now_ms=loop.now_ms,
                               wall_ms=lambda: loop.wall_ms() + self.clock_apart_ms, allowed=lambda _: self._allow,
                               rights=lambda: self.rights,
-                              tell=lambda *event: self.events.append(event))
+                              tell=lambda *event: self.events.append(event), has_aes=self.has_aes)
         kernel.keep_for(self.links.owed)
         kernel.looking.ask_links(self.links.owed)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitState
+from gatehouse.relay import frames
+from gatehouse.relay.link import BREAK
 from tests.relay.network import Network, TestHub, carried
 from tests.relay.test_messages import RECEIVE, SEND, pair
 
@@ -83,3 +85,55 @@ def test_a_link_that_stopped_at_its_probe_goes_on_when_it_is_resumed() -> None:
     left.rig.publish("plant/a", b"1")
     network.settle(4)
     assert right.values("plant") == [b"1"]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("minutes", [1, 12])
+def test_a_link_that_is_resumed_does_not_wait_for_the_other_hub_to_try_again(side: int, minutes: int) -> None:
+    """The other hub greeted in vain while the link was paused here, and rests for up to ten minutes by now."""
+    network, left, right = pair(SEND, RECEIVE)
+    hub, other = (left, right) if side == 0 else (right, left)
+    hub.links.pause("link")
+    network.cut(other)
+    left.rig.publish("plant/a", b"1")
+    wait(network, minutes)
+    assert other.state("link") != "open"
+    hub.links.resume("link")
+    network.settle(8)
+    assert (left.state("link"), right.state("link")) == ("open", "open")
+    assert right.values("plant") == [b"1"]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_hub_that_only_receives_greets_soon_however_often_the_other_one_was_paused(side: int) -> None:
+    network, left, right = pair(*((SEND, RECEIVE) if side == 0 else (RECEIVE, SEND)))
+    sender, reader = (left, right) if side == 0 else (right, left)
+    for number in range(12):
+        sender.links.pause("link")
+        network.settle(1)
+        sender.rig.publish("plant/a", b"%d" % number)
+        sender.links.resume("link")
+        network.settle(8)
+        assert len(reader.values("plant")) == number + 1, reader.links.describe_link("link")
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_meeting_point_that_asks_for_greetings_gets_few(side: int) -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    hub, other = (left, right) if side == 0 else (right, left)
+    asks, greetings = frames.encode(frames.Carry(other.links.identity.address, "", bytes((BREAK,)))), []
+
+    def change(whose: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if carried(frame) and up and whose is hub:
+            greetings.append(frame)
+        return [] if carried(frame) else [frame]
+
+    network.change = change
+    network.cut(other)
+    network.settle(2)
+    greetings.clear()
+    for _ in range(400):
+        hub.links.handle_frame(asks)
+        network.turn()
+        network.tick(25)
+    assert len(greetings) <= 20

@@ -2,17 +2,23 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 import zstandard
 
+from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
 from gatehouse.kernel.records.record import MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.relay import frames, sealing
 from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, Marks
+from gatehouse.relay.outgoing import SKIPPED_MS
+from gatehouse.relay.sealing import SEALED, SEALED_AES
 from gatehouse.relay.settings import LinkSettings
+from gatehouse.relaying import has_aes
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub, carried
 from tests.simulation.disk import SimDisk
@@ -130,6 +136,30 @@ def test_a_topic_that_the_meeting_point_does_not_list_stops_the_link() -> None:
     shown = left.links.describe_link("link")
     assert shown["state"] == "stopped" and "may not pass" in shown["fault"]
     assert right.rig.kernel.topic("plant") is None
+
+
+@pytest.mark.parametrize("route", [RouteEntry("#", "unrouted"), RouteEntry("fleet/{vehicle}/gps/#", "positions")])
+def test_of_a_topic_of_which_nothing_passes_nothing_is_said(route: RouteEntry) -> None:
+    """A route may store anything in any topic: they are all looked at. The meeting point hears of those that pass."""
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng, routes=Routes([route]))
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    network = Network(left, right, rng=rng, topics=("plant",))
+    network.join(left, right, "link")
+    network.settle()
+    for number in range(2):
+        for address in ("secret/a", "/home/temp" if route.topic == "unrouted" else "fleet/7/gps/x", "plant/a"):
+            left.rig.publish(address, b"%d" % number)
+        network.settle(SKIPPED_MS // 250 + 4)
+        shown = left.links.describe_link("link")
+        assert (shown["state"], shown["fault"], shown["lag"]["messages"]) == ("open", "", 0)
+        network.cut(left)
+        network.settle()
+    left.crash()
+    network.settle()
+    assert left.links.describe_link("link")["lag"]["messages"] == 0, "how far it has looked is in its log"
+    assert right.values("plant") == [b"0", b"1"]
+    assert not [topic.name for topic in right.rig.kernel.topics() if topic.name in ("secret", "unrouted", "positions")]
 
 
 def test_what_the_other_hub_cannot_take_is_parked_with_the_reason() -> None:
@@ -407,6 +437,53 @@ def test_a_narrow_way_carries_less_and_the_same() -> None:
         sent = left.links.describe_link("link")["sent"]["bytes"]
         assert (sent < 500 * 12) == (compress == "zstd" and there), sent
         assert left.links.links["link"].outgoing.unstored_bytes == 0
+
+
+@pytest.mark.parametrize(("left_has", "right_has"), [(True, True), (True, False), (False, True), (False, False)])
+def test_letters_are_sealed_with_aes_where_both_processors_do_that(left_has: bool, right_has: bool) -> None:
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng, has_aes=left_has)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng, has_aes=right_has)
+    network = Network(left, right, rng=rng)
+    kinds: set[int] = set()
+
+    def look(hub: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if up and carried(frame) and frames.decode(frame).topic:
+            kinds.add(frames.decode(frame).payload[0])
+        return [frame]
+
+    network.change = look
+    network.join(left, right, "link")
+    network.settle()
+    left.rig.publish("plant/a", b"1", b"2")
+    network.settle()
+    assert right.values("plant") == [b"1", b"2"]
+    assert kinds == {SEALED_AES if left_has and right_has else SEALED}
+
+
+@pytest.mark.parametrize(("says", "has"), [
+    ("flags\t\t: fpu aes avx2\n", True), ("Features\t: fp asimd aes pmull\n", True),
+    ("flags : fpu vaes\nmodel name: aes\n", False), (None, False)])
+def test_a_processor_does_aes_where_the_system_says_so(says: str | None, has: bool, tmp_path: Path) -> None:
+    if says is not None:
+        (tmp_path / "cpuinfo").write_text(says)
+    assert has_aes(tmp_path / "cpuinfo") == has
+
+
+def test_a_session_that_is_used_up_is_followed_by_another_while_messages_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "MAX_BYTES", 2_000)
+    network, left, right = pair(SEND, RECEIVE)
+    values = []
+    for number in range(60):                 # something is on its way whenever time passes
+        values.append(b"%04d" % number + bytes(200))
+        left.rig.publish("plant/a", values[-1])
+        network.tick()
+        network.turn()
+    assert len(right.values("plant")) > 50
+    network.settle(4)
+    assert right.values("plant") == values
+    assert 3 < left.links.describe_link("link")["sessions"] < 60
+    assert not left.links.links["link"].counts.faults and not right.links.links["link"].counts.faults
 
 
 def test_a_link_that_is_down_says_for_how_long_messages_wait() -> None:

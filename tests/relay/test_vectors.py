@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.message import Piece
 from gatehouse.relay import frames, letters
-from gatehouse.relay.errors import BadFrame, RelayError, UnsupportedVersion
+from gatehouse.relay.errors import BadFrame, RelayError, UnsupportedVersion, WrongKey
 from gatehouse.relay.frames import (
     Bounced,
     Carry,
@@ -26,7 +26,7 @@ from gatehouse.relay.frames import (
 from gatehouse.relay.histories import Last, mark_of
 from gatehouse.relay.invitations import Invitation, check_join, decode_join, encode_join
 from gatehouse.relay.letters import Batches, NextKey, Pinned, Positions, Ready, Section, SpoolKey, Stopped, StoredUntil
-from gatehouse.relay.sealing import Greeting, Identity, Peer, session_of
+from gatehouse.relay.sealing import SEALED, SEALED_AES, Greeting, Identity, Peer, session_of
 from gatehouse.relay.spool_keys import KeptKey, Opener, Stretch, number_of, public_of
 
 K, N, A = b"k" * 32, b"n" * 32, b"a" * 16
@@ -187,8 +187,27 @@ def test_a_greeting_of_known_keys() -> None:
     assert session_of(sealed) == mine.id and sealed[9:17] == bytes(8)
     assert theirs.open("plant", sealed) == b"said"
     assert (mine.id.hex(), sealed.hex()) == VECTOR
+    mine.seals_aes = True
+    sealed = mine.seal("plant", b"more")
+    assert theirs.open("plant", sealed) == b"more"
+    assert sealed.hex() == AES_VECTOR
 
 
+@pytest.mark.parametrize("kind", [SEALED, SEALED_AES])
+def test_a_letter_is_opened_as_it_was_sealed(kind: int) -> None:
+    """Both kinds share one row of numbers, and each has keys of its own."""
+    *_, mine, theirs = greeted()
+    mine.seals_aes = kind == SEALED_AES
+    sealed = mine.seal("plant", b"said")
+    assert sealed[0] == kind
+    with pytest.raises(WrongKey):
+        theirs.open("plant", bytes((SEALED + SEALED_AES - kind,)) + sealed[1:])
+    assert theirs.open("plant", sealed) == b"said"
+    mine.seals_aes = not mine.seals_aes
+    assert theirs.open("plant", mine.seal("plant", b"more")) == b"more"
+
+
+AES_VECTOR = "192561452b8d0fe8870000000000000001c57b88590fd83a501355f6edbab1ee85a82d0835"
 VECTOR = ("2561452b8d0fe887",
           "142561452b8d0fe8870000000000000000afa11f51ccef48af0bb7b22b4082b7f9e2da569e")
 

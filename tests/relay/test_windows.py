@@ -1,7 +1,9 @@
 """How much of a link is on its way: a way that is full, and little that waits before it."""
 from __future__ import annotations
 
+import random
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 
@@ -11,12 +13,14 @@ LETTER = 128 << 10
 MOST = 4 << 20
 
 
-def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int, bursts: dict[int, int] | None = None
-        ) -> tuple[int, list[int]]:
+def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int, bursts: dict[int, int] | None = None,
+        busy_ms: Callable[[], float] = float) -> tuple[int, list[int]]:
     """A reader that takes so much in a millisecond, so far away: bytes that were stored, and how long letters took.
-    `bursts`: so many letters are there to be sent every so many milliseconds; else always."""
+    `bursts`: so many letters are there to be sent every so many milliseconds; else always. `busy_ms`: so long more does
+    the reader's disk take for a letter, beside others; letters are stored in their order."""
     waiting = 0
-    on_their_way: deque[tuple[int, int]] = deque()       # (said at, stored at)
+    last_ms = 0.0
+    on_their_way: deque[tuple[int, float]] = deque()       # (said at, stored at)
     free_at = stored = 0
     took: list[int] = []
     for now_ms in range(lasts_ms):
@@ -30,7 +34,8 @@ def run(window: Window, bytes_per_ms: int, way_ms: int, lasts_ms: int, bursts: d
         while window.allows(len(on_their_way) * LETTER) and waiting:
             waiting -= 1
             free_at = max(free_at, now_ms + way_ms // 2) + max(LETTER // bytes_per_ms, 1)
-            on_their_way.append((now_ms, free_at + way_ms // 2))
+            last_ms = max(last_ms, free_at + way_ms // 2 + busy_ms())
+            on_their_way.append((now_ms, last_ms))
     return stored, took
 
 
@@ -44,6 +49,27 @@ def test_the_way_is_full_and_little_waits(bytes_per_ms: int, way_ms: int) -> Non
     alone_ms = way_ms + LETTER // bytes_per_ms
     usual = sorted(took)[len(took) * 9 // 10]
     assert usual <= 2 * alone_ms + 12 + LETTER // bytes_per_ms, "and not 4 MiB of it"
+
+
+@pytest.mark.parametrize(("bytes_per_ms", "way_ms", "most_ms", "share"), [
+    (100_000, 1, 10, 0.45), (32_768, 60, 40, 0.75), (LETTER // 8, 2, 10, 0.9)])
+def test_a_disk_that_is_busy_now_and_then_does_not_keep_the_way_empty(bytes_per_ms: int, way_ms: int, most_ms: int,
+                                                                    share: float) -> None:
+    """Every letter takes up to so much longer: less on its way would not make one of them quicker."""
+    chance = random.Random(1)
+    stored, took = run(Window(MOST), bytes_per_ms, way_ms, 30_000, busy_ms=lambda: chance.uniform(0, most_ms))
+    assert stored > bytes_per_ms * 30_000 * share
+    alone_ms = way_ms + LETTER // bytes_per_ms + most_ms
+    assert sorted(took)[len(took) * 9 // 10] <= 2 * alone_ms
+
+
+def test_a_disk_that_is_busy_no_more_is_found_out() -> None:
+    chance = random.Random(1)
+    window = Window(MOST)
+    run(window, LETTER // 8, 2, 30_000, busy_ms=lambda: chance.uniform(0, 40))
+    run(window, LETTER // 8, 2, 5 * DRAIN_MS)
+    _, took = run(window, LETTER // 8, 2, DRAIN_MS)
+    assert sorted(took)[len(took) * 9 // 10] <= 2 * 10 + 12 + 8
 
 
 def test_of_a_burst_behind_many_small_ones_little_waits() -> None:
