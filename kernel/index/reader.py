@@ -307,7 +307,8 @@ class Reader:
             if left <= 0 and reads:
                 reads.append(([], -1))
                 continue
-            plan = plan._replace(want=plan.want._replace(max_bytes=min(plan.want.max_bytes, left)))
+            if plan.want.max_bytes > left:
+                plan = plan._replace(want=plan.want._replace(max_bytes=left))
             read = self._read_plan(plan, cold.exactly) if plan.changed is None \
                 else self._read_kept(plan, plan.changed, cold.exactly)
             reads.append(read)
@@ -343,8 +344,9 @@ class Reader:
         want = plan.want
         for _ in range(RETRIES):
             first = self._log.segments()[0].base
-            in_tail = [entry for entry in plan.in_tail if entry.position >= first]
-            entries = self._entries_of(plan._replace(in_tail=in_tail), first)
+            if plan.in_tail:
+                plan = plan._replace(in_tail=[entry for entry in plan.in_tail if entry.position >= first])
+            entries = self._entries_of(plan, first)
             stop = entries[0].first_offset if entries else END
             pieces, reached = kept_pieces(self._index.state_range, changed, want.partition_id, want.offset, stop,
                                           want.max_bytes) if want.offset < stop else ([], stop)

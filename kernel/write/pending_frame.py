@@ -102,7 +102,8 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
         value, headers = message[1], message[2]
         size = len(headers) + (0 if value is None else len(value))
         if size > limit:
-            raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: {limit}")
+            raise MessageTooLarge(f"a message of {size} bytes is more than "
+                                  f"{placement.topic or placement.address} takes: {limit}")
         if headers is plain:
             continue
         plain = headers
