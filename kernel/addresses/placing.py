@@ -28,9 +28,10 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, Topics
 
 QUEUE_PREFIX: Final = "$queue/"
+"""Addresses of queues."""
+
 PROPERTIES_BYTES: Final = 64 << 10
 """What a message in a queue may have beside its value, above `max_message_bytes`: RabbitMQ's limit is of bodies."""
-"""Addresses of queues."""
 
 
 class NamedQueue(Protocol):
