@@ -32,7 +32,7 @@ from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.api import Heard, KernelPort, Message, Ports
 from gatehouse.kernel.errors import KernelError, Stopping
-from gatehouse.kernel.message import NOBODY, FirstLevel, Place, Stored
+from gatehouse.kernel.message import NOBODY, FirstLevel, Origin, Place, Stored
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -341,14 +341,20 @@ class Switchboard:
         self._submitted.pop(number, None)
 
     @contextmanager
-    def submission(self, owner: Submitter | None, token: object) -> Iterator[int]:
-        """A number under which `owner` is answered, unless what is told with it is refused."""
+    def submission(self, owner: Submitter | None, token: object, origin: Origin = NOBODY) -> Iterator[int]:
+        """A number under which `owner` is answered, unless what is told with it is refused. What is told meanwhile
+        comes from `origin`, and nothing that is told later does."""
         number = self.submit(owner, token)
+        if origin is not NOBODY:                         # decision 960
+            self.port.speaks(origin)
         try:
             yield number
         except Exception:
             self.take_back(number)
             raise
+        finally:
+            if origin is not NOBODY:
+                self.port.speaks(NOBODY)
 
     def on_answers(self, answers: list[Stored]) -> Iterator[None]:
         """See `api.DoorSide`."""

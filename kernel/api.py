@@ -199,7 +199,8 @@ class KernelPort(HubFacts, Protocol):
         """The address that was placed; "" where the place is unknown."""
 
     def speaks(self, origin: Origin) -> None:
-        """What is told next comes from there; for journeys of messages."""
+        """What is told from here on comes from there; for journeys of messages. Whoever says it says NOBODY behind the
+        call that it is about, in the same turn."""
 
     def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool) -> None:
         """Of the messages that are appended next, those before each of these indices come from there. `traces`: some
@@ -705,6 +706,9 @@ class SessionPort(Protocol):
     def in_flight(self) -> int:
         """How many messages have a packet id."""
 
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        """What is awaited for those of these that are in flight: 1 PUBACK, 2 PUBREC, 3 PUBCOMP."""
+
     def received(self) -> list[int]:
         """The packet ids that were taken in and are not released."""
 
@@ -914,6 +918,10 @@ class HubPort(HubFacts, Ports, Protocol):
     def append(self, messages: list[PlacedMessage], owner: Owner | None, token: object = None, *,
                positions: bool = False, idempotency_key: str | None = None) -> None:
         """Store the hub's own messages; see `KernelPort.append`."""
+
+    def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
+                    token: object = None, origin: Origin = NOBODY) -> None:
+        """Store messages that come from `origin`, who is not there to tell it, and state records in one frame."""
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
         """See `KernelPort.delete_topic`."""

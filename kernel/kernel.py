@@ -549,8 +549,9 @@ class Kernel:  # decision 138
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
-        bounds: array[int] = array("q")
-        for first, count in topic.ranges:
+        (first, count), *grown = topic.ranges
+        bounds = self._watermarks.bounds_of(first, count)
+        for first, count in grown:
             bounds.extend(self._watermarks.bounds_of(first, count))
         if topic.settings.compact:
             floors = self._watermarks.floors

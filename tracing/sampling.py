@@ -17,7 +17,7 @@ NEVER: Final = 1 << 60
 """Messages until the next one, where none is followed."""
 
 WINDOW_MS: Final = 100
-GROUPS: Final = 5
+GROUPS: Final = 2
 """Groups that begin in a window, about: with more of them the next ones are larger, with fewer smaller."""
 
 MAX_TOGETHER: Final = 4_096

@@ -40,7 +40,12 @@ from gatehouse.gateways.admission.routed import RoutedTopics
 from gatehouse.gateways.admission.rule_set import RuleSet
 from gatehouse.gateways.admission.rules import Rule
 from gatehouse.gateways.admission.scram import ScramServer
-from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration, SessionRegistry
+from gatehouse.gateways.admission.session_registry import (
+    LooksAgain,
+    RegisteredSession,
+    Registration,
+    SessionRegistry,
+)
 from gatehouse.gateways.admission.tokens import JwtSettings
 from gatehouse.gateways.admission.trace import Trace
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT
@@ -199,13 +204,13 @@ class Admission:
         return principal
 
     def register(self, principal: Principal, door: str, session: RegisteredSession,
-                 look_again: Callable[[], None] | None = None) -> Registration:
+                 guard: LooksAgain | None = None) -> Registration:
         """A connection that has logged in: it is told when its principal ends or its rights change, until it leaves.
-        `look_again` is called before it is told of its rights."""
-        return self._registry.take(principal, door, session, look_again)
+        `guard` looks again before it is told of its rights."""
+        return self._registry.take(principal, door, session, guard)
 
     def connect(self, principal: Principal, door: str, session: RegisteredSession,
-                look_again: Callable[[], None] | None = None, replaces: bool = False) -> Registration:
+                guard: LooksAgain | None = None, replaces: bool = False) -> Registration:
         """`register` for a connection that lasts. `replaces`: another one goes for it. Raises TooManyConnections,
         Overloaded."""
         if not replaces:
@@ -218,7 +223,7 @@ class Admission:
                     self.trace.on_event(door, TooManyConnections.code)
                     raise TooManyConnections(f"the limit {limit.id} lets {limit.of} have {limit.connections} "
                                              "connections, and there are as many")
-        return self._registry.take(principal, door, session, look_again, lasts=True)
+        return self._registry.take(principal, door, session, guard, lasts=True)
 
     def ends_ms(self, principal: Principal) -> int:  # decision 89
         """When the principal may be connected no longer, as things stand: what it logged in with runs out, or its user

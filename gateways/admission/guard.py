@@ -23,7 +23,7 @@ from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
-from gatehouse.kernel.message import Origin
+from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
@@ -83,6 +83,13 @@ class Partitions:
                     raise Denied("a partition of a topic that was not asked for")
 
 
+NOWHERE: Final = Partitions()
+"""Of a guard that has asked for no topic by its name: nobody adds to it."""
+
+NO_FILTERS: Final[dict[tuple[str, LiveListener], None]] = {}
+"""Of a guard without subscriptions: nobody writes to it."""
+
+
 class ReadBack(NamedTuple):
     """What a partition still has of what was delivered."""
 
@@ -116,8 +123,10 @@ class Guard:
         """Whether the kernel is to be told who speaks."""
 
         self._gathering: Final = switchboard.gathering
-        self._filters: dict[tuple[str, LiveListener], None] = {}
-        self._visible = Partitions()         # also what was so once: answers may speak of where something was stored
+        self._filters = NO_FILTERS
+        self._visible = NOWHERE              # also what was so once: answers may speak of where something was stored
+        self._readable = NOWHERE
+        self._alterable = NOWHERE
         self._registration: Registration | None = None
         self._groups: GuardedGroups | None = None
         self._schedule: GuardedSchedule | None = None
@@ -129,7 +138,7 @@ class Guard:
         self._charged_to: Charging | None = None           # made where limits are, as the next
         self._handed_to: HandingOut | None = None
         if session is not None:
-            self._registration = admission.connect(principal, door, session, self.look_again, replaces)
+            self._registration = admission.connect(principal, door, session, self, replaces)
         self._renew()
         self._is_session: Final = session is not None
         if self._is_session:
@@ -138,7 +147,7 @@ class Guard:
     def _tell(self, kind: Kind, address: str = "", reason: str = "") -> None:
         """For journeys."""
         if self.tells:
-            self._port.told(kind, self._origin, self.logged_in.tenant, address, reason)
+            self._port.told(kind, self._origin or self._new_origin(), self.logged_in.tenant, address, reason)
 
     def _require_publish(self, principal: Principal, address: str, said: bytes) -> None:
         """Raises Denied, of which journeys know, and the log with the trace id of the message that `said` is of."""
@@ -169,10 +178,9 @@ class Guard:
         self._version = admission.version
         self._principal = admission.known_by_client(self.logged_in, self._client_id) if self._client_id \
             else self.logged_in
-        self._origin = Origin(self._door, self.logged_in.name, self._client_id, self._peer,
-                              self.tells and admission.may_hub(self._principal, Operation.TRACE))
-        self._readable = Partitions()
-        self._alterable = Partitions()
+        self._origin: Origin | None = None                     # made when something is said, which many never do
+        if self._visible is not NOWHERE:
+            self._readable, self._alterable = Partitions(), Partitions()
         self._places: GivenPlaces = self._own_places or admission.places(self._principal, self._port)
         if self._own_places is not None:
             self._places.clear()
@@ -180,6 +188,10 @@ class Guard:
             self._charged_to.renew(*self._who())
         if self._handed_to is not None:
             self._handed_to.renew(*self._who())
+
+    def _new_origin(self) -> Origin:
+        return Origin(self._door, self.logged_in.name, self._client_id, self._peer,
+                      self.tells and self._admission.may_hub(self._principal, Operation.TRACE))
 
     def _who(self) -> tuple[str, Iterable[str], str, str]:
         """Whom limits speak of: user, groups, tenant, client id."""
@@ -215,7 +227,7 @@ class Guard:
             self._registration = None                          # decision 297
         for filter_text, listener in self._filters:
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
-        self._filters.clear()
+        self._filters = NO_FILTERS
         if self._is_session and not self._has_left:
             self._has_left = True
             self._tell(Kind.ENDED)
@@ -251,6 +263,8 @@ class Guard:
     @property
     def origin(self) -> Origin:
         """Who this is, for journeys of messages."""
+        if self._origin is None:
+            self._origin = self._new_origin()
         return self._origin
 
     def may(self, operation: Operation, address: str) -> bool:
@@ -460,7 +474,7 @@ class Guard:
         return topic
 
     def _shown(self, topic: Topic, operation: Operation) -> Topic:
-        if len(self._visible) >= SEEN_MAX:
+        if self._visible is NOWHERE or len(self._visible) >= SEEN_MAX:
             self._visible = Partitions()
             self._readable = Partitions()
             self._alterable = Partitions()
@@ -552,8 +566,10 @@ class Guard:
             is_taken = self.charging.take_batch(name, count, len(batch))
             if not is_taken:
                 charges = self.charging.weigh_batch(name, count, len(batch))
-        self.speak()
+        self.settle()
         number = self._switchboard.submit(owner, token)
+        if self.tells:
+            self._port.speaks(self.origin)
         try:
             self._port.append_batch(partition_id, batch, number, divert, self.number)
         except Exception as refusal:
@@ -563,6 +579,9 @@ class Guard:
             if isinstance(refusal, KernelError):
                 self.tell_refused(name, refusal.code, str(refusal), batch)
             raise
+        finally:
+            if self.tells:
+                self._port.speaks(NOBODY)
         self._admission.count_in(self._door, count, len(batch))
         if charges is None:
             return 0
@@ -583,7 +602,6 @@ class Guard:
         charges = None
         if self._admission.limits.limits_in and (key is None or not self._port.is_repeated(key)):
             charges = self.charging.weigh_batch(topic.name, count, size_bytes, refuses)
-        self.speak()
         try:
             with self.submission(owner, token) as number:
                 self._port.append_batches(placed, number, key)
@@ -656,10 +674,10 @@ class Guard:
     # ---- told
 
     def submission(self, owner: Submitter | None, token: object) -> AbstractContextManager[int]:
-        """A number under which `owner` is answered, unless what is told with it is refused. What was gathered before
-        is told first."""
+        """A number under which `owner` is answered, unless what is told with it is refused. What is told meanwhile
+        comes from here, and after what was gathered."""
         self.settle()
-        return self._switchboard.submission(owner, token)
+        return self._switchboard.submission(owner, token, self.origin if self.tells else NOBODY)
 
     # ---- how much
 
@@ -753,7 +771,7 @@ class Guard:
             self._gathering.settle()
         number = self._switchboard.submit(owner, token) if owner is not None else 0
         if self.tells:
-            self._port.speaks(self._origin)
+            self._port.speaks(self.origin)
         try:
             self._port.append(self._places.guard, messages, number, positions, key)
         except Exception as refusal:
@@ -762,6 +780,9 @@ class Guard:
                 self.charging.give_back()
             self._tell_refused(messages, refusal)
             raise
+        finally:
+            if self.tells:                               # decision 960
+                self._port.speaks(NOBODY)
         self._admission.count_in(self._door, len(messages), size_bytes)
         if charges is None:
             return 0
@@ -836,12 +857,6 @@ class Guard:
         if self._gathering.waits:
             self._gathering.settle()
 
-    def speak(self) -> None:
-        """What is told next comes from here, and after what was gathered."""
-        self.settle()
-        if self.tells:
-            self._port.speaks(self._origin)
-
     def scoped(self, idempotency_key: str) -> str:
         """Two users may choose the same key: it means something within one principal and door only."""
         return f"{self._door}\0{self.tenant}\0{self._principal.name}\0{idempotency_key}"
@@ -860,6 +875,8 @@ class Guard:
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
         if (filter_text, listener) not in self._filters:
             self._tell(Kind.SUBSCRIBED, filter_text)
+        if self._filters is NO_FILTERS:
+            self._filters = {}
         self._filters[filter_text, listener] = None
 
     def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:

@@ -201,7 +201,6 @@ class GuardedGroups:
         self._guard.require_group(Operation.ALTER, group)
         if queue.name != DEAD_LETTER_PREFIX + group:
             raise Denied(f"{queue.name!r} is not of the dead letters of {group!r}")
-        self._guard.speak()
         with self._guard.submission(owner, token) as number:
             return self._calls.redrive(queue, letters, gaps, number)
 

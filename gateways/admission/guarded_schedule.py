@@ -34,7 +34,6 @@ class GuardedSchedule:
         number = guard.number
         key = None if idempotency_key is None else guard.scoped(idempotency_key)
         charges = guard.weigh(messages, size_bytes, refuses, key)
-        guard.speak()
         whens = [when._replace(name=self._own_name(when.name)) if when.name else when for when in whens]
         with guard.submission(owner, token) as submitted:
             self._port.schedule(number, messages, whens, submitted, key)
@@ -46,7 +45,6 @@ class GuardedSchedule:
 
     def recall_named(self, name: str, owner: Submitter, token: object) -> None:
         """Take back what this principal has scheduled under a name; see `KernelPort.recall_named`."""
-        self._guard.speak()
         with self._guard.submission(owner, token) as number:
             self._port.recall_named(self._own_name(name), self._guard.tenant, number)
 
@@ -55,7 +53,6 @@ class GuardedSchedule:
         `KernelPort.recall` raises."""
         if isinstance(message.what, Pending):
             self._guard.require(Operation.PUBLISH, message.what.address)
-        self._guard.speak()
         with self._guard.submission(owner, token) as number:
             self._port.recall(message.id, self._guard.tenant, number)
 

@@ -6,7 +6,7 @@ for one that was in flight before: a session sleeps with no rights of its own (d
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
@@ -30,6 +30,10 @@ class SessionConnection(Protocol):
         """Nothing that is told from now on counts: close."""
 
 
+NOTHING_ASKED: Final[dict[str, bool]] = {}
+"""Of a session that was handed nothing yet: nobody writes to it."""
+
+
 class GuardedSession:
     """See the module's text; each call is `api.SessionPort`'s, and most of them are it."""
 
@@ -42,7 +46,7 @@ class GuardedSession:
         self._guard = guard
         self._connection: SessionConnection = connection
         self._version: object = None
-        self._allowed: dict[str, bool] = {}          # by address, under the rights of now
+        self._allowed = NOTHING_ASKED                # by address, under the rights of now
         self._port: SessionPort = sessions.attach(
             guard.tenant, client_id, guard.logged_in.name, self, clean=clean, expiry_ms=expiry_ms, window=window,
             owner=owner, token=token)
@@ -60,7 +64,7 @@ class GuardedSession:
     def may_have(self, address: str) -> bool:
         if self._version is not self._guard.version:
             self._version = self._guard.version
-            self._allowed.clear()
+            self._allowed = {}
         allowed = self._allowed.get(address)
         if allowed is None:
             if len(self._allowed) >= 1_024:
@@ -104,6 +108,9 @@ class GuardedSession:
     @property
     def in_flight(self) -> int:
         return self._port.in_flight
+
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        return self._port.steps(packet_ids)
 
     def received(self) -> list[int]:
         return self._port.received()

@@ -41,7 +41,6 @@ class GuardedTransactions:
         guard = self._guard
         guard.require_group(Operation.TRANSACT, group)
         charges = None if size_bytes is None else guard.weigh([half.message for half in halves], size_bytes, refuses)
-        guard.speak()
         with guard.submission(owner, token) as number:
             self._port.begin(guard.number, halves, group, guard.tenant, guard.principal.name, checks, number, name)
         return 0 if size_bytes is None else guard.charge(charges, len(halves), size_bytes)
@@ -53,7 +52,6 @@ class GuardedTransactions:
         guard = self._guard
         number = guard.number
         charges = guard.weigh([half.message for half in halves], size_bytes, refuses)
-        guard.speak()
         with guard.submission(owner, token) as submitted:
             self._port.add(number, transaction_id, halves, guard.tenant, submitted)
         return guard.charge(charges, len(halves), size_bytes)

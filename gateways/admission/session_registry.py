@@ -31,19 +31,26 @@ class RegisteredSession(Protocol):
         """Look at subscriptions and consumers again, and drop what is no longer allowed."""
 
 
+class LooksAgain(Protocol):
+    """What a connection's guard is told, before the connection is told of its rights."""
+
+    def look_again(self) -> None:
+        """Rights have changed."""
+
+
 class Registration:  # decision 95
     """One connection's place."""
 
-    __slots__ = ("_registry", "door", "look_again", "session", "principal", "lasts", "timer")
+    __slots__ = ("_registry", "door", "guard", "session", "principal", "lasts", "timer")
 
     def __init__(self, registry: SessionRegistry, principal: Principal, door: str,
-                 session: RegisteredSession, look_again: Callable[[], None] | None, lasts: bool) -> None:
+                 session: RegisteredSession, guard: LooksAgain | None, lasts: bool) -> None:
         self.lasts = lasts                   # a connection: not a call that waits
         self._registry = registry
         self.principal = principal
         self.door = door
         self.session = session
-        self.look_again = look_again         # its guard's, when rights have changed: before the session's
+        self.guard = guard                   # looks again when rights have changed, before the session does
         self.timer: Timer | None = None      # rings when its principal ends
 
     def leave(self) -> None:
@@ -66,8 +73,8 @@ class SessionRegistry:
         return sum(map(len, self._by_user.values()))
 
     def take(self, principal: Principal, door: str, session: RegisteredSession,
-             look_again: Callable[[], None] | None = None, lasts: bool = False) -> Registration:
-        registration = Registration(self, principal, door, session, look_again, lasts)
+             guard: LooksAgain | None = None, lasts: bool = False) -> Registration:
+        registration = Registration(self, principal, door, session, guard, lasts)
         self._by_user.setdefault(principal.name, {})[registration] = None
         self._count(registration, 1)
         self._set_timer(registration)
@@ -150,6 +157,6 @@ class SessionRegistry:
 
 
 def _look_again(registration: Registration) -> None:
-    if registration.look_again is not None:
-        registration.look_again()
+    if registration.guard is not None:
+        registration.guard.look_again()
     registration.session.on_rights_changed()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
+from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.record import add_header, encode_header
 
 if TYPE_CHECKING:
@@ -27,19 +28,23 @@ class WillPublisher:
         self._wall_ms = wall_ms
         self._admission = admission
         self._door = door
+        self._principal = Principal(ANONYMOUS, anonymous=True)     # whose will was the last: the next often is, too
 
     def publish(self, will: Will) -> bool:
         """Append it in this turn. False: not now."""
         admission = self._admission
-        principal = admission.known_by_client(
-            Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS), will.client_id)
+        user = self._principal
+        if (user.name, user.tenant) != (will.user, will.tenant):
+            user = self._principal = Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS)
+        principal = admission.known_by_client(user, will.client_id)
         try:
             placement = admission.place(principal, will.address)
             headers = will.headers
             if will.expiry_ms:
                 until_ms = self._wall_ms() + will.expiry_ms
                 headers = add_header(headers, encode_header(EXPIRES_AT, b"%d" % until_ms))
-            self._kernel.append([(placement, will.value, headers, will.attributes, will.timestamp_ms)], None)
+            self._kernel.append_with([(placement, will.value, headers, will.attributes, will.timestamp_ms)], [], None,
+                                     origin=Origin(self._door, will.user, will.client_id))
         except LATER:
             return False
         except (Denied, KernelError) as error:

@@ -107,7 +107,8 @@ class Got(ConsumerSource):
     def begin(self) -> None:
         """Ask for a message; the answer goes to the client in its turn. Raises ConnectionFault 540 for streams."""
         connection = self.channel.connection
-        connection.broker.queues.take(self.queue, self._answer, self.hold_limit(), connection.guard.origin)
+        hold = None if self._no_ack else self.hold_limit()
+        connection.broker.queues.take(self.queue, self._answer, hold, connection.guard.origin)
 
     def _answer(self, leased: Leased | None) -> None:
         channel = self.channel

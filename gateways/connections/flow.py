@@ -37,13 +37,16 @@ SMALL_PART_BYTES: Final = 8192         # pieces are merged up to this, so that a
                                        # make an object of each
 
 
+NO_PARTS: Final[list[bytes]] = []      # of a buffer that keeps nothing, as nearly all of them: nobody writes to it
+
+
 class ReceiveBuffer:  # decision 150
     """What has come from a peer and could not be used yet. How much that may be, the session's decoder bounds."""
 
     def __init__(self) -> None:
         self.held_bytes = 0            # what is kept
         self._needed_bytes = 0         # how much must be there before it is worth looking; 0: look in any case
-        self._parts: list[bytes] = []
+        self._parts = NO_PARTS
 
     def take(self, data: bytes) -> bytes:
         """Everything that has come, `data` last, in one piece; nothing is kept any more.
@@ -64,7 +67,9 @@ class ReceiveBuffer:  # decision 150
         if not data:
             return
         parts = self._parts
-        if parts and len(parts[-1]) + len(data) <= SMALL_PART_BYTES:
+        if not parts:
+            self._parts = [data]
+        elif len(parts[-1]) + len(data) <= SMALL_PART_BYTES:
             parts[-1] += data
         else:
             parts.append(data)
@@ -89,17 +94,17 @@ class ReceiveBuffer:  # decision 150
 
     def clear(self) -> None:
         """Forget what is kept."""
-        self._parts = []
+        self._parts = NO_PARTS
         self.held_bytes = self._needed_bytes = 0
 
 
 class Timer:
-    """One wish of a session, made by `Timers.add`. `when_ms` is 0 while there is none."""
+    """One wish of a session. `when_ms` is 0 while there is none."""
 
-    def __init__(self, timers: Timers, on_due: Callable[[int], None]) -> None:
+    def __init__(self, timers: Timers) -> None:
         self.when_ms = 0
         self._timers = timers
-        self._on_due = on_due
+        timers.take(self)
 
     def at(self, when_ms: int) -> None:
         """Be called then, once, in hub time; this replaces an earlier wish. 0: not at all."""
@@ -110,12 +115,31 @@ class Timer:
         """Call what was wished, if it is due."""
         if 0 < self.when_ms <= now_ms:
             self.when_ms = 0
-            self._on_due(now_ms)
+            self.on_due(now_ms)
+
+    def on_due(self, now_ms: int) -> None:
+        """The time wished for has come."""
 
     def end(self) -> None:
         """Call nobody any more."""
         self.when_ms = 0
-        self._on_due = _not_due
+
+
+class CallingTimer(Timer):
+    """One that calls a function. Made by `Timers.add`."""
+
+    def __init__(self, timers: Timers, call: Callable[[int], None]) -> None:
+        super().__init__(timers)
+        self._call = call
+
+    def on_due(self, now_ms: int) -> None:
+        """See `Timer.on_due`."""
+        self._call(now_ms)
+
+    def end(self) -> None:
+        """See `Timer.end`."""
+        self.when_ms = 0
+        self._call = _not_due
 
 
 def _not_due(now_ms: int) -> None:
@@ -123,19 +147,21 @@ def _not_due(now_ms: int) -> None:
 
 
 class Timers:
-    """The timers of one session. Nothing else of the session may call `Link.wake_at`."""
+    """The timers of one session, in the order in which they were made. Nothing else of it may call `Link.wake_at`."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._timers: list[Timer] = []
+        self._timers: tuple[Timer, ...] = ()
         self._armed_ms = 0             # what the link was told
         self._running = False
 
     def add(self, on_due: Callable[[int], None]) -> Timer:
         """A timer more, which calls `on_due(now_ms)`. Timers that are due together run in the order they were added."""
-        timer = Timer(self, on_due)
-        self._timers.append(timer)
-        return timer
+        return CallingTimer(self, on_due)
+
+    def take(self, timer: Timer) -> None:
+        """A timer more, which was just made."""
+        self._timers = (*self._timers, timer)
 
     def handle_timer(self, now_ms: int) -> None:
         """Run what is due: what `Session.handle_timer` does."""
@@ -157,7 +183,7 @@ class Timers:
         """The connection has ended: nobody is called any more."""
         for timer in self._timers:
             timer.end()
-        self._timers = []
+        self._timers = ()
 
     def arm(self) -> None:
         """Tell the link the first of all wishes, where that has changed."""
@@ -181,21 +207,21 @@ def _no() -> bool:
     return False
 
 
-class Pacer:
+class Pacer(Timer):
     """When the peer is not read: until a time, and for as long as something is waited for. Then `take_rest` is called:
     the session goes on with what has come already."""
 
     def __init__(self, link: Link, timers: Timers, received: ReceiveBuffer, take_rest: Callable[[], None]) -> None:
+        super().__init__(timers)
         self._link = link
         self._received = received
         self._take_rest = take_rest
         self._holds = 0
-        self._timer = timers.add(self._on_due)
 
     @property
     def waits(self) -> bool:
         """Whether the session is to take nothing just now."""
-        return self._holds > 0 or self._timer.when_ms > 0
+        return self._holds > 0 or self.when_ms > 0
 
     @property
     def is_held(self) -> bool:
@@ -206,7 +232,7 @@ class Pacer:
         """Read nothing and take nothing until then; a time that has passed means the next turn, so that others have
         theirs. An earlier time than one before changes nothing."""
         self._link.pause()
-        self._timer.at(max(self._timer.when_ms, when_ms, 1))
+        self.at(max(self.when_ms, when_ms, 1))
 
     def hold(self) -> None:
         """Read nothing and take nothing until `release` or `go_on`, which is called as often."""
@@ -228,26 +254,28 @@ class Pacer:
 
     def end(self) -> None:
         """The connection has ended: nobody is called any more."""
+        self.when_ms = 0
         self._take_rest = _nothing
 
-    def _on_due(self, now_ms: int) -> None:
+    def on_due(self, now_ms: int) -> None:
+        """See `Timer.on_due`."""
         if not self._holds:
             self._link.resume()
             self._take_rest()
 
 
-class Silence:
+class Silence(Timer):
     """Ends a peer that says nothing for too long. To hear it costs one assignment: no timer moves."""
 
     def __init__(self, timers: Timers, on_silence: Callable[[], None], is_excused: Callable[[], bool]) -> None:
         """`is_excused` says whether it may be the hub's own doing that nothing was heard; the peer has as long again
         then."""
+        super().__init__(timers)
         self.heard_ms = 0
         self._limit_ms = 0
         self._on_silence = on_silence
         self._is_excused = is_excused
         self._idle_ms: Callable[[], int] | None = None
-        self._timer = timers.add(self._on_due)
 
     def hear(self, now_ms: int) -> None:
         """Something came."""
@@ -261,13 +289,15 @@ class Silence:
         """From now on the peer says something every `limit_ms`; 0: it need not."""
         self.heard_ms = now_ms
         self._limit_ms = limit_ms
-        self._timer.at(now_ms + limit_ms if limit_ms else 0)
+        self.at(now_ms + limit_ms if limit_ms else 0)
 
     def end(self) -> None:
         """The connection has ended: nobody is called any more."""
+        self.when_ms = 0
         self._on_silence, self._is_excused, self._idle_ms = _nothing, _no, None
 
-    def _on_due(self, now_ms: int) -> None:
+    def on_due(self, now_ms: int) -> None:
+        """See `Timer.on_due`."""
         if self._idle_ms is not None:
             self.heard_ms = max(self.heard_ms, now_ms - self._idle_ms())
         if now_ms - self.heard_ms >= self._limit_ms:
@@ -275,7 +305,7 @@ class Silence:
                 self._on_silence()
                 return
             self.heard_ms = now_ms
-        self._timer.at(self.heard_ms + self._limit_ms)
+        self.at(self.heard_ms + self._limit_ms)
 
 
 # --- what waits to go out -----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from collections import deque
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
 from libc.stdint cimport uint16_t, uint32_t, uint64_t
-from libc.string cimport memset, strerror
+from libc.string cimport memcpy, memset, strerror
 
 cdef extern from "<sys/epoll.h>" nogil:
     ctypedef union epoll_data_t:
@@ -118,7 +118,8 @@ cdef class Transport:
 
     cdef int fd
     cdef Sockets sockets
-    cdef object protocol, received, peer, wire, failure
+    cdef object protocol, received, wire, failure
+    cdef sockaddr_in6 peer             # as the system says it: a text is made of it when somebody asks
     cdef Reader reader                 # what is offered each read first; None: nobody
     cdef bytes first                   # what is sent next, from `offset` on
     cdef list more                     # and behind it, from `next` on; None: nothing
@@ -137,7 +138,8 @@ cdef class Transport:
 
     def get_extra_info(self, name, default=None):
         if name == "peername":
-            return self.peer if self.peer is not None else default
+            peer = peer_of(<sockaddr_storage *>&self.peer)
+            return default if peer is None else peer
         if name == "socket":
             return self.socket()
         if name == "sockname" and self.fd >= 0:
@@ -234,11 +236,11 @@ cdef class Transport:
         if self.first is None:
             c_shutdown(self.fd, SHUT_WR)
 
-    def pause_reading(self):
+    def pause_reading(self):  # decision 951
+        """Epoll is told when it has something that is not wanted: a pause is often over before."""
         if self.closing or self.gone:
             return
         self.reading = False
-        self.watch()
 
     def resume_reading(self):
         if self.closing or self.gone:
@@ -511,6 +513,8 @@ cdef class Sockets:
                 transport.on_writable()
             if transport.reading and not transport.gone and what & (EPOLLIN | EPOLLERR | EPOLLHUP):
                 transport.on_readable()
+            elif not transport.reading:
+                transport.watch()
         except BaseException as fault:
             self.fail(transport, fault)
 
@@ -542,7 +546,7 @@ cdef class Sockets:
             transport = Transport()
             transport.fd = fd
             transport.sockets = self
-            transport.peer = peer_of(&address)
+            memcpy(&transport.peer, &address, sizeof(transport.peer))
             self.arrived.append((transport, acceptor))
 
     cdef void make_some(self):

@@ -217,5 +217,6 @@ def _responses(route: Route, components: Components) -> dict[str, Any]:
 
 
 def _problem_response(codes: list[str], components: Components) -> dict[str, Any]:
+    # Beside `$ref`, not in an `allOf` with it: generators of clients would make a type of each answer.
     return {"description": ", ".join(f"`{code}`" for code in codes), "content": {CONTENT_TYPE: {"schema": {
-        "allOf": [components.resolve(PROBLEM)], "properties": {"code": one_of(*codes)}}}}}
+        **components.resolve(PROBLEM), "properties": {"code": one_of(*codes)}}}}}

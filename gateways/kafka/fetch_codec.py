@@ -236,6 +236,7 @@ class FetchRows:
         self.places: list[tuple[int, int]] = []
         self.filled: list[tuple[int, list[bytes]]] = []
         self.errors = 0                      # of reading; not counted: partitions that are not there
+        self.more = False                    # besides `wants` there are others that have something to read
         self.topics = 0
         self._there = 0
         # (partition ids by partition, partitions asked for: all there, where they are in a block)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 FEW: Final = 8                       # changes of partitions that are made one by one, measured
+MOST_READ: Final = 1_024             # partitions that are read for one answer
 NOT_TOLD: Final = -1                 # no high watermark or log start: the client has not heard of this partition
 
 
@@ -28,6 +29,7 @@ class Looked(NamedTuple):
     there: int
     missing: list[int]               # partitions that the topic has not
     wants: list[tuple[int, int, int, int, int]]    # (place, partition, offset, most bytes, when it was served last)
+    more: bool                       # others have something to read, too
     errors: int
     told_ends: tuple[Column, Column, Column]       # places of `rows`, the high watermark and log start that they say
 
@@ -110,10 +112,17 @@ class Columns:
             start, high = bounds[self.index[first:stop], 0], bounds[self.index[first:stop], 1]
         offset = self.offset[first:stop]
         new = (high != self.high[first:stop]) | (start != self.log_start[first:stop])
-        at = np.arange(stop - first) if whole or self._has_epochs else np.flatnonzero(new | (offset != high))
+        if whole:
+            at = np.arange(stop - first)
+        else:
+            differs = new | (offset != high)
+            if self._has_epochs:
+                epoch = self.epoch[first:stop]
+                differs |= (epoch != leader_epoch) & (epoch >= 0)
+            at = differs.nonzero()[0]
         missing = self.index[:first].tolist() + self.index[stop:].tolist()
         if not len(at):
-            return Looked(b"", 0, stop - first, missing, [], 0, (at, at, at))
+            return Looked(b"", 0, stop - first, missing, [], False, 0, (at, at, at))
         return self._look_at(at, first, version, start[at], high[at], new[at], leader_epoch, read_committed, whole,
                              stop - first, missing)
 
@@ -126,15 +135,20 @@ class Columns:
         readable = (offset < high) & (error == 0)
         read = np.flatnonzero(readable)
         wants: list[tuple[int, int, int, int, int]] = []
+        more = len(read) > MOST_READ
+        if more:                         # decision 931: those that were served longest ago; the others have their turn
+            read = read[np.argsort(self.served[places[read]], kind="stable")[:MOST_READ]]
+            readable[:] = False
+            readable[read] = True
         if len(read):
             wants = list(zip(places[read].tolist(), index[read].tolist(), offset[read].tolist(),
                              self.most[places[read]].tolist(), self.served[places[read]].tolist(), strict=True))
         shown = np.flatnonzero(~readable & (new | (error != 0) | whole))
         if not len(shown):
-            return Looked(b"", 0, there, missing, wants, 0, (shown, shown, shown))
+            return Looked(b"", 0, there, missing, wants, more, 0, (shown, shown, shown))
         high_shown = np.where(error[shown] == 0, high[shown], NOT_TOLD)
         rows = encode_rows(version, index[shown], error[shown], start[shown], high[shown], read_committed)
-        return Looked(rows.tobytes(), len(shown), there, missing, wants, int(np.count_nonzero(error)),
+        return Looked(rows.tobytes(), len(shown), there, missing, wants, more, int(np.count_nonzero(error)),
                       (places[shown], high_shown, start[shown]))
 
     def tell(self, told_ends: tuple[Column, Column, Column]) -> None:

@@ -254,6 +254,7 @@ class SessionRows(FetchRows):
             self._told_many.append((many, looked.told_ends))
         self._there += looked.there
         self.errors += looked.errors
+        self.more = self.more or looked.more
         for place, index, offset, most, served in looked.wants:
             self._wish(Wish(of, len(self.rows), index, place, None, served, (partition_ids[index], offset, most)))
         self._watched.append((of.topic, partition_ids))

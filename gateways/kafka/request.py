@@ -32,6 +32,9 @@ class Api:
     first_listed: int | None = None
     """Lower than `first_version` where clients need to see it in ApiVersions though it is refused."""
 
+    shows: bool = False
+    """It is about what earlier requests of its connection may have changed: it waits until they are answered."""
+
 
 class Request:
     """`data[at:end]` is the body."""

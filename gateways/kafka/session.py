@@ -4,6 +4,7 @@
 
 The rules it keeps:
 
+- What a request shows is as those before it on its connection have left it: it waits for their answers, as in Kafka.
 - At most `max_in_flight` requests wait for answers and at most one of them, the oldest, holds records; while the peer
   does not take its answers, nothing more is dispatched. What was sent beyond that waits undecoded, the peer is paused.
 - One turn of the hub's thread takes requests and gives answers of about `TURN_BYTES`; what is more waits for the next,
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
@@ -288,7 +290,12 @@ class KafkaSession:
     def _is_full(self) -> bool:
         """Whether nothing more may be dispatched."""
         return (len(self._waiting) >= self.config.max_in_flight or self._stopping or self._throttle.when_ms > 0
-                or self._asking or self.login.checking or self._last_reason != "" or not self._may_answer())
+                or self._asking or self.login.checking or self._last_reason != "" or not self._may_answer()
+                or self._is_held())
+
+    def _is_held(self) -> bool:
+        """Whether the newest request waits, undecoded, for the answers of those before it."""
+        return len(self._waiting) > 1 and self._waiting[-1].api.shows and self._waiting[-1].on_turn is not None
 
     def _may_answer(self) -> bool:
         """Whether there is room for one more answer, in this turn and with the peer."""
@@ -352,7 +359,10 @@ class KafkaSession:
         if self._login_end.when_ms and self.admission.allow_anonymous and not self.login.under_way:
             self._login_end.at(0)                      # it speaks, and need not say who it is
         if api in BEFORE_LOGIN or self._guard is not None:
-            api.dispatch(request)
+            if api.shows and len(self._waiting) > 1:   # decision 933
+                request.on_turn = partial(api.dispatch, request)
+            else:
+                api.dispatch(request)
         else:
             self._let_in(request)
 

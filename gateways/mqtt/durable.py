@@ -27,7 +27,7 @@ from gatehouse.gateways.mqtt.codec import (
     first_too_large,
 )
 from gatehouse.gateways.mqtt.mapping import topic_field
-from gatehouse.gateways.mqtt.packets import PUBCOMP, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import add_header, encode_headers
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 OWN_IDS: Final = IDS_MAX + 1           # the lowest packet id of what does not outlive the connection
 DUP: Final = 8
+ANSWERED_BY: Final = {PUBACK: frozenset((1,)), PUBREC: frozenset((2, 3)), PUBCOMP: frozenset((3,))}
+"""Which steps of what is in flight (`SessionPort.steps`) a packet answers; a PUBREC may come again."""
+
 RETAIN: Final = 1
 
 
@@ -231,6 +234,11 @@ class DurableSession:
                 outgoing.has_named(message.address)
         packet_id = PACKET_ID_BYTES[message.packet_id] if message.qos else b""
         return encode_publish(first, topic, packet_id, tail, message.value or b"")
+
+    def awaits(self, first: int, packet_ids: list[int]) -> bool:
+        """Whether the client may answer each of these with the packet that begins so; what is not in flight it may
+        answer with any."""
+        return self._session.steps(packet_ids) <= ANSWERED_BY[first]
 
     def acknowledge(self, packet_ids: list[int]) -> None:
         """PUBACK or PUBCOMP came for these, or a refusal."""

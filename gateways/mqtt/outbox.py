@@ -41,7 +41,7 @@ from gatehouse.gateways.mqtt.codec import (
 )
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
-from gatehouse.gateways.mqtt.packets import PUBACK, PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted
@@ -70,6 +70,11 @@ LAST_ID: Final = PACKET_IDS - 1
 INFLIGHT_LIMIT: Final = LAST_ID - 1
 NOTHING_EARLY: Final[set[int]] = set()         # of who acknowledges in order: a set of its own takes 216 bytes
 NOTHING_EXACT: Final[dict[int, bool]] = {}
+
+NOT_ITS_ANSWER: Final = {PUBACK: "[MQTT-4.3.3-1] a PUBACK for a PUBLISH with QoS 2",
+                         PUBREC: "[MQTT-4.3.2-2] a PUBREC for a PUBLISH with QoS 1",
+                         PUBCOMP: "[MQTT-4.3.3-2] a PUBCOMP without a PUBREC before it"}
+"""Answers that no client has a reason to send (4.8)."""
 
 
 class Window:
@@ -154,18 +159,33 @@ class Window:
         if packet_id == 0:
             raise ProtocolError("[MQTT-2.3.1-1] a PUBACK with packet id 0")
         if packet_id in self._exact:
-            raise ProtocolError("[MQTT-4.3.3-1] a PUBACK for a PUBLISH with QoS 2")
+            raise ProtocolError(NOT_ITS_ANSWER[PUBACK])
         self._give_back(packet_id)
 
     def has_received(self, packet_id: int) -> bool:
-        """A PUBREC that says yes: the client has the message. False where no such PUBLISH with QoS 2 is in flight."""
+        """A PUBREC that says yes: the client has the message. False where nothing is in flight under this id. Raises
+        ProtocolError for what was sent with QoS 1."""
         if packet_id not in self._exact:
+            if self._is_in_flight(packet_id):
+                raise ProtocolError(NOT_ITS_ANSWER[PUBREC])
             return False
         self._exact[packet_id] = True
         return True
 
+    def _is_in_flight(self, packet_id: int) -> bool:
+        distance = packet_id - self._oldest
+        if distance < 0:
+            distance += self._size
+        return packet_id >= self._lowest and distance < self._span and packet_id not in self._early
+
+    def finish(self, packet_id: int) -> bool:
+        """A PUBCOMP: as `complete`. Raises ProtocolError where PUBREC has not come."""
+        if not self._exact.get(packet_id, not self._is_in_flight(packet_id)):
+            raise ProtocolError(NOT_ITS_ANSWER[PUBCOMP])
+        return self.complete(packet_id)
+
     def complete(self, packet_id: int) -> bool:
-        """A PUBCOMP, or a PUBREC that says no: the id is free. False where no such PUBLISH with QoS 2 is in flight."""
+        """PUBCOMP, or a PUBREC that says no: the id is free. False where no such PUBLISH with QoS 2 is in flight."""
         if self._exact.pop(packet_id, None) is None:
             return False
         self._give_back(packet_id)
@@ -313,13 +333,20 @@ class Outbox:
         """`acknowledge`, where some packet ids are those of a durable session."""
         packet_ids = plain_ids(data, pos, PUBACK)
         numbers = [int.from_bytes(raw, "big") for raw in packet_ids]
-        durable.acknowledge([number for number in numbers if number <= IDS_MAX])
+        self._acknowledge_durable(PUBACK, [number for number in numbers if number <= IDS_MAX], durable)
         for number in numbers:
             if number > IDS_MAX:
                 self.window.acknowledge_one(number)
                 self._answered(number, True)
         self.pump()
         return pos + len(packet_ids) * PUBACK_SIZE
+
+    @staticmethod
+    def _acknowledge_durable(first: int, numbers: list[int], durable: DurableSession) -> None:
+        """These are done with, as the packet that begins so says. Raises ProtocolError."""
+        if not durable.awaits(first, numbers):
+            raise ProtocolError(NOT_ITS_ANSWER[first])
+        durable.acknowledge(numbers)
 
     def _answered(self, packet_id: int, taken: bool) -> None:
         """The client has what was sent under this packet id of the connection's, or says that it does not want it."""
@@ -331,7 +358,7 @@ class Outbox:
     def acknowledge_one(self, packet_id: int, reason: int) -> None:
         """An MQTT 5 PUBACK that says more than yes. Raises ProtocolError."""
         if self.durable is not None and 0 < packet_id <= IDS_MAX:
-            self.durable.acknowledge([packet_id])
+            self._acknowledge_durable(PUBACK, [packet_id], self.durable)
             return
         self.window.acknowledge_one(packet_id)
         self._answered(packet_id, reason < NOT_RECEIVED)
@@ -349,18 +376,20 @@ class Outbox:
         else:
             numbers = [int.from_bytes(packet_id, "big") for packet_id in packet_ids]
             if self.durable is not None:
-                self.durable.acknowledge([number for number in numbers if number <= IDS_MAX])
+                self._acknowledge_durable(PUBCOMP, [number for number in numbers if number <= IDS_MAX], self.durable)
                 numbers = [number for number in numbers if number > IDS_MAX]
             for number in numbers:
-                self.window.complete(number)
+                self.window.finish(number)
             self.pump()
         return pos + len(packet_ids) * PUBACK_SIZE
 
     def receive(self, packet_ids: list[bytes]) -> None:
-        """The client has these messages of QoS 2: they are released."""
+        """The client has these messages of QoS 2: they are released. Raises ProtocolError."""
         if self.durable is not None:
             durable_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") <= IDS_MAX]
             if durable_ids:
+                if not self.durable.awaits(PUBREC, [int.from_bytes(raw, "big") for raw in durable_ids]):
+                    raise ProtocolError(NOT_ITS_ANSWER[PUBREC])
                 self.durable.receive(durable_ids)
                 packet_ids = [raw for raw in packet_ids if raw not in durable_ids]
         released: list[bytes] = []
@@ -375,16 +404,19 @@ class Outbox:
             self.link.write(encode_pubrels(released))
 
     def answer_exact(self, first: int, packet_id: int, reason: int) -> None:
-        """An MQTT 5 PUBREC or PUBCOMP that says more than yes."""
+        """An MQTT 5 PUBREC or PUBCOMP that says more than yes. Raises ProtocolError."""
         if first == PUBREC and reason < NOT_RECEIVED:
             self.receive([packet_id.to_bytes(2, "big")])
             return
         if self.durable is not None and packet_id <= IDS_MAX:
-            self.durable.acknowledge([packet_id])
+            self._acknowledge_durable(first, [packet_id], self.durable)
             return
-        self.window.complete(packet_id)
         if first == PUBREC:
+            self.window.has_received(packet_id)
+            self.window.complete(packet_id)
             self._answered(packet_id, False)
+        else:
+            self.window.finish(packet_id)
         self.pump()
 
     def pump(self) -> None:

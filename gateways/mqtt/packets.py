@@ -16,8 +16,7 @@ without NUL; what topic names and filters may hold is `mapping`'s business.
 from __future__ import annotations
 
 from collections.abc import Sized
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gatehouse.gateways.mqtt import properties, reasons
 from gatehouse.gateways.mqtt.codec import fixed_header
@@ -64,8 +63,9 @@ SEND_IF_NEW: Final = 0x10              # retained values are sent if the filter 
 SEND_NOT: Final = 0x20                 # they are not sent
 
 
-@dataclass(frozen=True, slots=True)
-class Will:
+class Will(NamedTuple):
+    """What a CONNECT says of the will."""
+
     topic: bytes
     payload: bytes
     qos: int
@@ -73,8 +73,7 @@ class Will:
     properties: Properties = NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(NamedTuple):
     """Where `is_spoken` is not, nothing behind the level has been read, and every other field is empty."""
 
     protocol_level: int

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.codec import encode_variable
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.reading import decode_text, variable
@@ -170,7 +171,7 @@ def decode_properties(data: bytes, at: int, end: int, packet: Packet) -> Propert
         value, at = _read(row, data, at + 1, end)
         if number == USER:
             if len(given.user) >= USER_PROPERTIES_MAX:
-                raise ProtocolError(f"more than {USER_PROPERTIES_MAX} user properties")
+                raise ProtocolError(f"more than {USER_PROPERTIES_MAX} user properties", reasons.QUOTA)
             given.user.append(value)
             continue
         if number in given.values and not (number == SUBSCRIPTION_ID and packet is Packet.PUBLISH):

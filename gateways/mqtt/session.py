@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
-from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
@@ -70,6 +70,7 @@ PROPERTY_BYTES: Final = 65_536         # and in MQTT 5 its properties
 EXACT: Final = frozenset((packets.PUBREC, packets.PUBREL, packets.PUBCOMP))
 ACKS: Final = frozenset((packets.PUBACK, *EXACT))
 DESCRIBED_FILTERS_MAX: Final = 100
+PING: Final = bytes((packets.PINGREQ, 0))
 SLOW_STEPS_PER_TURN: Final = 1000      # new topics and packets other than PUBLISH and PUBACK, about 10 us each: what
                                        # one client may do before the others have their turn
 
@@ -84,19 +85,21 @@ class MqttSession:
         self._now_ms = services.now_ms
         self._config = config
         self._packet_bytes_max = packets.CONNECT_BYTES_MAX
-        self._inbox: Inbox | None = None                   # both None until CONNECT is accepted
-        self._outbox: Outbox | None = None
+        self._taken_bytes_max = 0                          # of packets that the client takes; 0: any
+        self._inbox: Inbox | None = None                   # made by `_takes_in`
+        self._outbox: Outbox | None = None                 # None until CONNECT is accepted
         self._guard: Guard | None = None
         self._tenant = ""
         self._client_id = ""
         self._wanted_id = ""                               # the same, unless it was given one
         self.user = ""
-        self._will: Will | None = None
+        self._has_will = False                             # to be published if the connection ends now
         self._level = packets.MQTT311
         self._tells = True                                 # whether the client wants reason strings
         self._durable: DurableSession | None = None        # where the session may outlive the connection
         self._expiry_ms = 0                                # for how long after the connection
         self._is_let_in = False                            # CONNACK has left
+        self._is_asked_who = False                         # and the answer takes time
         self._keeps_will = False                           # the kernel has the will
         self._login: EnhancedLogin | None = None           # under way
         self._method = ""                                  # of it, and of later ones
@@ -119,16 +122,21 @@ class MqttSession:
 
     def handle_data(self, data: bytes) -> None:
         inbox, outbox = self._inbox, self._outbox
-        if inbox is not None:                                  # a CONNECT that trickles in does not gain time
+        if outbox is not None:                                 # a CONNECT that trickles in does not gain time
             self._silence.hear(self._now_ms())
-            if inbox.reader is not None:
+            if inbox is not None and inbox.reader is not None:
                 inbox.reader.close()
         if self._pacer.is_held:
             self._received.add(data)
             return
         data = self._received.take(data)
         try:
-            if inbox is not None and outbox is not None:
+            if outbox is not None:
+                if inbox is None:
+                    if data == PING and not self._ended:       # decision 950
+                        self._link.write(packets.PINGRESP)
+                        return
+                    inbox = self._takes_in()
                 slowing = self._slowing
                 if slowing is None and inbox.guard.limited:
                     slowing = self._slows()
@@ -143,6 +151,23 @@ class MqttSession:
                 self._handle_first(data)
         except ProtocolError as error:
             self._end(f"{error.code}: {error}", error.reason_code)
+
+    def _takes_in(self) -> Inbox:  # decision 950
+        """What takes what the client publishes: made when the client first says something else than PINGREQ."""
+        inbox, guard = self._inbox, self._guard
+        if inbox is None:
+            assert guard is not None, "the client is let in"
+            config, services, incoming = self._config, self._services, None
+            if self._level == packets.MQTT5:
+                incoming = Incoming(services.wall_ms, config.receive_maximum, config.max_topic_aliases,
+                                    tells=self._tells, checks_format=config.check_payload_format)
+            inbox = self._inbox = Inbox(self._link, guard, services.admission.trace, self._end, services.wall_ms,
+                                        self._slow_down, ends_on_denied=config.on_denied == "disconnect",
+                                        incoming=incoming)
+            if self._durable is not None:
+                inbox.keep_ids_in(self._durable)
+                inbox.received.update(dict.fromkeys(self._durable.received(), 0))
+        return inbox
 
     def _open_reader(self, inbox: Inbox, outbox: Outbox) -> None:
         """Have what is plain taken before it comes here, where nothing waits that it would overtake."""
@@ -174,11 +199,12 @@ class MqttSession:
 
     def _take_sorted(self, data: bytes) -> bytes:
         """Handle whole packets; returns what of them has to wait for something else than a limit."""
-        if self._ended or self._inbox is None or self._outbox is None:
+        inbox, outbox = self._inbox, self._outbox
+        if self._ended or inbox is None or outbox is None:
             return b""
         behind, self._received = self._received, ReceiveBuffer()
         try:
-            self._handle_packets(data, 0, self._inbox, self._outbox)
+            self._handle_packets(data, 0, inbox, outbox)
         except ProtocolError as error:
             self._end(f"{error.code}: {error}", error.reason_code)
         left, self._received = self._received, behind
@@ -287,10 +313,10 @@ class MqttSession:
         self._inbox.release(bytes((packets.PUBREL,)) + packet[1:], 0, PUBACK_SIZE)
 
     def _transact(self) -> Transacting:
-        assert self._inbox is not None and self._outbox is not None
         outbox = self._outbox
+        assert outbox is not None
         if outbox.transacting is None:
-            outbox.transacting = Transacting(self._services, self._inbox, outbox,
+            outbox.transacting = Transacting(self._services, self._takes_in(), outbox,
                                              f"{self.user} mqtt {self._client_id}", self._pacer)
         return outbox.transacting
 
@@ -377,7 +403,7 @@ class MqttSession:
         elif body:
             raise MalformedPacket("a DISCONNECT with a body (3.14)")
         if reason != reasons.WITH_WILL:
-            self._will = None                                  # [MQTT-3.14.4-3]
+            self._has_will = False                             # [MQTT-3.14.4-3]
         self._end("", says=False)
 
     # --- CONNECT -----------------------------------------------------------------------------------------------------
@@ -404,7 +430,7 @@ class MqttSession:
             self._received.keep(data, size)
         elif self._is_logging_in():
             self._received.add(data[size:])
-        elif self._inbox is not None and size < len(data):
+        elif self._outbox is not None and size < len(data):
             self._received.keep(data, size)
             self._take_rest()
 
@@ -413,7 +439,7 @@ class MqttSession:
             self._refuse(reasons.BAD_VERSION, f"protocol level {connect.protocol_level} [MQTT-3.1.2-2]")
             return
         self._level = connect.protocol_level
-        bytes_max = connect.properties.number(properties.MAXIMUM_PACKET)
+        bytes_max = self._taken_bytes_max = connect.properties.number(properties.MAXIMUM_PACKET)
         self._tells = not bytes_max or bytes_max >= TELLING_BYTES
         if not connect.client_id and (connect.protocol_level == packets.MQTT31 or
                                       not connect.clean_session and connect.protocol_level == packets.MQTT311):
@@ -429,12 +455,16 @@ class MqttSession:
             self._begin_login(method, lambda answer, proof: self._on_logged_in(connect, answer, proof)
                               ).take(connect.properties.values.get(properties.AUTH_DATA))
             return
-        self._pacer.hold()  # decision 91
+        is_told = False
 
         def told(answer: Principal | NotAuthenticated) -> None:
+            nonlocal is_told
+            is_told = True
             if self._ended:
                 return
-            self._pacer.release()
+            if self._is_asked_who:
+                self._is_asked_who = False
+                self._pacer.release()
             if isinstance(answer, NotAuthenticated):
                 self._refuse(connecting.reason_of_refusal(answer, connect), str(answer))
                 return
@@ -443,10 +473,15 @@ class MqttSession:
                 self._take_rest()                              # what came behind CONNECT
 
         link = self._link
-        credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
-                                  certificate_ends_ms=link.certificate_ends_ms)
+        credentials = NOTHING
+        if connect.user or connect.password or link.certificate is not None:   # an empty name alone is nobody's
+            credentials = Credentials(connect.user, connect.password, certificate=link.certificate,
+                                      certificate_ends_ms=link.certificate_ends_ms)
         self._services.admission.authenticate(DOOR_NAME, link.peer, credentials, told,
                                               lambda: self._ended or link.gone)
+        if not is_told and not self._ended:
+            self._is_asked_who = True
+            self._pacer.hold()  # decision 91
 
     # --- enhanced authentication -------------------------------------------------------------------------------------
 
@@ -554,7 +589,7 @@ class MqttSession:
             clients.leave(self._tenant, self._client_id, self)
             self._refuse(connecting.reason_of_refusal(full, connect), str(full))
             return
-        self._will = connect.will
+        self._has_will = connect.will is not None
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES
         if self._level == packets.MQTT5:
@@ -563,10 +598,7 @@ class MqttSession:
         self._packet_bytes_max = min(bytes_max, config.max_packet_bytes or bytes_max)
         if before is not None:
             before.handle_taken_over()
-        incoming, outgoing = self._dress(connect)
-        self._inbox = Inbox(link, guard, trace, self._end, services.wall_ms, self._slow_down,
-                            ends_on_denied=config.on_denied == "disconnect", incoming=incoming)
-        outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, outgoing)
+        outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, self._dress(connect))
         outbox.later = self._pump_later
         self._silence.expect(self._now_ms(),
                              int(connecting.keep_alive_of(connect, config) * 1000 * config.keep_alive_factor))
@@ -586,7 +618,7 @@ class MqttSession:
     def _open_session(self, connect: Connect, outbox: Outbox, welcome: Welcome) -> None:
         """What outlives the connection: the session, where there is one, and the will. `welcome` waits for the disk.
         Raises SessionRefused, TooManySessions, Stopping."""
-        assert self._guard is not None and self._inbox is not None
+        assert self._guard is not None
         sessions, name = self._kernel.sessions, (self._tenant, self._client_id)
         was_there = sessions.owner_of(*name) is not None
         if self._expiry_ms or was_there and not connect.clean_session:
@@ -595,9 +627,7 @@ class MqttSession:
                 self._guard, sessions, outbox, self._client_id, outbox.most_in_flight, self._end,
                 clean=connect.clean_session, expiry_ms=self._expiry_ms, welcome=welcome)
             outbox.durable = durable
-            self._inbox.keep_ids_in(durable)
             outbox.durable_has_all = sessions.keeps_transient
-            self._inbox.received.update(dict.fromkeys(durable.received(), 0))
         elif was_there:
             sessions.clear(*name, self.user)
         if connect.will is None:
@@ -611,11 +641,16 @@ class MqttSession:
         if self._ended:
             return
         durable = self._durable
-        self._is_let_in = True
-        self._link.write(connecting.accepted(
+        connack = self._fitting(connecting.accepted(
             connect, self._config, self._client_id, self._packet_bytes_max,
             session_present=durable is not None and durable.present,
             session_expiry_s=connecting.told_expiry_s(connect, self._expiry_ms), proof=self._proof))
+        if not connack:
+            self._has_will = False
+            self._end("connect_refused: the client does not take a packet as large as CONNACK [MQTT5-3.1.2-24]")
+            return
+        self._is_let_in = True
+        self._link.write(connack)
         if durable is not None:
             self._resume(durable)
         if self._pacer.is_held:
@@ -663,18 +698,15 @@ class MqttSession:
         if self._outbox is not None:
             self._outbox.pump()
 
-    def _dress(self, connect: Connect) -> tuple[Incoming | None, Outgoing | None]:
-        """What is MQTT 5's alone."""
+    def _dress(self, connect: Connect) -> Outgoing | None:
+        """What is MQTT 5's alone of what the client is sent."""
         if self._level < packets.MQTT5:
-            return None, None
+            return None
         config, given = self._config, connect.properties
         self._tells = self._tells and given.number(properties.PROBLEM_INFORMATION, 1) > 0
-        incoming = Incoming(self._services.wall_ms, config.receive_maximum, config.max_topic_aliases,
-                            tells=self._tells, checks_format=config.check_payload_format)
-        outgoing = Outgoing(Clients.of(self._services), given.number(properties.RECEIVE_MAXIMUM, 65_535),
-                            given.number(properties.MAXIMUM_PACKET),
-                            min(config.max_given_aliases, given.number(properties.ALIAS_MAXIMUM)))
-        return incoming, outgoing
+        return Outgoing(Clients.of(self._services), given.number(properties.RECEIVE_MAXIMUM, 65_535),
+                        given.number(properties.MAXIMUM_PACKET),
+                        min(config.max_given_aliases, given.number(properties.ALIAS_MAXIMUM)))
 
     def _count(self, event: str) -> None:
         self._services.admission.trace.on_event(DOOR_NAME, event)
@@ -693,8 +725,17 @@ class MqttSession:
         return clients.connect(self._tenant, self._client_id, self)
 
     def _refuse(self, reason_code: int, reason: str) -> None:
-        self._link.write(connecting.refused(self._level, reason_code, reason if self._tells else ""))
+        self._write_fitting(connecting.refused(self._level, reason_code, reason if self._tells else ""))
         self._end(f"connect_refused: {reason}", says=False)
+
+    def _fitting(self, packet: bytes) -> bytes:
+        """The packet; nothing where the client takes none that large [MQTT5-3.1.2-24]."""
+        return packet if not self._taken_bytes_max or len(packet) <= self._taken_bytes_max else b""
+
+    def _write_fitting(self, packet: bytes) -> None:
+        packet = self._fitting(packet)
+        if packet:
+            self._link.write(packet)
 
     # --- admission's `RegisteredSession`
     # --------------------------------------------------------------------------------------
@@ -704,7 +745,7 @@ class MqttSession:
         published, if it may be; that of a user who is gone is nobody's."""
         guard = self._guard
         if guard is None or not 0 < guard.logged_in.expires_ms <= self._services.wall_ms():
-            self._will = None
+            self._has_will = False
         self._end(f"principal_ended: {reason}")
 
     def on_rights_changed(self) -> None:
@@ -755,9 +796,9 @@ class MqttSession:
             for topic_filter, qos in retained.items():
                 if qos:
                     self._durable.owe_retained(topic_filter, qos, "")
-            self._durable.when_stored(suback, lambda: self._give_stored(figures, retained))
+            self._durable.when_stored(self._fitting(suback), lambda: self._give_stored(figures, retained))
         else:
-            self._link.write(suback)
+            self._write_fitting(suback)
             self._give_stored(figures, retained)
 
     def _give_stored(self, figures: list[str], retained: dict[str, int]) -> None:
@@ -781,9 +822,9 @@ class MqttSession:
                  for raw in filters]
         unsuback = packets.encode_unsuback(packet_id, codes if self._level == packets.MQTT5 else None)
         if self._durable is not None:
-            self._durable.when_stored(unsuback)
+            self._durable.when_stored(self._fitting(unsuback))
         else:
-            self._link.write(unsuback)
+            self._write_fitting(unsuback)
 
     # --- time, and the end -------------------------------------------------------------------------------------------
 
@@ -791,14 +832,14 @@ class MqttSession:
         self._timers.handle_timer(now_ms)
 
     def _on_silence(self) -> None:
-        if self._inbox is None:
+        if self._outbox is None:
             self._end("connect_timeout: no CONNECT came")
         else:
             self._end("keep_alive_timeout: nothing came for too long [MQTT-3.1.2-24]")
 
     def _is_not_read(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
-        return self._inbox is not None and bool(
+        return self._outbox is not None and bool(
             self._pacer.waits or self._kernel.congested or self._link.unsent_bytes
             or self._slowing is not None and self._slowing.is_full)
 
@@ -808,7 +849,7 @@ class MqttSession:
 
     def handle_stopping(self) -> None:
         """What was published is acknowledged, then the connection is closed; only MQTT 5 has a goodbye."""
-        self._will = None                                      # the client is well, it is we who go
+        self._has_will = False                                 # the client is well, it is we who go
         self._close_reader()
         if self._inbox is None or self._inbox.settled:
             self._end(STOPPING)
@@ -834,8 +875,8 @@ class MqttSession:
             reference = self._config.server_reference if code == STOPPING else ""
             if reference:
                 reason_code = reasons.ANOTHER_SERVER
-            self._link.write(packets.encode_disconnect(reason_code or reasons.reason_of(code),
-                                                       (text or code) if self._tells else "", reference))
+            self._write_fitting(packets.encode_disconnect(reason_code or reasons.reason_of(code),
+                                                          (text or code) if self._tells else "", reference))
         self._finish()
         self._link.close(reason)
 
@@ -864,7 +905,7 @@ class MqttSession:
     def _let_go(self) -> None:
         """The session sleeps, or ends; the will is due, unless the client has said goodbye."""
         if self._keeps_will:
-            if self._will is None:
+            if not self._has_will:
                 self._kernel.sessions.forget_will(self._tenant, self._client_id)
             else:
                 self._kernel.sessions.break_off(self._tenant, self._client_id)

@@ -20,9 +20,11 @@ def kept_will(will: Will, tenant: str, client_id: str, user: str, expiry_ms: int
     """What the kernel keeps of a will. It is due after its delay, or with the end of its session, which waits
     `expiry_ms` for its client [MQTT5-3.1.3-9]."""
     given = will.properties
-    timeless = replace(given, values={name: value for name, value in given.values.items()
-                                      if name != properties.EXPIRY})
-    _, value, headers, attributes, timestamp_ms = mapping.will_message(replace(will, properties=timeless), 0, 0)
+    if properties.EXPIRY in given.values:                      # it counts from when the will is published
+        timeless = replace(given, values={name: value for name, value in given.values.items()
+                                          if name != properties.EXPIRY})
+        will = will._replace(properties=timeless)
+    _, value, headers, attributes, timestamp_ms = mapping.will_message(will, 0, 0)
     delay_ms = given.number(properties.WILL_DELAY) * 1000
     return KeptWill(tenant, client_id, user, mapping.decode_topic(will.topic), value or b"", headers, attributes,
                     delay_ms if expiry_ms == NEVER else min(delay_ms, expiry_ms),

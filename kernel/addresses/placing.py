@@ -30,6 +30,9 @@ from gatehouse.kernel.state.topics import Topic, Topics
 QUEUE_PREFIX: Final = "$queue/"
 """Addresses of queues."""
 
+PROPERTIES_BYTES: Final = 64 << 10
+"""What a message in a queue may have beside its value, above `max_message_bytes`: RabbitMQ's limit is of bodies."""
+
 
 class NamedQueue(Protocol):
     """A queue, as far as messages are placed in it."""
@@ -80,7 +83,7 @@ class Places:
         """Into a queue and nowhere else."""
         address = QUEUE_PREFIX + queue.name
         placement = Placement(queue.tenant, address, "", 0, 0, queue.partition_id(priority), key, encode_key(key), b"",
-                              self._settings.max_message_bytes,
+                              self._settings.max_message_bytes + PROPERTIES_BYTES,  # decision 940
                               self._subscriptions.first_level(address, queue.tenant))
         placement.queue = queue
         placement.fixed_partition = True

@@ -306,6 +306,10 @@ class Core:
             self._loop.call_soon(self._serve_woken)
         self._woken[group] = None
 
+    def not_soon(self, group: LeasedGroup) -> None:
+        """It is served now: whatever it was woken for is looked at."""
+        self._woken.pop(group, None)
+
     def _serve_woken(self) -> None:
         woken, self._woken = self._woken, {}
         for group in woken:

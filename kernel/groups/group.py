@@ -524,6 +524,7 @@ class LeasedGroup:
         """Hand out what there is to whoever wants it."""
         if self._serving or self.gone:
             return
+        self._core.not_soon(self)
         self._serving = True
         try:
             self._serve()

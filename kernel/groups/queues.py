@@ -32,7 +32,7 @@ from gatehouse.kernel.groups.group_settings import (
     check_name,
     decode_binding,
 )
-from gatehouse.kernel.groups.max_length import MaxLength, MaxLengths
+from gatehouse.kernel.groups.max_length import REJECT, MaxLength, MaxLengths, most
 from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.sharing import shared_name
 from gatehouse.kernel.log.frame import StateRecord
@@ -108,10 +108,12 @@ class Queues:
         return list(self._groups.values())
 
     def ready(self, queue: Queue) -> int:
-        """Messages that nobody holds, those included that are on their way in. A queue that rests goes on resting."""
+        """Messages that nobody holds, those included that are on their way in. A queue that rests goes on resting. One
+        that drops its head never has more than its limit: what is on its way in pushes out what is there."""
         group = self._groups.get(queue.first_partition_id)
         if group is not None:
-            return group.ready + group.entering
+            ready = group.ready + group.entering
+            return ready if queue.settings.overflow == REJECT else min(ready, most(queue.settings.max_length))
         return sum([max(0, self._watermarks.next_offset(partition_id) + self._core.entering(partition_id)
                         - self._cursors.committed_in_queue(partition_id)) for partition_id in queue.partition_ids()])
 

@@ -213,22 +213,24 @@ class Reader:
             if not (0 if kept else first) <= offset < high:
                 answer.error = OffsetOutOfRange(f"offset {offset} is outside {start} to {high}")
                 continue
-            if left <= 0 and not cold:
+            with_kept = kept or first < start
+            if left <= 0:              # decision 930: it is not looked for where it has no room
+                if len(cold) * LOOK_BYTES < cold_bytes and (
+                        offset < start or self._needs_disk(Want(partition_id, offset, 1, with_kept))):
+                    cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept)))
                 continue
-            want = Want(partition_id, offset, partition_max_bytes, kept or first < start)
-            pieces = None if offset < start else self._from_memory(want._replace(
-                max_bytes=min(partition_max_bytes, left)))
+            pieces = None if offset < start else self._from_memory(
+                Want(partition_id, offset, min(partition_max_bytes, left), with_kept))
             if pieces is not None:
-                if left > 0:
-                    answer.pieces = pieces
-                    left -= sum([len(stored_piece.data) for stored_piece in pieces])
+                answer.pieces = pieces
+                left -= sum([len(stored_piece.data) for stored_piece in pieces])
                 continue
             if not cold:               # all that must be read shares this much, as it turns out how large it is
                 most_bytes = self._slice_bytes(COLD_BYTES)
                 cold_bytes, exactly = min(left, most_bytes), most_bytes < COLD_BYTES
                 left -= cold_bytes
             if len(cold) * LOOK_BYTES < cold_bytes:
-                cold.append((answer, want))
+                cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept)))
         if cold:
             self.cold_reads += 1
             through = self._bulk if stored else self._of_groups if kept else self._replays     # decision 289
@@ -265,6 +267,13 @@ class Reader:
             pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
         return pieces
 
+    def _needs_disk(self, want: Want) -> bool:
+        """Whether what comes first is not in memory."""
+        if self._is_cold(want):
+            return True
+        entries = self._memtable_entries(want)
+        return not entries or self._memtables.recent.get(entries[0].position) is None
+
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
         for memtable in self._memtables.oldest_first():
@@ -298,7 +307,8 @@ class Reader:
             if left <= 0 and reads:
                 reads.append(([], -1))
                 continue
-            plan = plan._replace(want=plan.want._replace(max_bytes=min(plan.want.max_bytes, left)))
+            if plan.want.max_bytes > left:
+                plan = plan._replace(want=plan.want._replace(max_bytes=left))
             read = self._read_plan(plan, cold.exactly) if plan.changed is None \
                 else self._read_kept(plan, plan.changed, cold.exactly)
             reads.append(read)
@@ -334,8 +344,9 @@ class Reader:
         want = plan.want
         for _ in range(RETRIES):
             first = self._log.segments()[0].base
-            in_tail = [entry for entry in plan.in_tail if entry.position >= first]
-            entries = self._entries_of(plan._replace(in_tail=in_tail), first)
+            if plan.in_tail:
+                plan = plan._replace(in_tail=[entry for entry in plan.in_tail if entry.position >= first])
+            entries = self._entries_of(plan, first)
             stop = entries[0].first_offset if entries else END
             pieces, reached = kept_pieces(self._index.state_range, changed, want.partition_id, want.offset, stop,
                                           want.max_bytes) if want.offset < stop else ([], stop)

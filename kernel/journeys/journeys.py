@@ -210,8 +210,8 @@ class Journeys:  # decision 198
 
     @property
     def left_out(self) -> int:
-        """Events that were not recorded since the start: beyond a topic's budget, under overload, or lost with a
-        refused frame."""
+        """Events that were not recorded since the start: beyond a topic's budget, under overload, where nothing can be
+        stored, of messages that are gone, or lost with a refused frame. What is told is one of these, or an event."""
         return self._budget.left_out + self._lost
 
     def stop(self) -> None:
@@ -478,6 +478,7 @@ class Journeys:  # decision 198
             if followed is None:
                 followed = self._follow_late(cursor.partition_id, offset, topic_id)
                 if followed is None:
+                    self._lost += 1
                     continue
             followed.fail()
             kind = Kind.LEASE_OVER if is_over else Kind.RELEASED
@@ -564,12 +565,15 @@ class Journeys:  # decision 198
     def _hold(self, frame: PendingFrame, kind: Kind, messages: Sequence[Message], runs: Sequence[Run],
               untils: Sequence[int], transaction_id: int) -> None:
         if self._shedding.leaves(Rung.TRACE_EVENTS):
+            self._lost += len(messages)
             return
         held = self._held.choose(kind, messages, runs, untils, transaction_id, self._speaker.origin,
                                  self._trail.topic_id)
         mine = self._frame(frame) if held else None
         if mine is not None:
             mine.held.extend(held)
+        else:
+            self._lost += sum([len(rows.runs) for rows in held])
 
     def on_recalled(self, message_id: int, tenant: str, address: str, who: Origin) -> None:
         """See `Recorder`."""
@@ -629,6 +633,7 @@ class Journeys:  # decision 198
             return False
         try:
             if not self._has_topic():
+                self._lost += max(1, event.rows)
                 return False
             self._arm()
         except KernelError:

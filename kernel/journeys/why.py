@@ -15,7 +15,7 @@ from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import KernelError, StorageFailed
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.group_settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, GroupSettings
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import EXPIRED as DIED_OF_AGE
@@ -41,6 +41,7 @@ NO_CONSUMER: Final = "no_consumer"
 NOT_ROUTED: Final = "not_routed"
 ARRIVED: Final = "arrived"
 DEAD_LETTER: Final = "dead_letter"
+REDRIVEN: Final = "redriven"
 EXPIRED: Final = "expired"
 DROPPED: Final = "dropped"
 LEASED: Final = "leased"
@@ -52,6 +53,8 @@ PASSED: Final = "passed"
 PAUSED: Final = "paused"
 NOBODY_TAKES: Final = "nobody_takes"
 READY: Final = "ready"
+
+DEAD_LETTERS: Final = QUEUE_PREFIX + DEAD_LETTER_PREFIX
 
 NOTHING_THERE: Final = ("nothing is there of it that this user may read: retention has passed it, or no message had "
                         "this id")
@@ -117,10 +120,12 @@ class Reasons:
         queue = self._groups.queue(consumer.removeprefix(QUEUE_PREFIX), tenant) \
             if consumer.startswith(QUEUE_PREFIX) else None
         settings = self._groups.settings(consumer, tenant) if queue is None else None
-        of_it = [event for event in journey.events if event.group == consumer]
+        dying = consumer.removeprefix(DEAD_LETTERS) if consumer.startswith(DEAD_LETTERS) else ""
+        of_it = [event for event in journey.events if event.group == consumer
+                 or dying and event.group == dying and event.kind == Kind.GIVEN_UP]
         if queue is None and settings is None and not of_it:
             return Reason(NO_CONSUMER, f"there is no group or queue {consumer!r}", {})
-        became = _what_became(of_it)
+        became = _what_became(of_it, consumer)
         if became is not None:
             return became
         standing = next((each for each in journey.standings if each.group == consumer), None)
@@ -131,7 +136,16 @@ class Reasons:
     def _not_there(self, journey: Journey, consumer: str) -> Reason:
         entered = sorted({place.topic or QUEUE_PREFIX + place.queue for place in journey.places.values()
                           if place.topic or place.queue})
-        reads = sorted(topic.name for topic in self._groups.topics(consumer, journey.tenant or "/"))
+        tenant = journey.tenant or "/"
+        queue = self._groups.queue(consumer.removeprefix(QUEUE_PREFIX), tenant) \
+            if consumer.startswith(QUEUE_PREFIX) else None
+        if queue is not None:
+            return Reason(NOT_ROUTED, f"it did not enter {consumer!r}: nothing led there from where it was published",
+                          {"entered": entered})
+        reads = sorted(topic.name for topic in self._groups.topics(consumer, tenant))
+        if not reads:
+            return Reason(NOT_ROUTED, f"nobody has taken with {consumer!r} yet, so it reads no topic",
+                          {"entered": entered, "reads": reads})
         return Reason(NOT_ROUTED, f"it did not enter what {consumer!r} reads", {"entered": entered, "reads": reads})
 
     def _standing(self, journey: Journey, consumer: str, standing: Standing, settings: GroupSettings | None) -> Reason:
@@ -226,9 +240,12 @@ class Reasons:
                                                                                          "ready": group.ready})
 
 
-def _what_became(of_it: list[Event]) -> Reason | None:
-    """What the recorded events of a consumer say, the newest first."""
+def _what_became(of_it: list[Event], consumer: str) -> Reason | None:
+    """What the recorded events of a consumer say, the newest first. Of a group's dead letters the group's deaths are
+    among them."""
     for event in reversed(of_it):
+        if event.group != consumer:
+            return None                                  # it came in: where it stands now says more
         if event.kind == Kind.ACKED:
             return Reason(ARRIVED, "it arrived: it was acked", {"at": event.at_ms, "attempts": event.attempt})
         if event.kind == Kind.GIVEN_UP:
@@ -238,6 +255,9 @@ def _what_became(of_it: list[Event]) -> Reason | None:
             if event.reason == OVERFLOW:
                 return Reason(DROPPED, "it gave way: the queue was at its limit", seen)
             return Reason(DEAD_LETTER, "it is a dead letter", seen)
+        if event.kind == Kind.REDRIVEN:
+            return Reason(REDRIVEN, "it was there, and was sent back to its address",
+                          {"at": event.at_ms, "address": event.address})
         if event.kind in (Kind.HANDED_OUT, Kind.RELEASED, Kind.LEASE_OVER, Kind.EXTENDED):
             return None                                  # where it stands now says more
     return None

@@ -43,6 +43,9 @@ NUMBER_BITS: Final = 16
 
 _HEAD: Final = struct.Struct("<IIIQIII")
 HEAD_BYTES: Final = 32
+_START: Final = struct.Struct("<III")                # the head in two parts, and what follows where one author is all
+_COUNTS: Final = struct.Struct("<QIII")
+_ONE: Final = struct.Struct("<QIH")
 _LENGTH: Final = struct.Struct("<H")
 U32: Final = "I" if array("I").itemsize == 4 else "L"
 
@@ -102,6 +105,13 @@ def encode_authors(first_id: int, authors: list[Origin], firsts: bytes, numbers:
     counts = _HEAD.pack(MAGIC, HEAD_BYTES + len(rest), 0, first_id, len(saying), len(places), len(numbers) // 2)
     crc = crc32c(rest, crc32c(counts[12:]))
     return b"".join([counts[:8], crc.to_bytes(4, "little"), counts[12:], rest]), saying
+
+
+def encode_author(first_id: int, named_at: int) -> bytes:  # decision 961
+    """As `encode_authors` where all messages are one author's, whose name the log says there."""
+    counts = _COUNTS.pack(first_id, 0, 1, 1)
+    rest = _ONE.pack(named_at, 0, 0)
+    return b"".join([_START.pack(MAGIC, HEAD_BYTES + len(rest), crc32c(rest, crc32c(counts))), counts, rest])
 
 
 def note_names(saying: list[Origin], position: int) -> None:

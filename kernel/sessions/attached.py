@@ -46,6 +46,9 @@ NOTHING: Final[deque[Any]] = deque()
 
 NO_IDS: Final[set[int]] = set()
 
+NO_STINTS_KNOWN: Final[dict[str, list[Stint]]] = {}
+"""Of a client that nothing was handed out to yet: nobody writes to it."""
+
 
 class Hub(Protocol):
     """What an attached session needs of those around it."""
@@ -93,7 +96,7 @@ class Hub(Protocol):
 class Attached:
     """See the module's text, and `api.SessionPort`."""
 
-    __slots__ = ("_again", "_ahead", "_entrusted", "_held", "_hub", "_matching", "_mine", "_over", "_present",
+    __slots__ = ("_again", "_ahead", "_entrusted", "_held", "_hub", "_matching", "_over", "_present",
                  "_read_to", "_reading", "_storing", "_window", "listener", "session")
 
     def __init__(self, hub: Hub, session: Session, listener: SessionListener, window: int, present: bool) -> None:
@@ -109,8 +112,7 @@ class Attached:
         self._again: deque[int] = deque(session.flight) if session.flight else NOTHING
         self._ahead: deque[Record] = NOTHING     # read, and not judged yet
         self._read_to = 0                        # the offset behind them
-        self._matching: dict[str, list[Stint]] = {}
-        self._mine = partition_key(session.partition_id)
+        self._matching = NO_STINTS_KNOWN
         self._entrusted = NO_IDS
         if session.flight:
             self._entrusted = {packet_id for packet_id in session.flight if session.has_entrusted(packet_id)}
@@ -121,11 +123,15 @@ class Attached:
 
     @property
     def publisher(self) -> bytes:
-        return encode_header(PUBLISHER, self._mine) if self.session.has_no_local else b""
+        session = self.session
+        return encode_header(PUBLISHER, partition_key(session.partition_id)) if session.has_no_local else b""
 
     @property
     def in_flight(self) -> int:
         return self.session.in_flight
+
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        return self.session.steps(packet_ids)
 
     def received(self) -> list[int]:
         return list(self.session.received or ())
@@ -147,13 +153,13 @@ class Attached:
     def subscribe(self, subscribed: Subscribed) -> bool:
         if self._over:
             return False
-        self._matching.clear()
+        self._matching = NO_STINTS_KNOWN
         return self._hub.subscribe(self.session, subscribed)
 
     def unsubscribe(self, filter: str) -> bool:
         if self._over:
             return False
-        self._matching.clear()
+        self._matching = NO_STINTS_KNOWN
         return self._hub.unsubscribe(self.session, filter)
 
     # ---- histories
@@ -444,7 +450,7 @@ class Attached:
         session, offset = self.session, record[0]
         address, headers, publisher = _split(record[4])
         stints = [stint for stint in self._stints(address) if _covers(stint, offset)
-                  and not (stint.no_local and publisher == self._mine)]
+                  and not (stint.no_local and publisher == partition_key(self.session.partition_id))]
         if session.terms is not None:
             stints = [stint for stint in stints if self._is_wanted(stint.filter, record, address, headers)]
         if not stints:
@@ -469,8 +475,8 @@ class Attached:
     def _stints(self, address: str) -> list[Stint]:
         stints = self._matching.get(address)
         if stints is None:
-            if len(self._matching) >= ADDRESSES_MAX:
-                self._matching.clear()
+            if self._matching is NO_STINTS_KNOWN or len(self._matching) >= ADDRESSES_MAX:
+                self._matching = {}
             stints = self._matching[address] = self.session.matching(
                 address, transient=self._hub.keeps_transient)
         return stints

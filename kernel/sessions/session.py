@@ -226,6 +226,12 @@ class Session(Lasting):
         """Whether what is in flight under this packet id was entrusted to the session."""
         return (self.flight or {}).get(packet_id, (0, 0))[1] in ENTRUSTED_STEPS
 
+    def steps(self, packet_ids: Collection[int]) -> set[int]:
+        """See `api.SessionPort.steps`."""
+        flight = self.flight or {}
+        found = {flight[packet_id][1] for packet_id in packet_ids if packet_id in flight}
+        return found if found.isdisjoint(ENTRUSTED_STEPS) else {ENTRUSTED_STEPS.get(step, step) for step in found}
+
     def pass_to(self, offset: int) -> None:
         """Everything before this offset was handed out, or dropped."""
         assert offset >= self.following, "what was handed out stays so"

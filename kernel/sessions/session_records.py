@@ -191,3 +191,8 @@ def decode_will(key: bytes, value: bytes) -> tuple[Will, int]:
     tenant, client_id = split_named(key)
     return Will(tenant, client_id, user.decode(), address.decode(), payload, headers, attributes, delay_ms, expiry_ms,
                 timestamp_ms), due_ms
+
+
+def will_is_due(value: bytes) -> int:
+    """When a will is due, by its record."""
+    return int(_WILL.unpack_from(value)[1])

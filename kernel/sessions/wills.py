@@ -17,7 +17,7 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.sessions.session_records import decode_will, encode_will, named_key, split_named
+from gatehouse.kernel.sessions.session_records import decode_will, encode_will, named_key, will_is_due
 from gatehouse.kernel.sessions.session_values import Will
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.state import Kind, StateTable
@@ -28,8 +28,6 @@ NOT_BROKEN: Final = 0          # of a due time: the client is connected
 TRY_AGAIN_MS: Final = 1_000    # where the hub takes no messages just now
 STEP_WILLS: Final = 16         # published, or read at a start, before the clock is read
 
-Named = tuple[str, str]
-"""Tenant and client id."""
 
 
 class Wills:  # decision 167
@@ -41,9 +39,9 @@ class Wills:  # decision 167
         self._state = state
         self._committer = committer
         self._slices = Slices(loop, on_error)
-        self._wills: dict[Named, tuple[Will, int]] = {}            # and when it is due
-        self._waiting: list[tuple[int, Named]] = []                # a heap; some are out of date
-        self._due: deque[Named] = deque()
+        self._wills: dict[bytes, bytes] = {}                       # as they lie in the state, whose objects these are
+        self._waiting: list[tuple[int, bytes]] = []                # a heap; some are out of date
+        self._due: deque[bytes] = deque()
         self._publish: Callable[[Will], bool] | None = None
         self._stopped = False
 
@@ -52,8 +50,7 @@ class Wills:  # decision 167
 
     def open(self) -> None:
         """After recovery."""
-        for key, value in self._state.scan(Kind.WILL):
-            self._wills[split_named(key)] = decode_will(key, value)
+        self._wills.update(self._state.scan(Kind.WILL))
 
     def start(self) -> None:
         """Connections of before are no more."""
@@ -73,55 +70,62 @@ class Wills:  # decision 167
 
     def keep(self, will: Will, owner: Owner, token: object) -> None:
         """Raises Stopping."""
-        name = will.tenant, will.client_id
-        self._put(name, will, NOT_BROKEN).answer(owner, token)
-        self._wills[name] = will, NOT_BROKEN
+        name, value = named_key(will.tenant, will.client_id), encode_will(will, NOT_BROKEN)
+        self._put(name, value).answer(owner, token)
+        self._wills[name] = value
 
     def forget(self, tenant: str, client_id: str) -> None:
         """Raises Stopping."""
-        name = tenant, client_id
+        name = named_key(tenant, client_id)
         if name in self._wills:
-            self._put(name, None, NOT_BROKEN)
+            self._put(name, None)
             del self._wills[name]
 
     def break_off(self, tenant: str, client_id: str) -> None:
         """Raises Stopping."""
-        name = tenant, client_id
-        will, due_ms = self._wills.get(name, (None, NOT_BROKEN))
-        if will is not None and due_ms == NOT_BROKEN:
-            self._break_off(name, will)
+        name = named_key(tenant, client_id)
+        value = self._wills.get(name)
+        if value is not None and will_is_due(value) == NOT_BROKEN:
+            self._break_off(name, value)
             self._go_on()
 
     def end_session(self, tenant: str, client_id: str) -> None:
         """The session is no more: a will that waits for its delay is due [MQTT-3.1.3-9]."""
-        name = tenant, client_id
-        _, due_ms = self._wills.get(name, (None, NOT_BROKEN))
-        if due_ms != NOT_BROKEN:
+        name = named_key(tenant, client_id)
+        if self._due_ms(name) != NOT_BROKEN:
             self._due.append(name)
             self._go_on()
 
+    def _due_ms(self, name: bytes) -> int:
+        """When a will is due; `NOT_BROKEN`: not yet, or there is none."""
+        value = self._wills.get(name)
+        return NOT_BROKEN if value is None else will_is_due(value)
+
     # ---- time
 
-    def _break_off_all(self, names: list[Named]) -> Iterator[None]:
+    def _break_off_all(self, names: list[bytes]) -> Iterator[None]:
         for count, name in enumerate(names, 1):
-            will, due_ms = self._wills.get(name, (None, NOT_BROKEN))
-            if will is not None and due_ms == NOT_BROKEN:
-                self._break_off(name, will)
-            elif will is not None:
+            value = self._wills.get(name)
+            due_ms = self._due_ms(name)
+            if value is not None and due_ms == NOT_BROKEN:
+                self._break_off(name, value)
+            elif value is not None:
                 self._wait(name, due_ms)
             if not count % STEP_WILLS:
                 yield
 
-    def _break_off(self, name: Named, will: Will) -> None:
+    def _break_off(self, name: bytes, value: bytes) -> None:
+        will, _ = decode_will(name, value)
         if not will.delay_ms:
             self._due.append(name)
             return
         due_ms = self._loop.now_ms() + will.delay_ms
-        self._put(name, will, due_ms)
-        self._wills[name] = will, due_ms
+        value = encode_will(will, due_ms)
+        self._put(name, value)
+        self._wills[name] = value
         self._wait(name, due_ms)
 
-    def _wait(self, name: Named, due_ms: int) -> None:
+    def _wait(self, name: bytes, due_ms: int) -> None:
         first = self._waiting[0][0] if self._waiting else None
         heappush(self._waiting, (due_ms, name))
         if first is None or due_ms < first:
@@ -131,7 +135,7 @@ class Wills:  # decision 167
         now_ms = self._loop.now_ms()
         while self._waiting and self._waiting[0][0] <= now_ms:
             due_ms, name = heappop(self._waiting)
-            if self._wills.get(name, (None, NOT_BROKEN))[1] == due_ms:
+            if self._due_ms(name) == due_ms:
                 self._due.append(name)
         if self._waiting:
             self._loop.call_at(self._waiting[0][0], self._look)
@@ -147,14 +151,14 @@ class Wills:  # decision 167
         count = 0
         while self._due and not self._stopped:
             name = self._due.popleft()
-            will, _ = self._wills.get(name, (None, NOT_BROKEN))
-            if will is None:
+            value = self._wills.get(name)
+            if value is None:
                 continue
             try:
-                if self._publish is None or not self._publish(will):
+                if self._publish is None or not self._publish(decode_will(name, value)[0]):
                     self._loop.call_at(self._loop.now_ms() + TRY_AGAIN_MS, partial(self._try_again, name))
                     continue
-                self._put(name, None, NOT_BROKEN)
+                self._put(name, None)
             except Stopping:                         # it is in the state still: the next start publishes it
                 self._stopped = True
                 return
@@ -163,15 +167,14 @@ class Wills:  # decision 167
             if not count % STEP_WILLS:
                 yield
 
-    def _try_again(self, name: Named) -> None:
+    def _try_again(self, name: bytes) -> None:
         self._due.append(name)
         self._go_on()
 
     # ---- frames
 
-    def _put(self, name: Named, will: Will | None, due_ms: int) -> PendingFrame:
-        value = None if will is None else encode_will(will, due_ms)
-        frame = self._committer.put_state([StateRecord(Kind.WILL, named_key(*name), value)])
+    def _put(self, name: bytes, value: bytes | None) -> PendingFrame:
+        frame = self._committer.put_state([StateRecord(Kind.WILL, name, value)])
         frame.join(self)
         return frame
 
@@ -185,14 +188,14 @@ class Wills:  # decision 167
     def failed(self, frames: list[PendingFrame]) -> None:
         """Wills are as the state says; what was due is due again."""
         for record in (record for frame in frames for record in frame.state if record.kind == Kind.WILL):
-            name = split_named(record.key)
-            value = self._state.get(Kind.WILL, record.key)
+            name = record.key
+            value = self._state.get(Kind.WILL, name)
             was_known = name in self._wills
             if value is None:
                 self._wills.pop(name, None)
                 continue
-            will, due_ms = decode_will(record.key, value)
-            self._wills[name] = will, due_ms
+            self._wills[name] = value
+            due_ms = will_is_due(value)
             if due_ms != NOT_BROKEN or not was_known:
                 self._loop.call_at(max(due_ms, self._loop.now_ms() + TRY_AGAIN_MS),
                                    partial(self._try_again, name))

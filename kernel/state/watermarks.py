@@ -56,6 +56,8 @@ class Watermarks:  # decision 11
             page = self.pages.get(first >> _SHIFT)
             if page is None:
                 bounds.frombytes(bytes((stop - first) * 16))
+            elif stop - first == PAGE_PARTITIONS:
+                bounds.extend(page)                  # nothing is made of it in between
             else:
                 at = (first & _MASK) * 2
                 bounds.extend(page[at:at + (stop - first) * 2])

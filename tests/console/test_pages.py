@@ -254,7 +254,7 @@ def test_retained_values_are_looked_up(hub, open_tab):
     tab.wait_text("closed")
     tab.type("Address or filter", "kept/+/temp")
     tab.press("Enter", 13)
-    tab.wait("document.querySelectorAll('tbody tr').length === 3")     # which the page of "#" never has: it is another page
+    tab.wait("document.querySelectorAll('tbody tr').length === 3")     # never so on the page of "#"
     tab.type("Address or filter", "kept/2/temp")
     tab.press("Enter", 13)
     tab.wait("document.querySelectorAll('tbody tr').length === 1")

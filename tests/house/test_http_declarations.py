@@ -21,7 +21,7 @@ from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.declaring import Declared
 from gatehouse.gateways.http.door import Call, Door
 from gatehouse.gateways.http.openapi import CAPTURE, CAPTURES, TAGS, Route, build_document, operation_id, routes_of
-from gatehouse.gateways.http.problems import PROBLEMS
+from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.kernel.errors import KernelError
 
@@ -66,6 +66,9 @@ def test_generators_of_clients_can_read_the_document():
             assert not [one["name"] for one in operation.get("parameters", ()) if not _is_plain(one["schema"])]
             bodies = operation.get("requestBody", {}).get("content", {})
             assert "*/*" not in bodies or "application/octet-stream" in bodies
+            problems = [answer["content"][CONTENT_TYPE]["schema"] for answer in operation["responses"].values()
+                        if CONTENT_TYPE in answer.get("content", ())]
+            assert problems and all(schema["$ref"].endswith("/Problem") for schema in problems), "one type for them all"
 
 
 def _pieces(piece: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

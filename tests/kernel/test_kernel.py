@@ -20,6 +20,7 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
+from tests.gateways.kafka.steps import steps_of
 from tests.kernel.records.placing import placed
 from tests.kernel.rig import Rig, Witness
 
@@ -279,6 +280,26 @@ def test_a_watch_of_a_whole_topic(rig: Rig) -> None:
         rig.kernel.append_batch(topic.partition_id(999), producer_batch([b"v"]), None)
         rig.run()
     assert woken == ["wide"]
+
+
+def test_a_watch_of_a_large_topic_is_kept_once(rig: Rig) -> None:
+    """Also where it has grown; what enters other topics, with ids in between or behind, wakes nobody."""
+    woken: list[str] = []
+    topic = rig.kernel.create_topic("wide", partitions=2_000)
+    rig.kernel.create_topic("between", partitions=50)
+    topic = rig.kernel.change_topic("wide", partitions=4_000)
+    rig.run()
+    assert steps_of(lambda: rig.kernel.watch(topic.partition_ids(), lambda: woken.append("cancelled")).cancel()) < 100
+    for partition in (0, 1_999, 2_000, 3_999):
+        rig.kernel.watch(topic.partition_ids(), lambda at=partition: woken.append(at))
+        rig.publish("between/x", b"v")
+        rig.publish("behind/x", b"v")
+        assert woken == []
+        for _ in range(2):
+            rig.kernel.append_batch(topic.partition_id(partition), producer_batch([b"v"]), None)
+            rig.run()
+        assert woken == [partition]
+        woken.clear()
 
 
 def test_the_bounds_of_a_whole_topic(rig: Rig) -> None:

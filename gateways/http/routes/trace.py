@@ -263,8 +263,8 @@ async def why(door: Door, call: Call) -> Answered:
     """Say why a message did not arrive at a consumer.
 
     The consumer is a group, or a queue as `$queue/NAME`. `reason` is one of: never_given, gone, waits_for_time,
-    recalled, not_committed, no_right, no_consumer, not_routed, arrived, dead_letter, expired, dropped, leased, retry,
-    behind, filtered, below_start, passed, paused, nobody_takes, ready. With `user`, an
+    recalled, not_committed, no_right, no_consumer, not_routed, arrived, dead_letter, redriven, expired, dropped,
+    leased, retry, behind, filtered, below_start, passed, paused, nobody_takes, ready. With `user`, an
     administrator asks about his rights first.
     """
     principal = await door.principal(call)

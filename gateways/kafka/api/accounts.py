@@ -119,6 +119,6 @@ def _change_scram(session: KafkaSession, name: str, secrets: dict[str, ScramSecr
 
 
 DESCRIBE_SCRAM = Api(key=50, name="DescribeUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
-                     dispatch=describe_scram)
+                     dispatch=describe_scram, shows=True)
 ALTER_SCRAM = Api(key=51, name="AlterUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
                   dispatch=alter_scram)

@@ -226,4 +226,4 @@ DESCRIBE_QUORUM = Api(key=55, name="DescribeQuorum", first_version=0, last_versi
 DESCRIBE_CLUSTER = Api(key=60, name="DescribeCluster", first_version=0, last_version=2, first_flexible=0,
                        dispatch=describe_cluster)
 DESCRIBE_TOPIC_PARTITIONS = Api(key=75, name="DescribeTopicPartitions", first_version=0, last_version=0,
-                                first_flexible=0, dispatch=describe_topic_partitions)
+                                first_flexible=0, dispatch=describe_topic_partitions, shows=True)

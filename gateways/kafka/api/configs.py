@@ -333,10 +333,10 @@ def list_config_resources(request: Request) -> None:
 
 
 DESCRIBE_CONFIGS = Api(key=32, name="DescribeConfigs", first_version=1, last_version=4, first_flexible=4,
-                       dispatch=describe_configs)
+                       dispatch=describe_configs, shows=True)
 ALTER_CONFIGS = Api(key=33, name="AlterConfigs", first_version=0, last_version=2, first_flexible=2,
                     dispatch=alter_configs)
 INCREMENTAL_ALTER_CONFIGS = Api(key=44, name="IncrementalAlterConfigs", first_version=0, last_version=1,
                                 first_flexible=1, dispatch=incremental_alter_configs)
 LIST_CONFIG_RESOURCES = Api(key=74, name="ListConfigResources", first_version=0, last_version=1, first_flexible=0,
-                            dispatch=list_config_resources)
+                            dispatch=list_config_resources, shows=True)

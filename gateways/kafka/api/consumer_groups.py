@@ -189,4 +189,4 @@ def parts_row(session: KafkaSession, partition_ids: frozenset[int]) -> Row:
 CONSUMER_GROUP_HEARTBEAT = Api(key=68, name="ConsumerGroupHeartbeat", first_version=0, last_version=1, first_flexible=0,
                                dispatch=beat)
 CONSUMER_GROUP_DESCRIBE = Api(key=69, name="ConsumerGroupDescribe", first_version=0, last_version=1, first_flexible=0,
-                              dispatch=describe)
+                              dispatch=describe, shows=True)

@@ -47,4 +47,4 @@ def dispatch(request: Request) -> None:
 
 
 DESCRIBE_PRODUCERS = Api(key=61, name="DescribeProducers", first_version=0, last_version=0, first_flexible=0,
-                         dispatch=dispatch)
+                         dispatch=dispatch, shows=True)

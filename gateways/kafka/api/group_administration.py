@@ -258,8 +258,9 @@ def delete_offsets(request: Request) -> None:
 
 
 DESCRIBE_GROUPS = Api(key=15, name="DescribeGroups", first_version=0, last_version=6, first_flexible=5,
-                      dispatch=describe)
-LIST_GROUPS = Api(key=16, name="ListGroups", first_version=0, last_version=5, first_flexible=3, dispatch=list_groups)
+                      dispatch=describe, shows=True)
+LIST_GROUPS = Api(key=16, name="ListGroups", first_version=0, last_version=5, first_flexible=3, dispatch=list_groups,
+                  shows=True)
 DELETE_GROUPS = Api(key=42, name="DeleteGroups", first_version=0, last_version=2, first_flexible=2,
                     dispatch=delete_groups)
 OFFSET_DELETE = Api(key=47, name="OffsetDelete", first_version=0, last_version=0, first_flexible=1,

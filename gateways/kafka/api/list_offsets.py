@@ -65,4 +65,5 @@ def dispatch(request: Request) -> None:
     lookup.settle()
 
 
-LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=11, first_flexible=6, dispatch=dispatch)
+LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=11, first_flexible=6, dispatch=dispatch,
+                   shows=True)

@@ -85,4 +85,4 @@ def alter(request: Request) -> None:
 ALTER_LOG_DIRS = Api(key=34, name="AlterReplicaLogDirs", first_version=1, last_version=2, first_flexible=2,
                      dispatch=alter)
 DESCRIBE_LOG_DIRS = Api(key=35, name="DescribeLogDirs", first_version=1, last_version=4, first_flexible=2,
-                        dispatch=describe)
+                        dispatch=describe, shows=True)

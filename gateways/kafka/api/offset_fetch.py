@@ -112,4 +112,5 @@ def row_of(index: int, committed: tuple[int, bytes] | None, error: int = NONE) -
                metadata=metadata.decode(errors="replace"), error_code=error)
 
 
-OFFSET_FETCH = Api(key=9, name="OffsetFetch", first_version=1, last_version=10, first_flexible=6, dispatch=dispatch)
+OFFSET_FETCH = Api(key=9, name="OffsetFetch", first_version=1, last_version=10, first_flexible=6, dispatch=dispatch,
+                   shows=True)

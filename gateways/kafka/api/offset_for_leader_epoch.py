@@ -43,4 +43,4 @@ def dispatch(request: Request) -> None:
 
 
 OFFSET_FOR_LEADER_EPOCH = Api(key=23, name="OffsetForLeaderEpoch", first_version=2, last_version=4, first_flexible=4,
-                              dispatch=dispatch)
+                              dispatch=dispatch, shows=True)

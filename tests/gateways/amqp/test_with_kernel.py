@@ -589,3 +589,44 @@ def test_a_followed_message_has_its_trace_context_for_who_takes_it_from_a_queue(
     assert [event.trace_id.hex() for event in stored] == [each[3:35] for each in seen]
     assert [event.correlation_id for event in stored] == [b"", b"", b"c-1", b"c-2"]
     assert [each.get("correlation_id") for each in told] == [None, None, "c-1", "c-2"]
+
+
+# ---- counts and sizes
+
+def test_a_queue_that_drops_its_head_never_counts_more_than_its_limit(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", *[b"old"] * 3, **{"x-max-length": 2})
+    for _ in range(5):
+        client.publish("", "q", b"new")                        # on their way in when the queue is asked for
+    assert client.ask("queue.declare", queue="q", passive=True)[-1][2]["message_count"] == 2
+    hub.kernel.flush()
+    assert taken(client) == [b"new", b"new"]
+
+
+def test_a_queue_that_refuses_counts_what_is_in_it(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"1", b"2", **{"x-max-length": 2, "x-overflow": "reject-publish"})
+    assert client.ask("queue.declare", queue="q", passive=True)[-1][2]["message_count"] == 2
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_the_largest_message_is_that_of_bodies(hub: KernelHub, more: int) -> None:
+    client = hub.client()
+    fill(client, "q")
+    most = hub.services.kernel.settings.max_message_bytes
+    client.publish("", "q", bytes(most + more), properties_of(message_id="one", app_id="a" * 200))
+    hub.kernel.flush()
+    assert closed(client.got()) == ("" if not more else f"PRECONDITION_FAILED - message size {most + 1} is larger than "
+                                    f"configured max size {most}")
+    if not more:
+        assert client.ask("queue.declare", queue="q", passive=True)[-1][2]["message_count"] == 1
+
+
+def test_properties_that_are_too_large_are_refused_by_the_name_of_the_queue(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q")
+    most = hub.services.kernel.settings.max_message_bytes
+    table = {f"header-{number}": text("x" * 1000) for number in range(80)}
+    client.publish("", "q", bytes(most), properties_of(headers=table))
+    hub.kernel.flush()
+    assert "is more than $queue/q takes" in closed(client.got())

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import resource
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,6 +250,32 @@ def test_who_is_not_read_is_not_heard_and_loses_nothing(plain: bool) -> None:
             await until(lambda: peer.lost)
             assert peer.seen == b"before the end" and peer.told == ["eof"]
     run(test, plain=plain)
+
+
+def is_watched(wire: socket.socket) -> bool:
+    """Whether an epoll instance of this process looks at a socket."""
+    found = re.compile(rf"^tfd: +{wire.fileno()} ", re.MULTILINE)
+    watches = [file for file in Path("/proc/self/fd").iterdir()
+               if file.is_symlink() and "eventpoll" in str(file.readlink())]
+    return any(found.search((Path("/proc/self/fdinfo") / file.name).read_text()) for file in watches)
+
+
+@pytest.mark.skipif(not IS_NATIVE, reason="how the event loop's own sockets do it is its business")
+def test_a_pause_is_told_to_the_system_when_the_peer_sends() -> None:  # decision 951
+    async def test() -> None:
+        async with Stage() as stage:
+            wire, peer = await stage.connect()
+            peer.transport.pause_reading()
+            assert is_watched(peer.transport.get_extra_info("socket")), "most pauses are over before"
+            peer.transport.resume_reading()
+            peer.transport.pause_reading()
+            wire.sendall(b"x")
+            await until(lambda: not is_watched(peer.transport.get_extra_info("socket")))
+            assert peer.seen == b""
+            peer.transport.resume_reading()
+            await until(lambda: peer.seen == b"x")
+            wire.close()
+    run(test)
 
 
 def test_a_reset_while_nobody_reads_wakes_nobody() -> None:

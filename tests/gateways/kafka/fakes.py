@@ -281,7 +281,7 @@ class FakeKernel:
     @property
     def watches(self) -> list[Watch]:
         """Those that have not woken yet."""
-        return list({watch: None for watches in self.waits.waiting.values() for watch in watches})
+        return list(self.waits.waiting)
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
         return self.waits.add(partition_ids, wake)

@@ -11,9 +11,9 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.fetch_codec import FetchTopic
+from gatehouse.gateways.kafka.fetch_columns import MOST_READ
 from gatehouse.gateways.kafka.fetch_session import FetchSession
 from gatehouse.gateways.kafka.fetch_sessions import MAX_OF_CONNECTION, SAFE_MS, FetchSessions
-from gatehouse.kernel.delivery.watches import PAGE_SHIFT
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed, id_of
@@ -186,6 +186,22 @@ def test_whoever_was_served_longest_ago_is_read_first(partitions: int) -> None:
         told = client.ask({("plant", index): offsets[index]})
     assert [sorted(served[at:at + 5]) for at in (0, 5, 10)] == [[0, 1, 2, 3, 4]] * 3
     assert not any(part.records for part in told.values())
+
+
+def test_partitions_beyond_what_one_answer_reads_come_with_the_next() -> None:
+    """The client hears of them all the same, and the answer waits for nothing: `min_bytes` may be in them."""
+    count = MOST_READ + 100
+    peer = peer_with_topic(count)
+    for index in range(count):
+        peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(index), batch(b"a"), None)
+    peer.kernel.flush()
+    client = Client(peer, min_bytes=1 << 20, max_wait_ms=500)
+    told = client.ask(all_of(count))
+    assert len(told) == count and {part.high_watermark for part in told.values()} == {1}
+    read = [key for key, part in told.items() if part.records]
+    assert len(read) == MOST_READ
+    told = client.ask(dict.fromkeys(read, 1), max_wait_ms=0)
+    assert sorted([*read, *(key for key, part in told.items() if part.records)]) == sorted(all_of(count))
 
 
 @pytest.mark.parametrize("partitions", [6, 90])
@@ -365,4 +381,4 @@ def test_ten_thousand_partitions_with_nothing_new_cost_little(first: int) -> Non
     client.epoch += 1
     request = client.request({}, max_wait_ms=500)
     assert steps_of(lambda: peer.session.handle_data(request)) < 1_000
-    assert not peer.link.frames() and len(peer.kernel.waits.waiting) >= 10_000 >> PAGE_SHIFT
+    assert not peer.link.frames() and len(peer.kernel.watches) == 1

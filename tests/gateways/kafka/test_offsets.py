@@ -5,6 +5,8 @@ import uuid
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import DeleteRecordsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.consumer.group import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -16,6 +18,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel.errors import StorageFull
+from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed
 
@@ -220,3 +223,42 @@ def test_topics_without_the_right_are_refused_by_name_and_left_out_of_everything
     assert fetch(guest, 8, "g", {"secret": [0]}) == (0, {("secret", 0): (-1, "", 29)})
     assert fetch(guest, 8, "g", None) == (0, {("plant", 0): (7, "", 0)})
     assert fetch(peer, 9, "g", None, member_id="m") == (25, {})
+
+
+# ---- one request behind the other
+
+def list_offsets(offset_of: int) -> Any:
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    return ListOffsetsRequest(version=1, replica_id=-1, topics=[kind(version=1, name="plant", partitions=[
+        kind.ListOffsetsPartition(version=1, partition_index=0, timestamp=offset_of)])])
+
+
+def delete_records(before: int) -> Any:
+    kind = DeleteRecordsRequest.DeleteRecordsTopic
+    return DeleteRecordsRequest(version=1, timeout_ms=1000, topics=[kind(version=1, name="plant", partitions=[
+        kind.DeleteRecordsPartition(version=1, partition_index=0, offset=before)])])
+
+
+@pytest.mark.parametrize("earlier", [1, 3])
+def test_what_a_request_shows_is_as_those_before_it_have_left_it(earlier: int) -> None:
+    """As in Kafka, which takes a connection's requests one after the other; here the disk is waited for in between."""
+    peer = plant()
+    topic = peer.kernel.by_name["plant"]
+    peer.kernel.append_batch(topic.partition_id(0), batch(*[b"v"] * 5), None)
+    peer.kernel.flush()
+    sent = b"".join([framed(delete_records(offset), 5) for offset in range(1, earlier + 1)])
+    assert peer.send(sent + framed(list_offsets(-2), 5)) == []
+    while not (frames := peer.link.frames()) or len(frames) < earlier + 1:
+        assert peer.kernel.pending, "something is waited for"
+        peer.kernel.flush()
+    answer = decoded(ListOffsetsResponse, 1, frames[-1], 5)
+    assert answer.topics[0].partitions[0].offset == earlier
+
+
+def test_one_request_waits_undecoded_and_no_more() -> None:
+    """What a client sends behind it is not read."""
+    peer = plant()
+    assert peer.send(framed(delete_records(0), 5) + framed(list_offsets(-1), 5) * 20) == []
+    assert peer.link.paused
+    peer.kernel.flush()
+    assert len(peer.link.frames()) == 21 and not peer.link.paused

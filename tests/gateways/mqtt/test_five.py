@@ -595,3 +595,33 @@ def test_4_13_1_whoever_breaks_the_protocol_is_told_how(data: bytes, reason: int
     client = Client(FakeHub())
     client.send(data)
     assert client.ended().reason == reason, client.link.reason
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_mqtt_3_1_2_24_a_client_that_does_not_take_connack_is_told_nothing(keeps: bool) -> None:
+    hub = FakeHub()
+    client = Client(hub, connects=False)
+    given = [(P.MAXIMUM_PACKET, 10), *([(P.SESSION_EXPIRY, 60)] if keeps else [])]
+    client.send(connect_packet("small", will=("w", b"bye", 1, False, []), properties=given))
+    hub.kernel.flush()
+    assert client.take() == [] and client.link.closed
+    hub.kernel.flush()
+    assert hub.kernel.records() == [], "nobody was there who could have died"
+
+
+def test_mqtt_3_1_2_24_a_suback_larger_than_the_client_takes_is_left_out() -> None:
+    hub = FakeHub()
+    client = Client(hub, properties=[(P.MAXIMUM_PACKET, 30)])
+    assert client.ask(subscribe_packet(1, *[(f"plant/{number}", 0) for number in range(30)])) == []
+    hub.kernel.flush()
+    other = Client(hub, "other")
+    other.ask(publish_packet("plant/7", b"x", 1))
+    assert values(client) == [b"x"], "it is as if it had been sent"
+    client.send(packet(0x00, b""))
+    assert client.ended().reason == reasons.MALFORMED
+
+
+def test_2_4_more_user_properties_than_are_taken_is_a_quota() -> None:
+    client = Client(FakeHub(), connects=False)
+    client.send(connect_packet("many", properties=[(P.USER, ("a", "b"))] * (P.USER_PROPERTIES_MAX + 1)))
+    assert client.ended().reason == reasons.QUOTA

@@ -237,3 +237,37 @@ def test_mqtt_3_1_2_27_no_aliases_for_who_takes_none(said: list[tuple[int, int]]
     publish(hub, "quite/long", b"1", b"2", b"3")
     assert [(seen.topic, seen.properties.values.get(P.ALIAS)) for seen in client.received()] == [
         ("quite/long", None)] * 3
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize(("qos", "answer"), [(1, PUBREC), (1, PUBCOMP), (2, PUBACK), (2, PUBCOMP)])
+@pytest.mark.parametrize("reason", [0, 0x80])
+def test_mqtt_4_13_1_an_answer_that_is_another_qos_s_ends_the_connection(keeps: bool, qos: int, answer: int,
+                                                                       reason: int) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", qos)) if keeps else Client(hub)
+    if not keeps:
+        client.ask(subscribe_packet(1, ("plant/#", qos)))
+    publish(hub, "plant/1", b"a", qos=qos)
+    [message] = messages(client)
+    client.send(ack_packet(answer, message.packet_id, reason))
+    assert client.ended().reason == reasons.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_mqtt_4_3_3_a_pubrec_may_come_again_and_an_id_that_is_free_may_have_any_answer(keeps: bool) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 2)) if keeps else Client(hub)
+    if not keeps:
+        client.ask(subscribe_packet(1, ("plant/#", 2)))
+    publish(hub, "plant/1", b"a", qos=2)
+    [message] = messages(client)
+    for _ in range(2):
+        client.send(ack_packet(PUBREC, message.packet_id))
+        hub.kernel.flush()
+        assert [seen.kind for seen in client.take()] == [Packet.PUBREL]
+    for _ in range(2):
+        client.send(ack_packet(PUBCOMP, message.packet_id))
+    client.send(ack_packet(PUBACK, message.packet_id))
+    client.send(ack_packet(PUBREC, 9))
+    assert not client.link.closed

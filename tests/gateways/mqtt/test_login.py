@@ -235,3 +235,11 @@ def test_a_will_that_may_not_be_published_is_counted() -> None:
     session, _ = ada(hub, will=("w", "bye"))
     hub.cut(session)
     assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == 1
+
+
+@pytest.mark.parametrize(("user", "password", "answer"), [("", None, ACCEPTED), ("", "", ACCEPTED),
+                                                          ("", "x", BAD_LOGIN), ("eve", None, BAD_LOGIN)])
+def test_an_empty_name_without_a_password_is_nobody_s(user: str, password: str | None, answer: bytes) -> None:
+    session, link = FakeHub().open(GATEWAY, MqttConfig())
+    session.handle_data(packet(user, password))
+    assert link.take() == answer

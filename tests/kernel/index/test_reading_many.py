@@ -5,6 +5,7 @@ from gatehouse.kernel.background import LOOK_MS, SLICE_BYTES
 from gatehouse.kernel.index.reader import LOOK_BYTES
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import COLD_BYTES, Fetched
+from tests.gateways.kafka.steps import steps_of
 from tests.kernel.rig import Rig
 
 PARTITIONS = 40
@@ -90,3 +91,18 @@ def test_the_fetch_has_a_bound_of_its_own() -> None:
     answers = fetch(rig, ids, 10_000)
     assert given(answers)[:2] == [True, True] and not given(answers)[-1]
     assert given(fetch(rig, ids, 1)) == [True] + [False] * (PARTITIONS - 1)
+
+
+def test_what_has_no_room_is_not_looked_for() -> None:
+    """Ten thousand partitions that wait behind one which must be read from the disk cost little."""
+    count = 500
+    rig, ids = stored(100, count)
+    for partition in range(1, count):
+        rig.kernel.append([(rig.kernel.place_in("wide", b"k", partition=partition), b"w", b"\0", 0, 0)], None)
+    rig.run()
+    found: list[Fetched] = []
+    wants = [(ids[0], 0, MIB), *((partition_id, 1, MIB) for partition_id in ids[1:])]
+    steps = steps_of(lambda: rig.kernel.fetch(wants, 1, found.extend))
+    rig.run()
+    assert given(found) == [True] + [False] * (count - 1)
+    assert steps < 60 * count

@@ -315,6 +315,39 @@ def test_errors_have_a_budget_and_what_is_left_out_is_counted():
     assert hub.kernel.statistics()["journey_events_left_out_total"] == 5
 
 
+def test_each_message_that_dies_is_recorded_or_counted_and_none_is_both():
+    hub = rig(JourneySettings(rate=0.0, errors_per_minute=7))
+    for minute in range(3):
+        hub.publish(f"orders/{minute}", *[b"x"] * 20)
+        taker = Taker(hub)
+        taker.pop(20)
+        taker.group.reject(taker.handles())
+        hub.world.advance(60_000)
+    assert kinds(hub).count("GIVEN_UP") == 3 * 7 and hub.kernel.statistics()["journey_events_left_out_total"] == 3 * 13
+
+
+def test_what_cannot_be_stored_is_counted():
+    hub = rig(NONE)
+    hub.publish("orders/1", b"x", b"y")
+    taker = Taker(hub)
+    taker.pop()
+    assert hub.kernel.journeys is not None
+    hub.kernel.journeys.stop()                              # the topic is not there yet, and is not made any more
+    taker.group.release(taker.handles(), 0)
+    assert kinds(hub) == [] and hub.kernel.statistics()["journey_events_left_out_total"] == 2
+
+
+def test_an_error_of_a_message_whose_id_cannot_be_found_is_counted():
+    hub = rig(NONE)
+    hub.publish("orders/1", b"x")
+    taker = Taker(hub)
+    taker.pop()
+    assert hub.kernel.journeys is not None
+    hub.kernel.journeys._id_of = lambda partition_id, offset: -1
+    taker.group.release(taker.handles(), 0)
+    assert kinds(hub) == [] and hub.kernel.statistics()["journey_events_left_out_total"] == 1
+
+
 def test_a_start_goes_on_and_finds_what_was_before_with_its_index_or_without():
     hub = rig(ALL)
     (_, _, message_id), = hub.publish("orders/1", b"x")

@@ -90,7 +90,29 @@ def test_it_did_not_go_there(hub: Rig) -> None:
     reason = why(hub, message_id, "work")
     assert reason is not None and (reason.code, reason.evidence) == (
         "not_routed", {"entered": ["orders"], "reads": ["plant"]})
-    assert code(hub, message_id, "$queue/bills") == "not_routed"
+    reason = why(hub, message_id, "$queue/bills")
+    assert reason is not None and (reason.code, reason.evidence) == ("not_routed", {"entered": ["orders"]})
+    hub.kernel.groups.define("latecomers", GroupSettings())
+    reason = why(hub, message_id, "latecomers")
+    assert reason is not None and (reason.code, reason.text) == (
+        "not_routed", "nobody has taken with 'latecomers' yet, so it reads no topic")
+
+
+def test_it_was_a_dead_letter_and_was_sent_back(hub: Rig) -> None:
+    message_id = one(hub)
+    taker = Taker(hub, max_attempts=1)
+    letters = "$dead-letters/work"
+    taker.pop()
+    taker.group.reject(taker.handles())
+    assert code(hub, message_id, f"$queue/{letters}") != "redriven"
+    queue = hub.kernel.groups.queue(letters)
+    assert queue is not None
+    hub.kernel.groups.redrive(queue, list(hub.read_partition(queue.first_partition_id)))
+    reason = why(hub, message_id, f"$queue/{letters}")
+    assert reason is not None and (reason.code, reason.evidence["address"]) == ("redriven", "orders/1")
+    taker.pop()
+    taker.group.reject(taker.handles())
+    assert code(hub, message_id, f"$queue/{letters}") != "redriven", "it is there again"
 
 
 def test_it_arrived(hub: Rig) -> None:
