@@ -345,7 +345,7 @@ class Switchboard:
         """A number under which `owner` is answered, unless what is told with it is refused. What is told meanwhile
         comes from `origin`, and nothing that is told later does."""
         number = self.submit(owner, token)
-        if origin is not NOBODY:                         # decision 960
+        if origin is not NOBODY:                         # decision 321
             self.port.speaks(origin)
         try:
             yield number

@@ -335,7 +335,7 @@ class Link:
             self._greeting = None
             self._open(session)
         elif kind == BREAK and self._speaks_first and self._session is None and self.state != GREETING:
-            # decision 920: who asks to be greeted is greeted
+            # decision 310: who asks to be greeted is greeted
             soonest_ms = self._greeting_since_ms + FIRST_WAIT_MS
             if self._around.now_ms() >= soonest_ms:
                 self._greet(asked=True)

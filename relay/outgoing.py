@@ -541,7 +541,7 @@ class Outgoing:
                 continue
         return sections, messages
 
-    # decision 923: of a topic of which nothing passes nothing is said
+    # decision 313: of a topic of which nothing passes nothing is said
     def _begin_behind(self, stream: Stream, reading: Reading, end: int) -> None:
         """Nothing of a partition matched so far, and the other hub has not heard of it: it begins there."""
         place = stream.topic.uuid, reading.partition

@@ -16,7 +16,7 @@ session and are kept nowhere. A sealed letter is
 The numbers count up from 0 without a gap; kind, session, number and the topic on the envelope are sealed in. So a
 letter that was dropped, doubled, moved or opened on the way is seen with the next one, and none of it is believed.
 """
-# decision 208: signed keys of the moment, numbered letters; 922: AES where both machines have it
+# decision 208: signed keys of the moment, numbered letters; 312: AES where both machines have it
 from __future__ import annotations
 
 import hmac

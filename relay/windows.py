@@ -7,7 +7,7 @@ takes now less, now more. What they usually take then is not late. What was sent
 nothing about how wide it may be: it does not grow then. Now and then nothing is said until all is stored: what the next
 letter takes is the shortest time, by the way as it is then.
 """
-# decision 274: a bulk topic fills the way, and not what lies before it; 921: what letters usually take is not late
+# decision 274: a bulk topic fills the way, and not what lies before it; 311: what letters usually take is not late
 from __future__ import annotations
 
 from typing import Final

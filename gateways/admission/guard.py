@@ -781,7 +781,7 @@ class Guard:
             self._tell_refused(messages, refusal)
             raise
         finally:
-            if self.tells:                               # decision 960
+            if self.tells:                               # decision 321
                 self._port.speaks(NOBODY)
         self._admission.count_in(self._door, len(messages), size_bytes)
         if charges is None:

@@ -236,7 +236,7 @@ cdef class Transport:
         if self.first is None:
             c_shutdown(self.fd, SHUT_WR)
 
-    def pause_reading(self):  # decision 951
+    def pause_reading(self):  # decision 320
         """Epoll is told when it has something that is not wanted: a pause is often over before."""
         if self.closing or self.gone:
             return

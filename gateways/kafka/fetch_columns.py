@@ -136,7 +136,7 @@ class Columns:
         read = np.flatnonzero(readable)
         wants: list[tuple[int, int, int, int, int]] = []
         more = len(read) > MOST_READ
-        if more:                         # decision 931: those that were served longest ago; the others have their turn
+        if more:                         # decision 315: those that were served longest ago; the others have their turn
             read = read[np.argsort(self.served[places[read]], kind="stable")[:MOST_READ]]
             readable[:] = False
             readable[read] = True

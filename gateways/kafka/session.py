@@ -359,7 +359,7 @@ class KafkaSession:
         if self._login_end.when_ms and self.admission.allow_anonymous and not self.login.under_way:
             self._login_end.at(0)                      # it speaks, and need not say who it is
         if api in BEFORE_LOGIN or self._guard is not None:
-            if api.shows and len(self._waiting) > 1:   # decision 933
+            if api.shows and len(self._waiting) > 1:   # decision 317
                 request.on_turn = partial(api.dispatch, request)
             else:
                 api.dispatch(request)

@@ -133,7 +133,7 @@ class MqttSession:
         try:
             if outbox is not None:
                 if inbox is None:
-                    if data == PING and not self._ended:       # decision 950
+                    if data == PING and not self._ended:       # decision 319
                         self._link.write(packets.PINGRESP)
                         return
                     inbox = self._takes_in()
@@ -152,7 +152,7 @@ class MqttSession:
         except ProtocolError as error:
             self._end(f"{error.code}: {error}", error.reason_code)
 
-    def _takes_in(self) -> Inbox:  # decision 950
+    def _takes_in(self) -> Inbox:  # decision 319
         """What takes what the client publishes: made when the client first says something else than PINGREQ."""
         inbox, guard = self._inbox, self._guard
         if inbox is None:

@@ -83,7 +83,7 @@ class Places:
         """Into a queue and nowhere else."""
         address = QUEUE_PREFIX + queue.name
         placement = Placement(queue.tenant, address, "", 0, 0, queue.partition_id(priority), key, encode_key(key), b"",
-                              self._settings.max_message_bytes + PROPERTIES_BYTES,  # decision 940
+                              self._settings.max_message_bytes + PROPERTIES_BYTES,  # decision 318
                               self._subscriptions.first_level(address, queue.tenant))
         placement.queue = queue
         placement.fixed_partition = True

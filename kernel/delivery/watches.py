@@ -66,7 +66,7 @@ class Watches:
         watch = Watch(self, partition_ids if isinstance(partition_ids, (AbstractSet, PartitionIds))
                       else set(partition_ids), wake)
         self.waiting[watch] = None
-        if watch.ranges:                                                # decision 932
+        if watch.ranges:                                                # decision 316
             self._of_large.setdefault(watch.ranges, {})[watch] = None
         for page in watch.pages:
             self._by_page.setdefault(page, {})[watch] = None

@@ -214,7 +214,7 @@ class Reader:
                 answer.error = OffsetOutOfRange(f"offset {offset} is outside {start} to {high}")
                 continue
             with_kept = kept or first < start
-            if left <= 0:              # decision 930: it is not looked for where it has no room
+            if left <= 0:              # decision 314: it is not looked for where it has no room
                 if len(cold) * LOOK_BYTES < cold_bytes and (
                         offset < start or self._needs_disk(Want(partition_id, offset, 1, with_kept))):
                     cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept)))

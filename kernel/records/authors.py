@@ -107,7 +107,7 @@ def encode_authors(first_id: int, authors: list[Origin], firsts: bytes, numbers:
     return b"".join([counts[:8], crc.to_bytes(4, "little"), counts[12:], rest]), saying
 
 
-def encode_author(first_id: int, named_at: int) -> bytes:  # decision 961
+def encode_author(first_id: int, named_at: int) -> bytes:  # decision 322
     """As `encode_authors` where all messages are one author's, whose name the log says there."""
     counts = _COUNTS.pack(first_id, 0, 1, 1)
     rest = _ONE.pack(named_at, 0, 0)

@@ -261,7 +261,7 @@ def is_watched(wire: socket.socket) -> bool:
 
 
 @pytest.mark.skipif(not IS_NATIVE, reason="how the event loop's own sockets do it is its business")
-def test_a_pause_is_told_to_the_system_when_the_peer_sends() -> None:  # decision 951
+def test_a_pause_is_told_to_the_system_when_the_peer_sends() -> None:  # decision 320
     async def test() -> None:
         async with Stage() as stage:
             wire, peer = await stage.connect()
