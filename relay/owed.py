@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gatehouse.kernel.message import SHOWN_ORIGIN
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
+from gatehouse.relay.picking import is_own
 from gatehouse.relay.positions import Origin, decode_sent
 
 if TYPE_CHECKING:
@@ -60,10 +61,14 @@ class Owed:
         topic, partition = of
         first = NONE_NEEDED
         for link in self._links.values():
-            if link.settings.tenant == topic.tenant and link.sends.may_match(topic.name):
+            if link.settings.tenant == topic.tenant and self._may_send(link, topic):
                 first = min(first, self._noted(link, topic, partition))
         high = self._kernel.bounds(partition_id)[1]
         return first if first == NONE_NEEDED else max(first, high - self._most)
+
+    def _may_send(self, link: Link, topic: Topic) -> bool:
+        """Whether messages of a topic may go over a link, as far as this hub knows by itself."""
+        return not is_own(topic.name) and link.sends.may_lie_in(topic.name, self._kernel.route_entries)
 
     # ---- how much
 
@@ -73,7 +78,7 @@ class Owed:
         said_ms = link.down_since_ms if link.outgoing is None else link.outgoing.oldest_said_ms
         messages, outgoing = 0, link.outgoing
         for topic in self._kernel.topics(link.settings.tenant):
-            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else link.sends.may_match(topic.name):
+            if outgoing.sends(topic) if outgoing is not None and outgoing.ready else self._may_send(link, topic):
                 for partition in range(topic.partitions):
                     start, high = self._kernel.bounds(topic.partition_id(partition))
                     start = min(start, high - self._most)

@@ -11,6 +11,7 @@ from typing import Final
 
 from gatehouse.kernel.addresses.address import is_address, is_reserved, levels_of
 from gatehouse.kernel.addresses.filters import MANY, matches, parse_filter
+from gatehouse.kernel.addresses.routes import RouteEntry
 from gatehouse.kernel.errors import InvalidFilter
 
 TAIL: Final = "/" + MANY
@@ -44,6 +45,21 @@ class Filters:
     def may_match(self, first_level: str) -> bool:
         """Whether an address that begins with this level can match."""
         return any(pattern[0] in (MANY, "+", first_level) for pattern in self._patterns)
+
+    def may_lie_in(self, topic: str, routes: Iterable[RouteEntry]) -> bool:
+        """Whether a message with an address that matches can be stored in this topic: by its first level, or by one of
+        these routes."""
+        return self.may_match(topic) or any(
+            _may_lead_to(route, topic) and self._may_match_route(route) for route in routes)
+
+    def _may_match_route(self, route: RouteEntry) -> bool:
+        level = route.filter.partition("/")[0]
+        return bool(self._patterns) if level[:1] in (MANY, "+", "{") else self.may_match(level)
+
+
+def _may_lead_to(route: RouteEntry, topic: str) -> bool:
+    beginning, capture, _ = route.topic.partition("{")
+    return topic.startswith(beginning) if capture else topic == beginning
 
 
 class Renames:

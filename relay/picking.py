@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 OWN_TOPICS: Final = (CHECKS, HELD)
 
 
+def is_own(topic: str) -> bool:
+    """Whether a topic is about the hub itself: nothing of it ever goes over a link."""
+    return topic == AUDIT_TOPIC or topic.startswith(OWN_TOPICS)
+
+
 @dataclass(slots=True)
 class OutCounts:
     """Since the start of the hub."""
@@ -60,7 +65,7 @@ class Picking:
     def sends(self, topic: Topic) -> bool:
         """Whether something of a topic may pass."""
         name = topic.name
-        if name == AUDIT_TOPIC or name.startswith(OWN_TOPICS):
+        if is_own(name):
             return False
         return self._has_routes or name == UNROUTED or self._send.may_match(name) and self._wanted.may_match(name)
 

@@ -311,36 +311,41 @@ def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops
     assert "more than the meeting point carries" in left.links.describe_link("link")["fault"]
 
 
-def behind(owed: int, choice: str) -> tuple[Network, TestHub, TestHub]:
-    """A link that was paused while retention deleted what it has not sent, but for what is owed."""
+def behind(owed: int, choice: str, route: RouteEntry | None = None) -> tuple[Network, TestHub, TestHub]:
+    """A link that was paused while retention deleted what it has not sent, but for what is owed. `route`: the way of
+    these messages to their topic."""
+    topic = "plant" if route is None else "things-1"
     rng = random.Random(7)
     disk = SimDisk(random.Random(1))
     left = TestHub("left", [LinkSettings("link", on_lost=choice, **SEND)], rng, owed, disk=disk,
-                   store=SimStore(random.Random(2), disk.operate),
+                   store=SimStore(random.Random(2), disk.operate), routes=Routes([] if route is None else [route]),
                    settings=KernelSettings(segment_bytes=1 << 20, retention_bytes=1 << 20, recent_bytes=0))
     right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
     network = Network(left, right, rng=rng)
     network.join(left, right, "link")
-    left.rig.publish("plant/a", b"first")
+    left.rig.publish("plant/1", b"first")
     network.settle()
     left.links.pause("link")
     left.rig.run()
     for number in range(60):
-        left.rig.publish("plant/a", bytes(64_000) + b"%d" % number)
+        left.rig.publish("plant/1", bytes(64_000) + b"%d" % number)
         left.rig.world.loop.advance(1_000)
         left.rig.run()
     for _ in range(20):
         left.rig.world.loop.advance(60_000)
         left.rig.run()
-    starts = [left.rig.kernel.bounds(partition)[0] for partition in left.rig.kernel.topic("plant").partition_ids()]
+    starts = [left.rig.kernel.bounds(partition)[0] for partition in left.rig.kernel.topic(topic).partition_ids()]
     assert max(starts) > 10, "retention has deleted something"
     left.links.resume("link")
     network.settle(60)
     return network, left, right
 
 
-def test_what_a_link_owes_is_kept_beyond_retention() -> None:
-    _, left, right = behind(1_000, "stop")
+@pytest.mark.parametrize("route", [
+    None, RouteEntry("plant/#", "things-1"), RouteEntry("{what}/#", "things-1", "{what}/{rest}"),
+    RouteEntry("plant/{number}", "things-{number}", "{number}")])
+def test_what_a_link_owes_is_kept_beyond_retention(route: RouteEntry | None) -> None:
+    _, left, right = behind(1_000, "stop", route)
     assert len(right.values("plant")) == 61, left.links.describe_link("link")
     left.rig.world.loop.advance(60_000)
     left.links.handle_tick()
