@@ -229,8 +229,8 @@ class Session(Lasting):
     def steps(self, packet_ids: Collection[int]) -> set[int]:
         """See `api.SessionPort.steps`."""
         flight = self.flight or {}
-        found = {flight[packet_id][1] for packet_id in packet_ids if packet_id in flight}
-        return found if found.isdisjoint(ENTRUSTED_STEPS) else {ENTRUSTED_STEPS.get(step, step) for step in found}
+        steps = {flight[packet_id][1] for packet_id in packet_ids if packet_id in flight}
+        return steps if steps.isdisjoint(ENTRUSTED_STEPS) else {ENTRUSTED_STEPS.get(step, step) for step in steps}
 
     def pass_to(self, offset: int) -> None:
         """Everything before this offset was handed out, or dropped."""
