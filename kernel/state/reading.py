@@ -8,7 +8,7 @@ from bisect import bisect_right
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gatehouse.kernel.state.state import StateTable, decode_held, store_key
+from gatehouse.kernel.state.state import StateTable, behind, decode_held, store_key
 
 if TYPE_CHECKING:
     from gatehouse.kernel.state.store import StoreCursor
@@ -42,8 +42,7 @@ class StateWalk:
 
 
 class StatePages:
-    """Every live key of a kind that begins so, and its value, as of now, in order, page by page on another thread. The
-    prefix may not end in 0xff.
+    """Every live key of a kind that begins so, and its value, as of now, in order, page by page on another thread.
 
     What is changed between two pages may be in those that follow as it was, as it is, or not at all: whoever changes
     something has to know that. What has changed since the last checkpoint is listed when this is made.
@@ -61,7 +60,7 @@ class StatePages:
         self._prefix = store_key(kind, b"")
         lowest = store_key(kind, prefix)
         self._next = lowest
-        self._below = lowest[:-1] + bytes((lowest[-1] + 1,))
+        self._below = behind(lowest)
 
     def page(self, limit: int) -> tuple[list[tuple[bytes, bytes]], bool]:
         """The next keys and values, and whether there are more. Looks at twice `limit` keys at most."""

@@ -93,6 +93,12 @@ def store_key(kind: int, key: bytes) -> bytes:
     return b"s" + bytes((kind,)) + key
 
 
+def behind(prefix: bytes) -> bytes:
+    """What lies in order behind every key of the store that begins so; a prefix of `store_key`'s is never all 0xff."""
+    prefix = prefix.rstrip(b"\xff")
+    return prefix[:-1] + bytes((prefix[-1] + 1,))
+
+
 def encode_held(held: Held) -> bytes:
     deleted = held.value is None
     return _STORED.pack(held.order, held.home, held.copies, _STORED_DELETED if deleted else 0) + (held.value or b"")
@@ -240,8 +246,7 @@ class StateTable:  # decision 12
         return self._store, [changes for changes in (self.changes, self.frozen) if changes is not None]
 
     def scan(self, kind: int, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Every live key of a kind that begins so, and its value, in no particular order. The prefix may not end in
-        0xff."""
+        """Every live key of a kind that begins so, and its value, in no particular order."""
         seen: set[bytes] = set()
         for changes in (self.changes, self.frozen):
             for (of_kind, key), (_, _, value) in (changes.newest.items() if changes is not None else ()):
@@ -250,7 +255,7 @@ class StateTable:  # decision 12
                     if value is not None:
                         yield key, value
         lowest = store_key(kind, prefix)
-        for stored_key, stored in self._store.scan(lowest, lowest[:-1] + bytes((lowest[-1] + 1,))):
+        for stored_key, stored in self._store.scan(lowest, behind(lowest)):
             held = decode_held(stored)
             if held.value is not None and stored_key[2:] not in seen:
                 yield stored_key[2:], held.value

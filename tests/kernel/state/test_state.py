@@ -1,10 +1,13 @@
 """State records: the newest of a key is the truth, through checkpoints, copies and deletions."""
 from __future__ import annotations
 
+import pytest
+
 from gatehouse.kernel.index.index import Checkpoint, Index, Positions
 from gatehouse.kernel.index.memtable import Memtable
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import KEPT_BASE, Segment
+from gatehouse.kernel.state.reading import StatePages
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
 from gatehouse.kernel.state.store import MemoryStore
 
@@ -61,6 +64,19 @@ def test_the_newest_value_is_read_wherever_it_is() -> None:
     assert table.value() is None and dict(table.table.scan(Kind.OFFSET)) == {}
     table.checkpoint()
     assert table.value() is None and table.index.held(Kind.OFFSET, b"k") is None
+
+
+@pytest.mark.parametrize("prefix", [b"", b"k", b"k\xff", b"\xff", b"\xff\xff"])
+def test_keys_are_found_by_any_prefix(prefix: bytes) -> None:
+    table = Table()
+    keys = [b"", b"j", b"k", b"k\xfe", b"k\xff", b"k\xff\0", b"k\xff\xff", b"l", b"\xff", b"\xff\xff\1"]
+    for number, key in enumerate(keys):
+        table.log(10 + number, b"value", key=key)
+        if number == len(keys) // 2:
+            table.checkpoint()                           # some are in the store, some in memory
+    wanted = sorted(key for key in keys if key.startswith(prefix))
+    assert sorted(key for key, _ in table.table.scan(Kind.OFFSET, prefix)) == wanted
+    assert [key for key, _ in StatePages(table.table, Kind.OFFSET, prefix).page(100)[0]] == wanted
 
 
 def test_live_records_are_counted_by_the_segment_they_lie_in() -> None:
