@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from gatehouse_client.sync import SyncClient
 
 PIECE_BYTES: Final = 8 << 20
+BEGINNING_S: Final = 60.0
+"""Beyond what any call may take: a backup begins with a checkpoint, which a disk that is busy draws out."""
 
 
 class Part(NamedTuple):
@@ -49,7 +51,7 @@ class HubSource:
         from gatehouse_client.retry import Retry
         self._hub = hub
         self._retry = Retry()
-        answer = hub.wait(hub.client.door.ask("POST", "/v1/backups")).document()
+        answer = hub.wait(hub.client.door.ask("POST", "/v1/backups", wait_s=BEGINNING_S)).document()
         try:
             parts = [Part(file["name"], int(file["bytes"]), bool(file["sealed"])) for file in answer["files"]]
             about = {name: answer[name] for name in ("name", "hub", "lineage", "version", "format", "epoch", "created",

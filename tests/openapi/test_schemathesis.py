@@ -18,7 +18,7 @@ from tests.running_hub import DEADLINE_S, ROOT, RunningHub, gatehouse
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 COMMAND = Path(sys.executable).with_name("schemathesis")
-TIMEOUT_S = 600      # a minute on two processors that do nothing else
+TIMEOUT_S = 1_200    # a minute on two processors that do nothing else
 USER, PASSWORD = "root", "correct horse battery"
 HUB = """
 [hub]
