@@ -48,8 +48,8 @@ ROWS: Final = """
 0 | kafka-topics --alter --topic lines --partitions 5 |
 0 | kafka-topics --delete --topic lines |
 1 | kafka-topics --create --topic three --replication-factor 3 --partitions 1 | the replication factor is 1
-0 | kafka-configs --alter --entity-type topics --entity-name orders --add-config retention.ms=100000 | Completed
-0 | kafka-configs --describe --entity-type topics --entity-name orders | retention.ms=100000
+0 | kafka-configs --alter --entity-type topics --entity-name orders --add-config retention.ms=10000000 | Completed
+0 | kafka-configs --describe --entity-type topics --entity-name orders | retention.ms=10000000
 0 | kafka-configs --alter --entity-type groups --entity-name g --add-config consumer.session.timeout.ms=50000 | Compl
 0 | kafka-configs --describe --entity-type groups --entity-name g | consumer.session.timeout.ms=50000
 0 | kafka-configs --alter --entity-type users --entity-name ada --add-config SCRAM-SHA-256=[password=secret] | Completed
