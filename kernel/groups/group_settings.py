@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from gatehouse.kernel.errors import InvalidGroup, InvalidQueue
@@ -244,8 +245,9 @@ def decode_group(value: bytes) -> GroupSettings:
 
 
 def encode_queue(queue: Queue) -> bytes:
+    settings = {name: getattr(queue.settings, name) for name in _names(QueueSettings)}  # decision 901
     return json.dumps({"first_partition_id": str(queue.first_partition_id), "created_ms": queue.created_ms,
-                       "used_ms": queue.used_ms, "settings": asdict(queue.settings)}).encode()
+                       "used_ms": queue.used_ms, "settings": settings}).encode()
 
 
 def decode_queue(key: bytes, value: bytes) -> Queue:
@@ -257,5 +259,9 @@ def decode_queue(key: bytes, value: bytes) -> Queue:
 
 def _known(of: type[Any], read: dict[str, Any]) -> dict[str, Any]:
     """What this version knows of a definition."""
-    names = {field.name for field in fields(of)}
-    return {name: value for name, value in read.items() if name in names}
+    return {name: read[name] for name in _names(of) if name in read}
+
+
+@cache
+def _names(of: type[Any]) -> tuple[str, ...]:
+    return tuple([field.name for field in fields(of)])
