@@ -33,7 +33,7 @@ DEADLINE_S: Final = 600.0
 REST_S: Final = 60.0                   # a backlog of which nothing more comes for so long has come to a stop
 ASK_S: Final = 30.0                    # for an answer of a hub
 EVERY_S: Final = 0.02                  # between single messages
-LOOK_S: Final = 0.1                    # between two looks at what is stored: each is a request that costs the hub some ms
+LOOK_S: Final = 0.1                    # between two looks at what is stored: each takes a hub some ms
 LOOK_EACH: Final = 10                  # of so many single messages
 DOORS: Final = ("http", "kafka")
 

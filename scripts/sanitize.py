@@ -3,7 +3,7 @@ ends the run with where it was.
 
     python scripts/sanitize.py pytest ARGUMENTS                  build the native modules with the sanitizer, and run
                                                                  pytest on them
-    python scripts/sanitize.py --seconds 3600 pytest ARGUMENTS   again and again for so long, with other examples each time
+    python scripts/sanitize.py --seconds 3600 pytest ARGUMENTS   again and again, each time with other examples
 
 What mypyc compiles is plain Python here, and Python's own allocator is the system's, so that each object has its own
 bounds. Needs gcc with libasan, and Cython (requirements/compile.lock).
