@@ -129,17 +129,19 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
 
 # ---- out ------------------------------------------------------------------------------------------------------------
 
-# decision 299
+# decisions 299, 324
 def own_side(headers: bytes) -> bytes:
     """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`. It says the
-    trace context, if the hub gave the message one."""
+    trace context, if the hub gave the message one and its sender gave it headers."""
     at = codec.own_side_at(headers)
     if at < 0:
         return b""
     size, at = read_varint(headers, at)
     side = headers[at:at + size]
     given = traceparent_in(headers[at + size:])
-    return with_header(side, TRACEPARENT.decode(), Field("S", given)) if given and TRACEPARENT not in side else side
+    if not given or TRACEPARENT in side or not codec.has_table(side):
+        return side
+    return with_header(side, TRACEPARENT.decode(), Field("S", given))
 
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
