@@ -40,6 +40,10 @@ WRITER_SLOW: Final = 1
 CONGESTED: Final = 2
 SESSION_PAUSED: Final = 4
 ENDING: Final = 8
+STILL_SENDING: Final = 16         # beside ENDING: the peer has sent something since it was last looked at
+
+LINGER_TIMES: Final = 6
+"""A peer that goes on sending is read on for so many times `linger_ms` at most."""
 
 
 def peer_name(address: object) -> str:
@@ -93,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._framing = framing          # what stands between the door's session and the bytes of this connection
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
-        self._lingers = False            # closed, and read on for a while
+        self._lingers = 0                # closed, and read on for so many times `linger_ms` at most
         self._idle = 0                   # bits: why the peer is not read
         self._written = 0                # bytes written since the peer became slow
         self._charged = 0                # of what is unsent, to the budget of all connections; 0 while it keeps up
@@ -132,7 +136,7 @@ class Connection(asyncio.Protocol):
     def _linger(self, transport: asyncio.Transport, paused: int) -> None:  # decision 173
         """Say that nothing more comes, and read on for a while: a system that closes with something unread resets the
         connection, and the peer never sees what it was told last (RFC 1122, 4.2.2.13)."""
-        self._lingers = True
+        self._lingers = LINGER_TIMES
         transport.write_eof()
         if paused:
             transport.resume_reading()
@@ -226,6 +230,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         session = self._session
         if session is None or self._idle & ENDING:
+            self._idle |= STILL_SENDING
             return
         try:
             session.handle_data(data)
@@ -392,8 +397,8 @@ class Connection(asyncio.Protocol):
         """Abort a peer that has taken nothing since the last look."""
         self._write_due_ms = 0
         if not self.unsent_bytes:
-            if self._lingers and self._transport is not None:
-                self._transport.close()
+            if self._lingers:
+                self._linger_on(now_ms)
             return
         taken = self._taken()
         if taken <= self._taken_mark:
@@ -402,6 +407,16 @@ class Connection(asyncio.Protocol):
         self._taken_mark = taken
         self._charge(self.unsent_bytes)
         self._write_due_ms = now_ms + self._listener.settings.write_timeout_ms
+
+    def _linger_on(self, now_ms: int) -> None:  # decision 940
+        """Let go of a peer that has sent nothing since the last look. One that sends may have far to read yet to what
+        it was told last, and would be reset on the way."""
+        self._lingers -= 1
+        if self._lingers and self._idle & STILL_SENDING:
+            self._idle &= ~STILL_SENDING
+            self._write_due_ms = now_ms + self._listener.settings.linger_ms
+        elif self._transport is not None:
+            self._transport.close()
 
     def _taken(self) -> int:
         """A count that grows by every byte that the peer itself has taken since `_watch_writes`.

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 
 from gatehouse.gateways.connections.capacity import Capacity
+from gatehouse.gateways.connections.connection import LINGER_TIMES, STILL_SENDING
 from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services
@@ -222,11 +223,37 @@ def test_what_was_sent_and_not_read_does_not_cost_a_peer_the_goodbye(plain: bool
             if leaves:
                 writer.close()
             else:
+                stage.pass_time(1000)              # in which it has sent something
                 stage.pass_time(999)
                 await turns(3)
                 assert not session.closed
                 stage.pass_time(1)
             await until(lambda: session.closed)
+    run(test, plain=plain)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
+def test_a_peer_that_sends_on_is_read_on_but_not_for_ever(plain: bool) -> None:
+    """Whoever answers thousands of acknowledgements one by one comes late to the goodbye behind them."""
+    async def test() -> None:
+        async with Stage(settings=ConnectionSettings(linger_ms=1000)) as stage:
+            stage.hold_time()
+            _, writer = await stage.connect()
+            writer.write(b"C")
+            await until(lambda: stage.listener.counts["closed_said_goodbye"])
+            session, = stage.sessions
+            connection, = stage.listener.connections
+            for _ in range(LINGER_TIMES - 1):
+                writer.write(b"an answer")
+                await until(lambda: connection._idle & STILL_SENDING)
+                stage.pass_time(1000)
+                await turns(3)
+                assert not session.closed
+            writer.write(b"an answer")
+            await until(lambda: connection._idle & STILL_SENDING)
+            stage.pass_time(1000)
+            await until(lambda: session.closed)
+            writer.close()
     run(test, plain=plain)
 
 

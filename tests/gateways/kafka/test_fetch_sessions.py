@@ -5,13 +5,14 @@ import random
 import uuid
 from typing import Any, Final
 
+import numpy as np
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.fetch_codec import FetchTopic
-from gatehouse.gateways.kafka.fetch_columns import MOST_READ
+from gatehouse.gateways.kafka.fetch_columns import MOST_READ, Columns
 from gatehouse.gateways.kafka.fetch_session import FetchSession
 from gatehouse.gateways.kafka.fetch_sessions import MAX_OF_CONNECTION, SAFE_MS, FetchSessions
 from tests.gateways.kafka.batches import batch
@@ -189,19 +190,35 @@ def test_whoever_was_served_longest_ago_is_read_first(partitions: int) -> None:
 
 
 def test_partitions_beyond_what_one_answer_reads_come_with_the_next() -> None:
-    """The client hears of them all the same, and the answer waits for nothing: `min_bytes` may be in them."""
+    """Before those that were read, though these have more. The client hears of them all at once, and the answer waits
+    for nothing: `min_bytes` may be in them."""
     count = MOST_READ + 100
     peer = peer_with_topic(count)
     for index in range(count):
-        peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(index), batch(b"a"), None)
+        for _ in range(2):
+            peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(index), batch(b"a"), None)
     peer.kernel.flush()
     client = Client(peer, min_bytes=1 << 20, max_wait_ms=500)
     told = client.ask(all_of(count))
-    assert len(told) == count and {part.high_watermark for part in told.values()} == {1}
-    read = [key for key, part in told.items() if part.records]
+    assert len(told) == count and {part.high_watermark for part in told.values()} == {2}
+    read = {key for key, part in told.items() if part.records}
     assert len(read) == MOST_READ
     told = client.ask(dict.fromkeys(read, 1), max_wait_ms=0)
-    assert sorted([*read, *(key for key, part in told.items() if part.records)]) == sorted(all_of(count))
+    then = {key for key, part in told.items() if part.records}
+    assert len(then) == MOST_READ and all_of(count).keys() - read <= then
+
+
+def test_who_believes_in_this_very_epoch_is_passed_over_like_all_without_news() -> None:
+    columns, count = Columns(), 1_000
+    columns.follow([(index, EPOCH, 0, 100) for index in range(count)])
+    bounds = np.zeros((count, 2), np.int64)
+    columns.tell(columns.look(11, bounds, EPOCH, False, True).told_ends)
+    passed_over = steps_of(lambda: columns.look(11, bounds, EPOCH, False, False))
+    bounds[7, 1] = 1
+    assert [want[1] for want in columns.look(11, bounds, EPOCH, False, False).wants] == [7]
+    looked_at = steps_of(lambda: columns.look(11, bounds, EPOCH, False, False))
+    assert passed_over < looked_at / 2 or looked_at == 0
+    assert columns.look(11, bounds, EPOCH + 1, False, False).errors == count
 
 
 @pytest.mark.parametrize("partitions", [6, 90])
