@@ -163,6 +163,10 @@ class HubFacts(Protocol):
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
 
+    @property
+    def follows_all(self) -> bool:
+        """Whether every message is followed, and has a trace context."""
+
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
 

@@ -283,6 +283,10 @@ class Kernel:  # decision 138
         return self._identity.epoch
 
     @property
+    def follows_all(self) -> bool:
+        return self.journeys is not None and self.journeys.follows_all
+
+    @property
     def records_journeys(self) -> bool:
         """Whether anybody wants to know who speaks, see `speaker`."""
         return self.journeys is not None

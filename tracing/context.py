@@ -17,6 +17,7 @@ MAX_BYTES: Final = 512
 TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?", re.DOTALL)
 SAMPLED: Final = 1
+OWN_BYTES: Final = 55                  # of a context that a hub gives
 
 WITHIN: Final = re.compile(HEADER + rb"[\x00-\xff]{1,8}?([0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2})")
 """Headers as any door encodes them: between name and value stand a length, and perhaps a type."""
@@ -42,6 +43,12 @@ def read(value: bytes | None) -> Context | None:
         return None
     trace_id, span_id, flags = parts.groups()
     return Context(bytes.fromhex(trace_id.decode()), bytes.fromhex(span_id.decode()), bool(int(flags, 16) & SAMPLED))
+
+
+def is_of_a_hub(header: bytes | None) -> bool:
+    """Whether a hub gave this context to a message that had none: its span id is the second half of its trace id,
+    see `numbering`."""
+    return header is not None and len(header) == OWN_BYTES and header[19:35] == header[36:52]
 
 
 def hex_of(header: bytes) -> str:

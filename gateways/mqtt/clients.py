@@ -38,6 +38,7 @@ class Clients:
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
         self._properties: dict[tuple[bytes, int], bytes] = {}
+        self._unaltered: Final = not services.kernel.follows_all
         self.wall_ms = services.wall_ms
         self.unsent = services.unsent
         self.catching_up = CatchingUp(services.kernel.slices())
@@ -87,13 +88,13 @@ class Clients:
         """`shown_properties`, remembered where they do not change with the time of day (`now_ms`)."""
         _, _, headers, attributes, timestamp_ms = message
         if is_timed(headers):
-            return shown_properties(headers, attributes, timestamp_ms, now_ms, was_sent)
-        key = (headers, 0 if attributes & DOOR_MASK == DOOR else timestamp_ms)
+            return shown_properties(headers, attributes, timestamp_ms, now_ms, was_sent, unaltered=self._unaltered)
+        key = (headers, -1 if attributes & DOOR_MASK == DOOR else timestamp_ms)
         shown = self._properties.get(key)
         if shown is None:
             if len(self._properties) >= PROPERTIES_MAX:
                 self._properties.clear()
-            shown = shown_properties(headers, attributes, timestamp_ms, now_ms)
+            shown = shown_properties(headers, attributes, timestamp_ms, now_ms, unaltered=self._unaltered)
             if shown is not None and len(headers) <= PROPERTY_BYTES_MAX:
                 self._properties[key] = shown
         return shown

@@ -204,6 +204,11 @@ class Journeys:  # decision 198
         self._on_event = on_event
 
     @property
+    def follows_all(self) -> bool:
+        """Whether every message is, of topics without a rate of their own."""
+        return self._settings.rate >= 1
+
+    @property
     def waiting(self) -> bool:
         """Whether something is to be written with the next frame."""
         return bool(self._waiting)

@@ -4,13 +4,15 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.kit import FakeHub
+from gatehouse.gateways.kit import ROUTES, FakeHub
 from gatehouse.gateways.mqtt import properties as P
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, SEND_IF_NEW, SEND_NOT
 from gatehouse.gateways.mqtt.properties import Packet
+from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from tests.gateways.mqtt.five import (
     Client,
     ack_packet,
@@ -297,6 +299,24 @@ def test_3_3_2_3_a_delay_as_a_user_property_and_the_id_to_recall_by() -> None:
 
 
 # --- what crosses from publisher to subscriber
+
+@pytest.mark.parametrize(("journeys", "is_told"), [
+    (JourneySettings(rate=0.0, topics={"t": 1.0}), False), (JourneySettings(rate=1.0), True)],
+    ids=("one topic is followed", "all is followed"))
+def test_mqtt_3_3_2_17_user_properties_are_not_added_to(journeys: JourneySettings, is_told: bool) -> None:
+    hub = FakeHub(journeys=journeys, routes=(*OWN_ROUTES, *ROUTES))
+    client = Client(hub)
+    client.subscribe(("t", 1))
+    own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    for user in ([], [("a", "b")], [("traceparent", own), ("a", "b")]):
+        client.send(publish_packet("t", b"x", 7, properties=[(P.USER, pair) for pair in user]))
+        hub.kernel.flush()
+    came = [seen.properties.user for seen in client.received()]
+    assert came[2] == [("traceparent", own), ("a", "b")], "a sender's own is forwarded"
+    assert [[pair for pair in user if pair[0] != "traceparent"] for user in came[:2]] == [[], [("a", "b")]]
+    assert [len(user) for user in came[:2]] == [is_told, 1 + is_told]
+    assert all(b"traceparent" in dict(record[4]) for record in hub.kernel.records("t")), "they are followed"
+
 
 ALL_PROPERTIES = [(P.FORMAT, 1), (P.CONTENT_TYPE, "text/plain"), (P.RESPONSE_TOPIC, "answers/here"),
                   (P.CORRELATION, b"\0\xff"), (P.USER, ("b", "1")), (P.USER, ("a", "2")), (P.USER, ("b", "1")),
