@@ -20,6 +20,7 @@ from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import EXPIRED as DIED_OF_AGE
 from gatehouse.kernel.groups.policy import OVERFLOW
+from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.journeys.looking import Journey, Looking
 from gatehouse.kernel.journeys.standing import IS_LEASED, QUEUE, SETTLED, WAITING, Standing
 from gatehouse.kernel.message import Leased, Record
@@ -113,6 +114,15 @@ class Reasons:
         else:
             reason = Reason(GONE, NOTHING_THERE, {})
         on_done(journey, reason, None)
+
+    def consumer_of(self, name: str, tenant: str) -> str:
+        """The consumer that is called so: of `$share/GROUP/FILTER`, as doors call a group that has no other name there,
+        its group, or the queue of its filter."""
+        if not name.startswith(SHARE):
+            return name
+        if self._groups.queue(name, tenant) is not None:
+            return QUEUE_PREFIX + name
+        return name.removeprefix(SHARE).partition("/")[0] or name
 
     # ---- what is known of it
 

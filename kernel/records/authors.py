@@ -87,6 +87,7 @@ class CorruptAuthors(Exception):
     """These bytes are no column."""
 
 
+# decision 322
 def encode_authors(first_id: int, authors: list[Origin], firsts: bytes, numbers: bytes, since: int
                    ) -> tuple[bytes, list[Origin]]:
     """The column of stretches, as it has them, of these authors. And the names that it says, which `note_names` is to
