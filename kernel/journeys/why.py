@@ -132,7 +132,8 @@ class Reasons:
         settings = self._groups.settings(consumer, tenant) if queue is None else None
         dying = consumer.removeprefix(DEAD_LETTERS) if consumer.startswith(DEAD_LETTERS) else ""
         of_it = [event for event in journey.events if event.group == consumer
-                 or dying and event.group == dying and event.kind == Kind.GIVEN_UP]
+                 or dying and event.group == dying and event.kind == Kind.GIVEN_UP
+                 or event.kind == Kind.REDRIVEN and event.group == DEAD_LETTERS + consumer]
         if queue is None and settings is None and not of_it:
             return Reason(NO_CONSUMER, f"there is no group or queue {consumer!r}", {})
         became = _what_became(of_it, consumer)
@@ -252,7 +253,7 @@ class Reasons:
 
 def _what_became(of_it: list[Event], consumer: str) -> Reason | None:
     """What the recorded events of a consumer say, the newest first. Of a group's dead letters the group's deaths are
-    among them."""
+    among them, and of a group what its dead letters sent back."""
     for event in reversed(of_it):
         if event.group != consumer:
             return None                                  # it came in: where it stands now says more

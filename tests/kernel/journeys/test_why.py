@@ -118,6 +118,7 @@ def test_it_was_a_dead_letter_and_was_sent_back(hub: Rig) -> None:
     hub.kernel.groups.redrive(queue, list(hub.read_partition(queue.first_partition_id)))
     reason = why(hub, message_id, f"$queue/{letters}")
     assert reason is not None and (reason.code, reason.evidence["address"]) == ("redriven", "orders/1")
+    assert code(hub, message_id) in ("ready", "nobody_takes"), "where it was a dead letter it waits again"
     taker.pop()
     taker.group.reject(taker.handles())
     assert code(hub, message_id, f"$queue/{letters}") != "redriven", "it is there again"
