@@ -14,6 +14,7 @@
 #            the order service and its hub killed a hundred times for each door (some hours); and a disk that is full, where one may be mounted
 #   fuzz     send mutations of real conversations to every door, an hour at each, side by side (SEED=, SECONDS=, ARGS=)
 #   sanitize run the native modules' tests under AddressSanitizer (needs libasan, which comes with gcc; ARGS= goes to pytest)
+#   agree    for an hour (SECONDS=), under AddressSanitizer: native and plain code make the same of whatever chance says
 #   demo     this machine as a device, Spark behind the hub, and a page that shows it (needs Java 17 or later)
 #   docs     write the generated pages again
 #   lock     resolve pyproject.toml anew into requirements/*.lock (asks the package registry)
@@ -34,6 +35,8 @@ CONFIG ?= gateways.toml
 SEED   ?= 1
 ROUNDS ?= 100
 SECONDS ?= 3600
+AGREE   := tests/gateways/mqtt/test_native_publishes.py tests/kernel/write/test_body.py tests/kernel/log/test_frame_writer.py \
+           tests/relay/test_marking.py
 ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn, npm and go fetch those of Java,
@@ -57,7 +60,7 @@ INTEROP_STAMP := $(VENV)/.stamp-interop
 SPARK_STAMP := $(VENV)/.stamp-spark
 DEMO_STAMP  := $(VENV)/.stamp-demo
 
-.PHONY: run lock test lint wheel bench bench-all docs setup clean demo fuzz interop sanitize sim soak
+.PHONY: run lock test lint wheel bench bench-all docs setup clean demo agree fuzz interop sanitize sim soak
 
 run: $(RUN_STAMP)
 	@exec $(PYTHON) scripts/wheel.py serve $(CONFIG)
@@ -109,7 +112,10 @@ fuzz: $(TEST_STAMP)
 
 # The native modules, with a guard at both ends of every buffer.
 sanitize: $(TEST_STAMP)
-	$(PYTHON) scripts/sanitize.py pytest -q tests/gateways/connections tests/gateways/tls tests/gateways/websocket $(ARGS)
+	$(PYTHON) scripts/sanitize.py pytest -q tests/gateways/connections tests/gateways/tls tests/gateways/websocket $(AGREE) $(ARGS)
+
+agree: $(TEST_STAMP)
+	$(PYTHON) scripts/sanitize.py --seconds $(SECONDS) pytest -q $(AGREE) $(ARGS)
 
 demo: $(DEMO_STAMP)
 	@sh scripts/need.sh "the demo" $(DEMO_NEEDS)

@@ -32,7 +32,9 @@ from bench.servers import ROOT, Server, ServerFailed, free_ports, start_hub, wor
 DEADLINE_S: Final = 600.0
 REST_S: Final = 60.0                   # a backlog of which nothing more comes for so long has come to a stop
 ASK_S: Final = 30.0                    # for an answer of a hub
-EVERY_S: Final = 0.02
+EVERY_S: Final = 0.02                  # between single messages
+LOOK_S: Final = 0.1                    # between two looks at what is stored: each takes a hub some ms
+LOOK_EACH: Final = 10                  # of so many single messages
 DOORS: Final = ("http", "kafka")
 
 
@@ -116,7 +118,7 @@ def until_stored(servers: tuple[Server, Server, Server], topic: str, count: int)
             said += [log.read_text(errors="replace")[-2_000:] for server in servers
                      for log in server.folder.glob("*.log")]
             raise ServerFailed(f"B has {now} of {count} messages:\n" + "\n".join(said))
-        time.sleep(0.02)
+        time.sleep(LOOK_S)
 
 
 def produce(hub: Server, topic: str, count: int, size: int) -> float:
@@ -220,7 +222,7 @@ def measure_beside(servers: tuple[Server, Server, Server], count: int) -> Times:
     produce(a, "heavy", count, 1000)
     ask(a, "POST", "/v1/relay/links/link/resume", {})
     until(lambda: stored(b, "heavy") > there)
-    return Times(*latency(servers, lambda number: stored(b, "heavy") < there + count))
+    return Times(*latency(servers, lambda number: number % LOOK_EACH > 0 or stored(b, "heavy") < there + count))
 
 
 def measure_fairness(servers: tuple[Server, Server, Server], seconds: float, count: int, rounds: int) -> None:

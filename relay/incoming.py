@@ -274,21 +274,24 @@ class Incoming:
 
     def on_stored(self, stored: list[Stored]) -> None:
         """See `kernel.message.Owner`."""
+        newest = -1                          # an answer stands for the letters before it, too
+        failed = None
         for answer in stored:
             if answer.error is not None:
-                self._arrivals.forget_pending()
-                if not self._closed:
-                    error = answer.error
-                    self._fail(error if isinstance(error, KernelError) else StorageFull(str(error)))
-                return
-            if self._closed:
-                continue
-            if answer.token is None:
-                self._on_ready()
-            else:
+                failed = answer.error
+                break
+            if answer.token is not None:
                 assert isinstance(answer.token, OfLetter), "our own token"
                 self._unstored_bytes -= answer.token.size_bytes
-                self._answer(answer.token.number)
+                newest = answer.token.number
+            elif not self._closed:
+                self._on_ready()
+        if newest >= 0 and not self._closed:
+            self._answer(newest)
+        if failed is not None:
+            self._arrivals.forget_pending()
+            if not self._closed:
+                self._fail(failed if isinstance(failed, KernelError) else StorageFull(str(failed)))
 
     def _take(self, letter: Batches, section: Section, shift_ms: int, into: Arriving) -> None:
         origin = Origin(self._peer_hub, letter.uuid, section.partition)

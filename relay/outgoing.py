@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, Piece
-from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.batch import cut, sound_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryLost, HistoryParted, LinkRefused, OutOfTurn, PositionAhead, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, SENT_AGAIN, TOO_LARGE, TOPIC_GONE, Last, Loss, Losses, mark_of
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
     from gatehouse.kernel.state.topics import Topic
 
-LETTER_BYTES: Final = 128 << 10        # of pieces in one letter, but for a piece that is larger by itself
+LETTER_BYTES: Final = 128 << 10        # of pieces in one letter at least, where there are as many
+LARGEST_LETTER_BYTES: Final = 1 << 20  # but for a piece that is larger by itself
+LETTERS: Final = 4                     # that fill the window
 READ_BYTES: Final = 512 << 10          # of one partition at a time
 READ_AT_ONCE: Final = 8                # partitions of one look at the log, and topics
 AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged
@@ -132,7 +134,6 @@ class Outgoing:
         self._fail = fail
         self._clock = clock                    # hub time, in ms
         self._piece_bytes = max_letter_bytes // 2          # at most, of a piece
-        self._letter_bytes = min(LETTER_BYTES, self._piece_bytes)
         self._positions: dict[tuple[bytes, int], tuple[int, Last | None]] = {}
         self._knows_histories = False          # the other hub does
         self._topics_version = -1
@@ -243,6 +244,12 @@ class Outgoing:
         """Since when nothing of what is on its way has been stored; 0: nothing is. A narrow way takes its time for each
         letter."""
         return max(self.oldest_said_ms, self._stored_ms) if self._on_their_way else 0
+
+    # decision 323: letters are as large as the way is wide
+    @property
+    def _letter_bytes(self) -> int:
+        """Of pieces in one letter."""
+        return min(max(self._window.bytes // LETTERS, LETTER_BYTES), LARGEST_LETTER_BYTES, self._piece_bytes)
 
     # ---- out
 
@@ -442,7 +449,7 @@ class Outgoing:
             if end <= reading.next:
                 continue
             self._note_gap(stream, reading, piece.first_offset)
-            reading.ahead.append(piece)
+            reading.ahead.extend(cut(piece, self._letter_bytes))
             stream.ahead_bytes += len(piece.data)
             reading.next = end
         if answer.next_offset > reading.next:
@@ -509,12 +516,13 @@ class Outgoing:
         """What one letter holds, and how many messages that are."""
         sections: list[Section] = []
         size_bytes = messages = 0
-        while size_bytes < self._letter_bytes:
+        letter_bytes = self._letter_bytes
+        while size_bytes < letter_bytes:
             reading = self._next_reading(stream)
             if reading is None:
                 break
             pieces: list[Piece] = []
-            while reading.ahead and size_bytes < self._letter_bytes:
+            while reading.ahead and size_bytes < letter_bytes:
                 piece = reading.ahead.popleft()
                 stream.ahead_bytes -= len(piece.data)
                 if len(piece.data) > self._piece_bytes and piece.count > 1:

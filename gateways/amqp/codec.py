@@ -246,6 +246,11 @@ def names_end(side: bytes) -> int:
     return key_at + 1 + side[key_at]
 
 
+def has_table(side: bytes) -> bool:
+    """Whether an AMQP side has the property `headers`."""
+    return side[names_end(side)] & 0x20 != 0
+
+
 def encode_content(channel: bytes, raw: bytes, body: bytes, body_max: int) -> bytes:
     """Header and body frames."""
     parts = [content_head(channel, raw, len(body))]
@@ -277,7 +282,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
     last_redelivered = False
     before = b""
     between = b""
-    start, around = b"", [b""]                   # headers up to a trace context, and what `between` has around it
+    start, around = b"", [b""]                   # headers up to a trace context; `between`, without it where it is told
     for message in leased:
         value = message[6]
         body = b"" if value is None else value
@@ -288,7 +293,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
             if start and size == last_size and not redelivered and len(headers) == len(start) + CONTEXT_BYTES \
                     and headers.startswith(start):
                 last_headers = headers
-                between = around[0] + headers[-CONTEXT_BYTES:] + around[1]
+                between = headers[-CONTEXT_BYTES:].join(around)
             else:
                 is_own = message[8] & DOOR_MASK == DOOR and own_side_at(headers) >= 0
                 last_headers = headers if is_own and not redelivered else b""
@@ -305,7 +310,7 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
                 start = b""
                 if last_headers[-CONTEXT_AT:-CONTEXT_BYTES] == CONTEXT_START:
                     around = between.split(headers[-CONTEXT_BYTES:])
-                    if len(around) == 2:
+                    if len(around) <= 2:         # it is told once, or not at all
                         start = headers[:-CONTEXT_BYTES]
         parts.append(before)
         parts.append(tag.to_bytes(8, "big"))

@@ -130,17 +130,17 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
 
 # ---- out ------------------------------------------------------------------------------------------------------------
 
-# decision 299
+# decisions 299, 324
 def own_side(headers: bytes) -> bytes:
     """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`. It says the
-    trace context, if the hub gave the message one."""
+    trace context, if the hub gave the message one and its sender gave it headers."""
     at = codec.own_side_at(headers)
     if at < 0:
         return b""
     size, at = read_varint(headers, at)
     side = headers[at:at + size]
     given = traceparent_in(headers[at + size:])
-    if not given or given in side:
+    if not given or given in side or not codec.has_table(side):
         return side
     return with_header(side, TRACEPARENT.decode(), Field("S", given), without=TRACESTATE.decode())
 

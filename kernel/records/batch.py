@@ -27,7 +27,7 @@ from crc32c import crc32c
 from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedBatch
 from gatehouse.kernel.message import Leased, Piece, Record
 from gatehouse.kernel.records.compression import NONE, decompress
-from gatehouse.kernel.records.record import MAX_HEADERS, decode_records, split_records
+from gatehouse.kernel.records.record import MAX_HEADERS, decode_records, skip_records, split_records
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # the processor's, for the compiler; an `int` where nothing is compiled
@@ -40,7 +40,9 @@ LENGTH_COVERS_FROM: Final = 12
 CRC_AT: Final = 17
 CRC_COVERS_FROM: Final = 21
 ATTRIBUTES_AT: Final = 21
+LAST_DELTA_AT: Final = 23
 MAX_MS_AT: Final = 35
+COUNT_AT: Final = 57
 MAX_OPENED_BYTES: Final = 64 << 20          # of one batch's records, decompressed
 MAX_BATCH_RECORDS: Final = 1 << 17          # clients fill batches by bytes; librdkafka counts too, to 10,000 by default
 
@@ -134,6 +136,43 @@ def as_batch(piece: Piece, leader_epoch: int) -> bytes:
     crc = crc32c(piece.data, crc32c(after_crc))
     length = HEADER_BYTES - LENGTH_COVERS_FROM + len(piece.data)
     return _BEFORE_ATTRIBUTES.pack(piece.first_offset, length, leader_epoch, 2, crc) + after_crc + piece.data
+
+
+def cut(piece: Piece, max_bytes: int) -> list[Piece]:
+    """The piece as pieces of up to `max_bytes` of records, where they lie open; a larger record has one for itself. Of
+    a producer's batch each part is a batch, whose records count their offsets from that of the first part. A piece
+    that is compressed, or whose lengths make no sense, stays as it is."""
+    data = piece.data
+    if len(data) <= max_bytes:
+        return [piece]
+    at, header = 0, b""
+    if piece.whole:
+        at, header = HEADER_BYTES, data[:HEADER_BYTES]
+        if header[ATTRIBUTES_AT + 1] & (CODEC_MASK | CONTROL):
+            return [piece]
+    parts: list[Piece] = []
+    passed = 0
+    while passed < piece.count:
+        count, end = skip_records(data, at, piece.count - passed, max_bytes, len(data))
+        if not count:
+            return [piece]
+        first_offset, records = piece.first_offset + passed, data[at:end]
+        if header:
+            records = _batch_of(header, first_offset, count, records)
+        parts.append(Piece(first_offset, count, piece.whole, records, piece.append_ms, piece.max_timestamp_ms,
+                           piece.first_id + passed, piece.position))
+        at = end
+        passed += count
+    return parts
+
+
+def _batch_of(header: bytes, first_offset: int, count: int, records: bytes) -> bytes:
+    """A batch of some records of another one, which had this header."""
+    after_crc = b"".join([header[ATTRIBUTES_AT:LAST_DELTA_AT], (count - 1).to_bytes(4, "big"),
+                          header[LAST_DELTA_AT + 4:COUNT_AT], count.to_bytes(4, "big")])
+    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(records)
+    before = first_offset.to_bytes(8, "big") + length.to_bytes(4, "big") + header[LENGTH_COVERS_FROM:CRC_AT]
+    return b"".join([before, crc32c(records, crc32c(after_crc)).to_bytes(4, "big"), after_crc, records])
 
 
 def empty_batch(first_offset: int, next_offset: int, leader_epoch: int) -> bytes:

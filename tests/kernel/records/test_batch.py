@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.errors import CorruptBatch, UnsupportedBatch
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.batch import HEADER_BYTES, as_batch, check_batch, read_header, records_of
+from gatehouse.kernel.records.batch import HEADER_BYTES, as_batch, check_batch, cut, read_header, records_of
 from tests.kernel.batches import batch_of, encode_record, wrap
 from tests.kernel.records.placing import placed
 
@@ -102,3 +102,27 @@ def test_control_batches_have_no_messages_and_log_append_time_counts_for_all() -
     assert records_of(whole(wrap(b"\0", 1, codec=0x20), 1)) == []
     stamped = wrap(encode_record(0, None, b"v", delta_ms=5), 1, codec=0x08, base_ms=10, max_ms=99)
     assert records_of(whole(stamped, 1))[0][1] == 99
+
+
+@pytest.mark.parametrize("is_whole", (True, False), ids=("a batch", "bare records"))
+@pytest.mark.parametrize("max_bytes", (1, 500, 1_000))
+def test_the_parts_of_a_piece_hold_its_records(is_whole: bool, max_bytes: int) -> None:
+    batch = placed(built(0), 300, 4)
+    piece = whole(batch, 20, 300) if is_whole else Piece(300, 20, False, batch[HEADER_BYTES:], 7, 9, 50)
+    parts = cut(piece, max_bytes)
+    assert [record for part in parts for record in records_of(part)] == records_of(piece)
+    sizes = [len(part.data) - HEADER_BYTES * is_whole for part in parts]
+    assert len(parts) > 5 and all(size <= max_bytes or part.count == 1 for size, part in zip(sizes, parts, strict=True))
+    assert {(part.append_ms, part.max_timestamp_ms, part.whole) for part in parts} == {
+        (piece.append_ms, piece.max_timestamp_ms, is_whole)}
+    if is_whole:
+        headers = [check_batch(part.data) for part in parts]
+        assert [header.base_offset for header in headers] == [part.first_offset for part in parts]
+        assert {(header.producer_id, header.leader_epoch, header.attributes) for header in headers} == {(9, 4, 0)}
+
+
+def test_what_is_compressed_or_makes_no_sense_is_not_cut() -> None:
+    records = built(0)[HEADER_BYTES:]
+    for piece in (whole(built(4, 2_000), 2_000), whole(GOOD, 2), Piece(0, 20, False, records[:-1], 0, 0, 1),
+                  Piece(0, 21, False, records, 0, 0, 1), Piece(0, 2, False, b"\xff" * 2_000, 0, 0, 1)):
+        assert cut(piece, 200) == [piece]
