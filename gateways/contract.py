@@ -368,6 +368,9 @@ class HttpAsk(Protocol):
     query: Mapping[str, str]
     """Of a name that comes twice the last value counts."""
 
+    headers: Mapping[str, str]
+    """By their names in small letters."""
+
     body: bytes
     peer: str
 

@@ -15,7 +15,7 @@
     piece   := first offset u64 | count u32 | stored at i64 | largest time i64 | first id i64 | whole u8 | body
 
 A section covers the offsets from `predecessor` until before `next` of one partition: what of them is in no piece did
-not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a batch of a producer; or it is a
+not match, or is `lost` to retention. A piece's body lies as in the log: v2 records, or a batch of a producer, or a
 part of one. Records are counted by their order, and their own offsets say nothing.
 `window`: so many bytes of such letters may be on their way, as they are before they are packed. `takes` (1.1; left out:
 0): 1, this side reads PACKED; 2, it has letters kept and reads SPOOL_KEY; 4, it reads NEXT_KEY; 8 (1.3), it says which

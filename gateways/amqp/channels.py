@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.session import AmqpSession
 
 CHANNEL_ERROR: Final = 504
+NOT_ALLOWED: Final = 530
 FRAME_ERROR: Final = 501
 RESOURCE_ERROR: Final = 506
 CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
@@ -39,7 +40,7 @@ class Channels:
         self._unfinished: dict[Channel, None] = {}
 
     def limit(self, channel_max: int) -> None:
-        """The highest number that a channel may have, as it was agreed."""
+        """How many channels there may be, as it was agreed."""
         self.channel_max = channel_max
 
     def keep_tx(self, size_bytes: int) -> None:
@@ -157,9 +158,9 @@ class Channels:
             if kind == codec.METHOD:
                 fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
             raise fault
-        if number > self.channel_max:                      # so there are never more than that
-            raise ConnectionFault(CHANNEL_ERROR, f"channel number {number} is above the negotiated channel_max "
-                                                 f"({self.channel_max})")
+        if len(self._by_number) >= self.channel_max:  # decision 900
+            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({len(self._by_number)}) has reached the "
+                                               f"negotiated channel_max ({self.channel_max})")
         channel = self._by_number[number] = Channel(number, self._connection)
         self.open[channel.raw] = channel
         channel.reply(encode_method("channel.open-ok"))

@@ -143,8 +143,9 @@ class Definitions:
         if not is_new:
             broker.queues.note_declared(queue)
         channel.note_declared(queue.name)
+        count = 0 if is_new and not queue.settings.is_stream else broker.queues.ready(queue)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
-                     message_count=broker.queues.ready(queue), consumer_count=len(queue.consumers),
+                     message_count=count, consumer_count=len(queue.consumers),
                      audited=_lasting(queue, durable=queue.durable))
 
     def _see(self, name: str, access: str) -> None:

@@ -421,8 +421,8 @@ class AmqpSession:
     # --------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """Close the connection, as RabbitMQ does with those of a user that is deleted."""
-        self.fail(ConnectionFault(CONNECTION_FORCED, f"user '{self.identity.user}': {reason}"))
+        """Close the connection, as RabbitMQ does with those of a user that is deleted, or that its interface closes."""
+        self.fail(ConnectionFault(CONNECTION_FORCED, reason))
 
     def on_rights_changed(self) -> None:
         """What is no longer allowed ends: consumers, and what the connection's own queues are bound to."""

@@ -170,6 +170,10 @@ class QueueSettings:
         return bool(self.limited or self.ttl_ms or self.dead_letter)
 
 
+QUEUE_SETTINGS: Final = tuple([field.name for field in fields(QueueSettings)])
+"""What is recorded of them, and known of what an earlier version, or a later one, has recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """A named queue of its own ids: `first_partition_id` and one more for each further priority."""
@@ -244,15 +248,16 @@ def decode_group(value: bytes) -> GroupSettings:
 
 
 def encode_queue(queue: Queue) -> bytes:
+    settings = {name: getattr(queue.settings, name) for name in QUEUE_SETTINGS}  # decision 901
     return json.dumps({"first_partition_id": str(queue.first_partition_id), "created_ms": queue.created_ms,
-                       "used_ms": queue.used_ms, "settings": asdict(queue.settings)}).encode()
+                       "used_ms": queue.used_ms, "settings": settings}).encode()
 
 
 def decode_queue(key: bytes, value: bytes) -> Queue:
     read = json.loads(value)
     first = int(read["first_queue_id" if "first_queue_id" in read else "first_partition_id"])  # as logs from before
-    return Queue(*split_key(key), first, QueueSettings(**_known(QueueSettings, read["settings"])), read["created_ms"],
-                 read.get("used_ms", 0))
+    settings = {name: value for name, value in read["settings"].items() if name in QUEUE_SETTINGS}
+    return Queue(*split_key(key), first, QueueSettings(**settings), read["created_ms"], read.get("used_ms", 0))
 
 
 def _known(of: type[Any], read: dict[str, Any]) -> dict[str, Any]:

@@ -38,13 +38,13 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
         assert "Traceback" not in said, said
 
 
-def ask(hub: RunningHub, method: str, path: str, document: Any = None, user: tuple[str, str] = ("guest", "guest")
-        ) -> tuple[int, Any]:
+def ask(hub: RunningHub, method: str, path: str, document: Any = None, user: tuple[str, str] = ("guest", "guest"),
+        headers: dict[str, str] | None = None) -> tuple[int, Any]:
     """Status and JSON."""
     login = base64.b64encode(":".join(user).encode()).decode()
     data = None if document is None else document if isinstance(document, bytes) else json.dumps(document).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{hub.port('http')}/api/{path}", data, {
-        "Authorization": f"Basic {login}", "Content-Type": "application/json"}, method=method)
+        "Authorization": f"Basic {login}", "Content-Type": "application/json", **(headers or {})}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read() or b"null")
@@ -120,13 +120,18 @@ def test_rabbitmqadmin_declares_publishes_gets_and_deletes(admin, channel):
         admin("list", what)
 
 
-def test_rabbitmqadmin_closes_a_connection(hub, admin):
+@pytest.mark.parametrize(("reason", "told"), [("", "Closed via management plugin"), ("for repairs", "for repairs")])
+def test_a_connection_is_closed_in_rabbitmqs_words_or_in_those_of_whoever_closes_it(hub, admin, reason, told):
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", hub.port("amqp")))
     (row,) = rows(admin, "list", "connections")
-    admin("close", "connection", f"name={row['name']}")
-    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="management"):
+    if reason:                                 # rabbitmqadmin of the second generation says one, the first cannot
+        assert ask(hub, "DELETE", f"connections/{quote(row['name'])}", headers={"X-Reason": reason}) == (204, None)
+    else:
+        admin("close", "connection", f"name={row['name']}")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
         while True:
             connection.process_data_events(1)
+    assert (closed.value.reply_code, closed.value.reply_text) == (320, f"CONNECTION_FORCED - {told}")
 
 
 # ---- policies

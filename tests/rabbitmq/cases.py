@@ -320,6 +320,8 @@ CASES: Final[dict[str, tuple[Step, ...]]] = {
     "tx: an expiration that is none": (queue(), Send(Tx.Select()), publish(expiration="soon"), Send(Tx.Commit())),
     # ---- channels
     "a channel twice": (Send(Channel.Open()),),
+    "a channel of any number": (Send(Channel.Open(), channel=65_535),),
+    "more channels than agreed": tuple([Send(Channel.Open(), channel=number) for number in range(2, 6)]),
     "a channel that is not open": (Send(Basic.Qos(prefetch_count=1), channel=2),),
     "channel 0": (Send(Basic.Qos(prefetch_count=1), channel=0),),
     "flow off": (Send(Channel.Flow(active=False)),),

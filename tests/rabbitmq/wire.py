@@ -15,7 +15,7 @@ from pika.amqp_object import Method
 
 WAIT_S: Final = 30.0
 FRAME_MAX: Final = 131_072
-CHANNEL_MAX: Final = 2047
+CHANNEL_MAX: Final = 4
 SILENT: Final = (spec.Basic.Publish, spec.Basic.Ack, spec.Basic.Nack, spec.Basic.Reject, spec.Connection.CloseOk,
                  spec.Channel.CloseOk, spec.Basic.RecoverAsync)
 """Methods that nothing answers where all is well: a question behind them shows that they are done."""

@@ -258,5 +258,5 @@ async def close_connection(asking: Asking, name: str) -> HttpAnswer:
         raise ManagementError(401, "not_authorised", "User not administrator user")
     open_connection = asking.services.connections.find(described["id"])
     if open_connection is not None:
-        open_connection.end("Closed via management plugin")
+        open_connection.end(asking.ask.headers.get("x-reason", "Closed via management plugin"))
     return HttpAnswer(204)

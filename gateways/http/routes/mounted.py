@@ -40,6 +40,7 @@ class MountedAsk:
         self.method = "GET" if call.method == "HEAD" else call.method
         self.path = path
         self.query = query
+        self.headers: Mapping[str, str] = call.headers
         self.body = body
         self.peer = call.session.peer
 

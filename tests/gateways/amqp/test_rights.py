@@ -375,7 +375,7 @@ def test_a_user_that_is_ended_is_told_320(opened: bool) -> None:
     session.on_principal_ended("the user is disabled")
     (_, name, told), = client.got()
     assert (name, told["code"]) == ("connection.close", 320)
-    assert told["text"] == "CONNECTION_FORCED - user 'ada': the user is disabled"
+    assert told["text"] == "CONNECTION_FORCED - the user is disabled"
     client.ask("connection.close-ok", 0)
     assert client.link.closed
 
