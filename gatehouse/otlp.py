@@ -105,9 +105,9 @@ def attributes_of(event: Event, address: str, operation: str) -> dict[str, str |
 
 
 class Exporting:
-    """See the module's text. `export` takes drafts and says whether they were delivered; it may block."""
+    """See the module's text. `export` delivers drafts, or raises what says why not; it may block."""
 
-    def __init__(self, export: Callable[[Sequence[SpanDraft]], bool], ids: Callable[[], bytes]) -> None:
+    def __init__(self, export: Callable[[Sequence[SpanDraft]], None], ids: Callable[[], bytes]) -> None:
         self._export = export
         self._drafting = Drafting(ids)
         self._queue: Queue[Event | None] = Queue(MAX_WAITING)
@@ -162,25 +162,29 @@ class Exporting:
 
     def _deliver(self, drafts: list[SpanDraft]) -> None:
         try:
-            is_delivered = self._export(drafts)
+            self._export(drafts)
         except Exception as error:               # whatever the SDK raises concerns spans, and no message
-            log.debug("the OTLP receiver: %s", error)
-            is_delivered = False
-        if is_delivered:
-            self.sent += len(drafts)
-        else:
             self.lost += len(drafts)
-        if is_delivered != self._reachable:
-            self._reachable = is_delivered
-            log.warning("the OTLP receiver takes %s", "spans again" if is_delivered else "no spans: they are lost")
+            if self._reachable:
+                log.warning("the OTLP receiver takes no spans, they are lost: %s", error)
+            self._reachable = False
+            return
+        self.sent += len(drafts)
+        if not self._reachable:
+            log.warning("the OTLP receiver takes spans again")
+        self._reachable = True
 
     def statistics(self) -> dict[str, int]:
         """Counters, by metric name without its prefix."""
         return {"otlp_spans_total": self.sent, "otlp_spans_lost_total": self.lost}
 
 
-def exporter_to(endpoint: str, hub: str, version: str) -> Callable[[Sequence[SpanDraft]], bool]:
-    """Sends to an endpoint as the SDK does. Raises Refused where the SDK is not installed."""
+class NotDelivered(Exception):
+    """The receiver did not take spans; the text is the SDK's."""
+
+
+def exporter_to(endpoint: str, hub: str, version: str) -> Callable[[Sequence[SpanDraft]], None]:
+    """Sends to an endpoint as the SDK does, or raises NotDelivered. Raises Refused where the SDK is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
@@ -196,10 +200,19 @@ def exporter_to(endpoint: str, hub: str, version: str) -> Callable[[Sequence[Spa
     resource = Resource.create({"service.name": SYSTEM, "service.instance.id": hub, "service.version": version})
     scope = InstrumentationScope(SYSTEM, version)
 
+    said: list[str] = []                         # by the SDK about these spans: a line for each try, and the last one
+
+    def keep(record: logging.LogRecord) -> bool:
+        said[:] = [record.getMessage()]
+        return False
+
+    logging.getLogger(OTLPSpanExporter.__module__).addFilter(keep)  # decision 328
+
     def context(trace_id: bytes, span_id: bytes, is_remote: bool) -> Any:
         return SpanContext(int.from_bytes(trace_id), int.from_bytes(span_id), is_remote, TraceFlags(TraceFlags.SAMPLED))
 
-    def export(drafts: Sequence[SpanDraft]) -> bool:
+    def export(drafts: Sequence[SpanDraft]) -> None:
+        said.clear()
         spans = [ReadableSpan(
             draft.name, context(draft.trace_id, draft.span_id, False),
             context(draft.trace_id, draft.parent, True) if draft.parent else None, resource, draft.attributes,
@@ -207,6 +220,7 @@ def exporter_to(endpoint: str, hub: str, version: str) -> Callable[[Sequence[Spa
             status=Status(StatusCode.ERROR, draft.error) if draft.error else Status(),
             start_time=draft.start_ms * NS, end_time=draft.end_ms * NS, instrumentation_scope=scope)
             for draft in drafts]
-        return exporter.export(spans) is SpanExportResult.SUCCESS
+        if exporter.export(spans) is not SpanExportResult.SUCCESS:
+            raise NotDelivered(" ".join(said) or "the SDK does not say why")
 
     return export

@@ -847,6 +847,8 @@ class LookingPort(Protocol):
 class ReasonsPort(Protocol):
     """Why messages are not with a consumer. See `journeys.why.Reasons`."""
 
+    def consumer_of(self, name: str, tenant: str) -> str: ...
+
     def ask(self, message_id: int, consumer: str, tenant: str, on_done: OnReason) -> None: ...
 
 

@@ -8,14 +8,17 @@ A header that says anything else says nothing: whoever reads it begins a new tra
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 HEADER: Final = b"traceparent"
+STATE: Final = b"tracestate"
+OF_CONTEXT: Final = frozenset((HEADER, STATE))
 MAX_BYTES: Final = 512
 """A longer header is not looked at: later versions may have more fields, and none has this much."""
 
-TRACEPARENT: Final = re.compile(
-    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?", re.DOTALL)
+TRACEPARENT: Final = re.compile(               # version 00 has nothing more, and ff is none
+    rb"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?", re.DOTALL)
 SAMPLED: Final = 1
 OWN_BYTES: Final = 55                  # of a context that a hub gives
 
@@ -49,6 +52,12 @@ def is_of_a_hub(header: bytes | None) -> bool:
     """Whether a hub gave this context to a message that had none: its span id is the second half of its trace id,
     see `numbering`."""
     return header is not None and len(header) == OWN_BYTES and header[19:35] == header[36:52]
+
+
+def only_context(headers: Iterable[tuple[bytes, bytes | None]]) -> Context | None:  # decision 327
+    """The context that headers say; None where several say one, as then nobody knows which of them it is."""
+    said = [value for name, value in headers if name == HEADER]
+    return read(said[0]) if len(said) == 1 else None
 
 
 def hex_of(header: bytes) -> str:

@@ -91,7 +91,8 @@ def trace(message_id: str | None, from_time: str | None, to_time: str | None, li
 def why(message_id: str, consumer: str, of_user: str | None, url: str, json_wanted: bool) -> None:
     """Say why a message did not arrive at a consumer.
 
-    MESSAGE is its id; CONSUMER is a group, or a queue as `$queue/NAME`.
+    MESSAGE is its id; CONSUMER is a group, a queue as `$queue/NAME`, or either as a door calls it,
+    `$share/GROUP/FILTER`.
     """
     with asking(url) as hub:
         answer = hub.why(message_id, consumer, of_user)

@@ -158,7 +158,7 @@ class Channels:
             if kind == codec.METHOD:
                 fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
             raise fault
-        if len(self._by_number) >= self.channel_max:  # decision 900
+        if len(self._by_number) >= self.channel_max:  # decision 325
             raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({len(self._by_number)}) has reached the "
                                                f"negotiated channel_max ({self.channel_max})")
         channel = self._by_number[number] = Channel(number, self._connection)

@@ -22,6 +22,7 @@ from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.headers import CORRELATION
 from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
 from gatehouse.tracing.context import HEADER as TRACEPARENT
+from gatehouse.tracing.context import STATE as TRACESTATE
 from gatehouse.tracing.context import traceparent_in
 
 EXPIRES_AT: Final = b"expires-at"      # `gateways.properties.envelope`
@@ -139,9 +140,9 @@ def own_side(headers: bytes) -> bytes:
     size, at = read_varint(headers, at)
     side = headers[at:at + size]
     given = traceparent_in(headers[at + size:])
-    if not given or TRACEPARENT in side or not codec.has_table(side):
+    if not given or given in side or not codec.has_table(side):
         return side
-    return with_header(side, TRACEPARENT.decode(), Field("S", given))
+    return with_header(side, TRACEPARENT.decode(), Field("S", given), without=TRACESTATE.decode())
 
 
 def foreign_side(name: AmqpName, headers: bytes, attributes: int, timestamp_ms: int, now_ms: int) -> bytes:
@@ -165,12 +166,13 @@ def read_names(side: bytes) -> tuple[str, str]:
             side[key_at + 1:key_at + 1 + side[key_at]].decode(errors="replace"))
 
 
-def with_header(side: bytes, name: str, field: Field) -> bytes:
-    """An AMQP side with this header set. One whose headers cannot be read stays as it came."""
+def with_header(side: bytes, name: str, field: Field, *, without: str = "") -> bytes:
+    """An AMQP side with this header set, and `without` another. One whose headers cannot be read stays as it came."""
     split = codec.names_end(side)
     raw = side[split:]
     try:
         headers: Table = dict(properties.read(raw).get("headers", {}))
+        headers.pop(without, None)
         headers[name] = field
         return side[:split] + properties.replaced(raw, headers)
     except SyntaxFault:

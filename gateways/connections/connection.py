@@ -408,7 +408,7 @@ class Connection(asyncio.Protocol):
         self._charge(self.unsent_bytes)
         self._write_due_ms = now_ms + self._listener.settings.write_timeout_ms
 
-    def _linger_on(self, now_ms: int) -> None:  # decision 940
+    def _linger_on(self, now_ms: int) -> None:  # decision 329
         """Let go of a peer that has sent nothing since the last look. One that sends may have far to read yet to what
         it was told last, and would be reset on the way."""
         self._lingers -= 1

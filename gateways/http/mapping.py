@@ -115,6 +115,9 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
             elif name.startswith(_EVENT_PREFIX):
                 publication.event = [*publication.event, (name[len(_EVENT_PREFIX):], value)]
             continue
+        if name in seen and name == HEADER:          # Trace Context has no word for two: a new trace begins
+            publication.headers = [each for each in publication.headers if each[0] != HEADER]
+            continue
         if name in seen and name != b"prefer":
             raise Refusal("invalid_header", f"{_shown(name)} is given twice")
         seen.add(name)

@@ -15,11 +15,11 @@ from gatehouse.gateways.addresses import QUEUE_LEVEL, REPLY_NAME, reply_address
 from gatehouse.gateways.properties.envelope import Kind, Shape
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, check_address, escape, is_address, unescape
 from gatehouse.kernel.errors import InvalidAddress
+from gatehouse.tracing.context import read as read_context
 
 MAX_TIME_MS: Final = 253_402_300_799_999      # the last millisecond of the year 9999, where RFC 3339 ends
 MAX_SECONDS: Final = 0xFFFFFFFF               # MQTT 5, 3.3.2.3.3: a four-byte integer
 MAX_PRIORITY: Final = 255                     # AMQP 0-9-1: an octet
-TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 RFC_3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?", re.ASCII)
 CHARSET: Final = re.compile(r"""(?i);\s*charset\s*=\s*("?)([^";\s]*)\1""")
@@ -46,7 +46,7 @@ def normalize(kind: Kind, value: bytes) -> bytes | None:
     if kind is Kind.FLAG:
         return {"true": b"true", "1": b"true", "false": b"false", "0": b"false"}.get(text.lower())
     if kind is Kind.TRACEPARENT:
-        return value if TRACEPARENT.fullmatch(text) else None
+        return value if read_context(value) is not None else None
     number = _time_ms(text) if kind is Kind.TIME else int(text) if _is_number(text) else None
     highest = MAX_TIME_MS if kind is Kind.TIME else MAX_PRIORITY
     return b"%d" % number if number is not None and 0 <= number <= highest else None

@@ -248,7 +248,7 @@ def decode_group(value: bytes) -> GroupSettings:
 
 
 def encode_queue(queue: Queue) -> bytes:
-    settings = {name: getattr(queue.settings, name) for name in QUEUE_SETTINGS}  # decision 901
+    settings = {name: getattr(queue.settings, name) for name in QUEUE_SETTINGS}  # decision 326
     return json.dumps({"first_partition_id": str(queue.first_partition_id), "created_ms": queue.created_ms,
                        "used_ms": queue.used_ms, "settings": settings}).encode()
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from gatehouse.kernel.journeys.following import evenly
 from gatehouse.kernel.message import Origin, Placement
-from gatehouse.kernel.records.record import add_header, encode_header, named_headers
+from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers, without_headers
 from gatehouse.kernel.write.pending_frame import Run
-from gatehouse.tracing.context import HEADER, Context, read
+from gatehouse.tracing.context import HEADER, OF_CONTEXT, Context, only_context
 from gatehouse.tracing.events import Kind, text, unsigned
 from gatehouse.tracing.numbering import TEXT_BYTES, scattered, scattered_texts, trace_of
 
@@ -23,9 +23,6 @@ _WANTED: Final = frozenset((HEADER, CORRELATION))
 
 MAX_SENDERS: Final = 10_000
 """Senders and places of which it is kept how events tell of them."""
-
-_ONE_MORE: Final = [bytes((2 * count + 2,)) for count in range(63)]
-"""Of encoded headers: how many there are, if there is one more."""
 
 
 class Sender:
@@ -121,20 +118,17 @@ class Contexts:
         count = len(indexes)
         first = self.take(count)
         texts = scattered_texts(first, count)
-        alone = _ONE_MORE[0] + self._whole
+        last, start = b"", b""              # headers of the message before, and what its new ones begin with
         at = 0
         for index in indexes:
             message = messages[index]
             headers: bytes = message[2]
             half = texts[at:at + TEXT_BYTES]
             at += TEXT_BYTES
-            if len(headers) == 1:
-                headers = b"".join((alone, half, b"-", half, b"-01"))
-            elif headers[0] < 126:
-                headers = b"".join((_ONE_MORE[headers[0] >> 1], headers[1:], self._whole, half, b"-", half, b"-01"))
-            else:
-                headers = add_header(headers, b"".join((self._whole, half, b"-", half, b"-01")))
-            messages[index] = (message[0], message[1], headers, message[3], message[4])
+            if headers != last:
+                last, start = headers, add_header(headers, self._whole)
+            messages[index] = (message[0], message[1], b"".join((start, half, b"-", half, b"-01")), message[3],
+                               message[4])
         return first
 
 
@@ -169,20 +163,24 @@ def grouped(messages: list[Any], placements: dict[int, Placement] | None, picks:
 
 
 def with_contexts(messages: list[Any], sendings: list[Sending], contexts: Contexts) -> list[Sending]:
-    """Every message of these sendings has a trace context then. Those that came with one, or with a correlation id, are
-    sendings of their own."""
+    """Every message of these sendings has one trace context then. Those that came with one, or with a correlation id,
+    are sendings of their own."""
     result: list[Sending] = []
+    last = NO_HEADERS                                    # of the message before, which said neither
     for sending in sendings:
         plain: list[int] = []
         for index in sending.indexes:
             headers: bytes = messages[index][2]
-            if len(headers) == 1 or headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0:
+            if headers == last or headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0:
+                last = headers
                 plain.append(index)
                 continue
             context, correlation = named_in(headers)
             alone = Sending(sending.placement, sending.origin, [index])
             alone.context, alone.correlation = context, correlation
             if context is None:
+                message = messages[index]
+                messages[index] = (message[0], message[1], without_headers(headers, OF_CONTEXT), message[3], message[4])
                 alone.number = contexts.add(messages, [index])
             result.append(alone)
         if plain:
@@ -193,14 +191,12 @@ def with_contexts(messages: list[Any], sendings: list[Sending], contexts: Contex
 
 def named_in(headers: bytes) -> tuple[Context | None, bytes]:
     """The trace context and the correlation id of encoded headers."""
-    context: Context | None = None
+    said = named_headers(headers, _WANTED)
     correlation = b""
-    for name, value in named_headers(headers, _WANTED):
-        if name == HEADER and context is None:
-            context = read(value)
-        elif name == CORRELATION and not correlation:
+    for name, value in said:
+        if name == CORRELATION and not correlation:
             correlation = value or b""
-    return context, correlation
+    return only_context(said), correlation
 
 
 def rows_of(sending: Sending, places: Sequence[tuple[Run, int]], sender: Sender) -> list[FollowedRows]:

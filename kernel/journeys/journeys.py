@@ -55,7 +55,7 @@ from gatehouse.kernel.write.committer import DURABLE_MS, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.tracing.budget import Budget
-from gatehouse.tracing.context import HEADER, Context, read
+from gatehouse.tracing.context import HEADER, Context, only_context
 from gatehouse.tracing.events import FIELDS, OF_CLIENTS, Event, Kind, cut, decode, encode, text
 from gatehouse.tracing.numbering import HALF
 from gatehouse.tracing.sampling import Sampling
@@ -307,7 +307,7 @@ class Journeys:  # decision 198
     def _context_of(headers: bytes) -> Context | None:
         if headers.find(HEADER) < 0:
             return None
-        return next((read(value) for _, value in named_headers(headers, _CONTEXT)), None)
+        return only_context(named_headers(headers, _CONTEXT))
 
     def on_entered(self, frame: PendingFrame, messages: Sequence[Any], placements: dict[int, Placement] | None,
                    places: Sequence[tuple[Run, int]]) -> None:
@@ -367,7 +367,7 @@ class Journeys:  # decision 198
 
         def context_of(record: InBatch) -> bytes | None:
             headers = dict(record.headers)
-            context = read(headers.get(HEADER))
+            context = only_context(record.headers)
             number = 0 if context is not None else self._trace_contexts.take(1)
             address = self._places.routes.address_of(topic, record.key, record.headers)
             sender = sender_of(tenant, address, record.key or b"", origin, door)
@@ -513,7 +513,7 @@ class Journeys:  # decision 198
         except CorruptBatch:                          # of a producer's batch, whose records nobody looked into
             headers = ()
         said = dict(reversed(headers))
-        context = read(said.get(HEADER))
+        context = only_context(headers)
         return event._replace(
             address=self._places.routes.address_of(topic.name, key, headers), key=key or b"",
             tenant=topic.tenant if topic.tenant != TENANT else "", correlation_id=said.get(CORRELATION) or b"",

@@ -20,6 +20,7 @@ from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import EXPIRED as DIED_OF_AGE
 from gatehouse.kernel.groups.policy import OVERFLOW
+from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.journeys.looking import Journey, Looking
 from gatehouse.kernel.journeys.standing import IS_LEASED, QUEUE, SETTLED, WAITING, Standing
 from gatehouse.kernel.message import Leased, Record
@@ -114,6 +115,15 @@ class Reasons:
             reason = Reason(GONE, NOTHING_THERE, {})
         on_done(journey, reason, None)
 
+    def consumer_of(self, name: str, tenant: str) -> str:
+        """The consumer that is called so: of `$share/GROUP/FILTER`, as doors call a group that has no other name there,
+        its group, or the queue of its filter."""
+        if not name.startswith(SHARE):
+            return name
+        if self._groups.queue(name, tenant) is not None:
+            return QUEUE_PREFIX + name
+        return name.removeprefix(SHARE).partition("/")[0] or name
+
     # ---- what is known of it
 
     def _reason(self, journey: Journey, consumer: str, tenant: str) -> Reason:
@@ -122,7 +132,8 @@ class Reasons:
         settings = self._groups.settings(consumer, tenant) if queue is None else None
         dying = consumer.removeprefix(DEAD_LETTERS) if consumer.startswith(DEAD_LETTERS) else ""
         of_it = [event for event in journey.events if event.group == consumer
-                 or dying and event.group == dying and event.kind == Kind.GIVEN_UP]
+                 or dying and event.group == dying and event.kind == Kind.GIVEN_UP
+                 or event.kind == Kind.REDRIVEN and event.group == DEAD_LETTERS + consumer]
         if queue is None and settings is None and not of_it:
             return Reason(NO_CONSUMER, f"there is no group or queue {consumer!r}", {})
         became = _what_became(of_it, consumer)
@@ -242,7 +253,7 @@ class Reasons:
 
 def _what_became(of_it: list[Event], consumer: str) -> Reason | None:
     """What the recorded events of a consumer say, the newest first. Of a group's dead letters the group's deaths are
-    among them."""
+    among them, and of a group what its dead letters sent back."""
     for event in reversed(of_it):
         if event.group != consumer:
             return None                                  # it came in: where it stands now says more

@@ -5,7 +5,7 @@ checksum and the bytes of its records are new.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -22,7 +22,7 @@ from gatehouse.kernel.records.batch import (
     read_header,
 )
 from gatehouse.kernel.records.compression import NONE, compress, decompress
-from gatehouse.kernel.records.record import MAX_HEADERS, add_header, read_headers, read_varint, varint
+from gatehouse.kernel.records.record import MAX_HEADERS, add_header, read_headers, read_varint, varint, without_headers
 
 _LENGTH_AT: Final = 8
 
@@ -39,10 +39,11 @@ Extra = Callable[[InBatch], "bytes | None"]
 """Says what header a record is to have besides, as `record.encode_header` makes it; None: none."""
 
 
-def with_headers(batch: bytes, header: BatchHeader, indexes: Sequence[int], opened_bytes: int, extra: Extra
-                 ) -> tuple[bytes, BatchHeader]:
+def with_headers(batch: bytes, header: BatchHeader, indexes: Sequence[int], opened_bytes: int, extra: Extra,
+                 instead_of: Container[bytes] = ()) -> tuple[bytes, BatchHeader]:
     """The batch with what `extra` says of the records at these indexes, which are in order; the same one where that is
-    nothing. It was checked, and opens to so many bytes. Raises CorruptBatch."""
+    nothing. A record that is given a header loses those of the names `instead_of`. The batch was checked, and opens to
+    so many bytes. Raises CorruptBatch."""
     codec = header.attributes & CODEC_MASK
     data, at = (batch, HEADER_BYTES) if codec == NONE else (
         decompress(codec, batch[HEADER_BYTES:], opened_bytes), 0)
@@ -59,7 +60,10 @@ def with_headers(batch: bytes, header: BatchHeader, indexes: Sequence[int], open
         more = extra(record) if len(record.headers) < MAX_HEADERS else None
         end = start + length
         if more is not None:
-            headers = add_header(data[headers_at:end], more)
+            headers = data[headers_at:end]
+            if any(name in instead_of for name, _ in record.headers):
+                headers = without_headers(headers, instead_of)
+            headers = add_header(headers, more)
             parts += (data[kept:at], varint(headers_at - start + len(headers)), data[start:headers_at], headers)
             kept = end
         at, index = end, index + 1

@@ -43,9 +43,8 @@ NUMBER_BITS: Final = 16
 
 _HEAD: Final = struct.Struct("<IIIQIII")
 HEAD_BYTES: Final = 32
-_START: Final = struct.Struct("<III")                # the head in two parts, and what follows where one author is all
+_START: Final = struct.Struct("<III")                # the head in two parts, as its checksum begins with the second
 _COUNTS: Final = struct.Struct("<QIII")
-_ONE: Final = struct.Struct("<QIH")
 _LENGTH: Final = struct.Struct("<H")
 U32: Final = "I" if array("I").itemsize == 4 else "L"
 
@@ -88,12 +87,13 @@ class CorruptAuthors(Exception):
     """These bytes are no column."""
 
 
+# decision 322
 def encode_authors(first_id: int, authors: list[Origin], firsts: bytes, numbers: bytes, since: int
                    ) -> tuple[bytes, list[Origin]]:
     """The column of stretches, as it has them, of these authors. And the names that it says, which `note_names` is to
     be told once the frame has its place. Names that were said before the position `since` are said again."""
     saying: list[Origin] = []
-    places: list[int] = []
+    places = array("Q")
     since <<= NUMBER_BITS
     for origin in authors:
         if origin.named_at >= since and origin.named_at:
@@ -101,17 +101,12 @@ def encode_authors(first_id: int, authors: list[Origin], firsts: bytes, numbers:
         else:
             places.append(len(saying))
             saying.append(origin)
-    rest = b"".join([array("Q", places).tobytes(), firsts, numbers, *[_encode_name(origin) for origin in saying]])
-    counts = _HEAD.pack(MAGIC, HEAD_BYTES + len(rest), 0, first_id, len(saying), len(places), len(numbers) // 2)
-    crc = crc32c(rest, crc32c(counts[12:]))
-    return b"".join([counts[:8], crc.to_bytes(4, "little"), counts[12:], rest]), saying
-
-
-def encode_author(first_id: int, named_at: int) -> bytes:  # decision 322
-    """As `encode_authors` where all messages are one author's, whose name the log says there."""
-    counts = _COUNTS.pack(first_id, 0, 1, 1)
-    rest = _ONE.pack(named_at, 0, 0)
-    return b"".join([_START.pack(MAGIC, HEAD_BYTES + len(rest), crc32c(rest, crc32c(counts))), counts, rest])
+    counts = _COUNTS.pack(first_id, len(saying), len(places), len(numbers) // 2)
+    rest = places.tobytes() + firsts + numbers
+    if saying:
+        rest += b"".join([_encode_name(origin) for origin in saying])
+    start = _START.pack(MAGIC, HEAD_BYTES + len(rest), crc32c(rest, crc32c(counts)))
+    return b"".join((start, counts, rest)), saying
 
 
 def note_names(saying: list[Origin], position: int) -> None:

@@ -84,6 +84,11 @@ def add_header(headers: bytes, extra: bytes, extra_count: int = 1) -> bytes:
     return varint(count + extra_count) + headers[at:] + extra
 
 
+def without_headers(headers: bytes, names: Container[bytes]) -> bytes:
+    """Encoded headers without those of these names. Raises CorruptBatch."""
+    return encode_headers([each for each in read_headers(headers, 0)[0] if each[0] not in names])
+
+
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Decode one varint; returns (value, index after it). CorruptBatch where it runs off the end or never ends."""
     end = len(data)

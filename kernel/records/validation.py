@@ -33,6 +33,7 @@ from gatehouse.kernel.records.batch import (
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, decompress
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK, Asked, asked_of, asks_for_trace_of
 from gatehouse.kernel.records.record import decode_records, read_headers
+from gatehouse.tracing.context import OF_CONTEXT
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored
 OPENED_RATIO: Final = 64               # beyond that, of opened to stored bytes: logs and telemetry stay below 30
@@ -105,7 +106,8 @@ def validate(batch: bytes, header: BatchHeader, record_bytes: int, wanted: bool,
 
 
 def with_contexts(validated: Validated, indexes: Sequence[int], context_of: Extra) -> Validated:
-    """The batch with a `traceparent` in those of these records that have none, as `context_of` says it."""
+    """The batch with a `traceparent` in those of these records that have none, as `context_of` says it; what they say
+    in its place is no trace context, and goes."""
     added: dict[int, bytes] = {}
 
     def note(record: InBatch) -> bytes | None:
@@ -114,17 +116,22 @@ def with_contexts(validated: Validated, indexes: Sequence[int], context_of: Extr
             added[record.at] = header
         return header
 
-    batch, header = with_headers(validated.batch, validated.header, indexes, validated.opened_bytes, note)
+    batch, header = with_headers(validated.batch, validated.header, indexes, validated.opened_bytes, note,
+                                 OF_CONTEXT)
     if not added:
         return validated
     contexts = {at: read_headers(b"\x02" + encoded, 0)[0] for at, encoded in added.items()}
     records, asks = validated.records, validated.asks
     if records is not None:
-        records = [(*record[:4], record[4] + contexts[record[0]], *record[5:]) if record[0] in contexts else record
-                   for record in records]
+        records = [(*record[:4], _replaced(record[4], contexts[record[0]]), *record[5:]) if record[0] in contexts
+                   else record for record in records]
     asks = [(at, asked._replace(traceparent=contexts[at][0][1] or b""), key, headers) if at in contexts
             else (at, asked, key, headers) for at, asked, key, headers in asks]
     return Validated(batch, header, records, validated.opened_bytes, asks, validated.traced)
+
+
+def _replaced(headers: Headers, context: Headers) -> Headers:
+    return tuple([each for each in headers if each[0] not in OF_CONTEXT]) + context
 
 
 def asking(records: list[Record]) -> list[tuple[int, Asked, bytes | None, Headers]]:

@@ -31,7 +31,7 @@ from gatehouse.kernel.message import (
     Record,
     Stored,
 )
-from gatehouse.kernel.records.authors import MAX_AUTHORS, NUMBER_BITS, encode_author, encode_authors
+from gatehouse.kernel.records.authors import MAX_AUTHORS, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
@@ -439,10 +439,7 @@ class BatchBuilder:
             counts.append(count)
         column = b""
         naming: list[Origin] | None = None
-        only = self._only_author(since) if self.has_authors else None
-        if only is not None:
-            column = encode_author(first_id, only.named_at)
-        elif self.has_authors:
+        if self.has_authors:
             begins = array("q", [-1 if run.own_id >= 0 else run.first_id - first_id for run in runs])
             column, naming = encode_authors(first_id, *body.authors_of(self._laid, self._turns, begins, MAX_AUTHORS),
                                             since)
@@ -461,15 +458,6 @@ class BatchBuilder:
         if self.references:
             self._add_references(entries, next_offsets, moved, data, ends)
         return Sealed(entries, data, record_count, next_id - first_id, naming)
-
-    def _only_author(self, since: int) -> Origin | None:
-        """Who published all that is given an id, if it is one, and his name stands in the log behind `since`."""
-        first, stops, author = self._turns[0]
-        if len(self._turns) > 1 or first or stops is not None or author is None \
-                or min([run.own_id for run in self.runs]) >= 0:
-            return None
-        only: Origin = author
-        return only if only.named_at and only.named_at >= since << NUMBER_BITS else None
 
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int], data: bytes,
                         ends: bytes) -> None:

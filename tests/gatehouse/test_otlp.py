@@ -7,12 +7,13 @@ import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from gatehouse.otlp import MAX_WAITING, Drafting, Exporting, SpanDraft
@@ -55,7 +56,7 @@ def test_a_message_is_sent_and_processed_by_the_words_of_the_conventions() -> No
 def test_a_receiver_that_does_not_answer_costs_the_kernel_nothing_and_what_is_lost_is_counted() -> None:
     entered, goes_on = threading.Event(), threading.Event()
 
-    def export(drafts: Sequence[SpanDraft]) -> bool:
+    def export(drafts: Sequence[SpanDraft]) -> None:
         entered.set()
         goes_on.wait(DEADLINE_S)
         raise OSError("gone")
@@ -120,3 +121,51 @@ def test_a_collector_gets_the_spans_of_a_message(tmp_path: Path) -> None:
             span = spans.get(timeout=DEADLINE_S)
             assert (span.name, span.trace_id, span.parent_span_id) == ("send plant/1", TRACE, SPAN)
             assert {one.key: one.value.string_value for one in span.attributes}["messaging.system"] == "gatehouse"
+
+
+@contextmanager
+def bad_receiver(status: int) -> Iterator[tuple[str, threading.Event]]:
+    """A collector's end that answers with an error; with the status 0 it never answers. And whether it was asked."""
+    asked, is_over = threading.Event(), threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked.set()
+            if not status:
+                is_over.wait(DEADLINE_S)
+                return
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1/traces", asked
+    finally:
+        is_over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [500, 0])
+def test_publishing_goes_on_and_stops_beside_a_collector_that_fails_or_hangs(tmp_path: Path, status: int) -> None:
+    with bad_receiver(status) as (endpoint, asked):
+        config = f'[tracing]\notlp_endpoint = "{endpoint}"\n[tracing.topics.plant]\n'
+        hub = RunningHub(tmp_path, config_of(("http",)) + config)
+        try:
+            hub.wait_ready()
+            publish(hub)
+            assert asked.wait(DEADLINE_S)
+            publish(hub)
+            if status:
+                assert "500" in hub.wait_log_line("takes no spans")
+            code, said = hub.stop()
+        finally:
+            hub.kill()
+        assert code == 0 and "Traceback" not in said
+        assert said.count("500") <= 1 and "opentelemetry" not in said, "the hub has one line for it"

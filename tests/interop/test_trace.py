@@ -128,7 +128,8 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
     for words in ("stored (from the log)", "meter7", "released", "given up", "redriven", "acked", "billing"):
         assert words in said, said
     assert json.loads(command(hub, "trace", message_id, "--json"))["id"] == message_id
-    assert command(hub, "why", message_id, GROUP).startswith("arrived: it arrived: it was acked")
+    for consumer in (GROUP, SHARED):
+        assert command(hub, "why", message_id, consumer).startswith("arrived: it arrived: it was acked")
     ask(hub, "PUT", "/v1/groups/latecomers", {"kind": "leased", "start": "latest"})
     assert command(hub, "why", message_id, "latecomers").startswith("not_routed: ")
     assert json.loads(command(hub, "why", message_id, "nobody", "--json"))["reason"] == "no_consumer"

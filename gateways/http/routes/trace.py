@@ -109,7 +109,8 @@ FROM: Final = Parameter("from", "Not before this time: RFC 3339, or milliseconds
 TO: Final = Parameter("to", "Not after this time.")
 MAX: Final = Whole("max", "Messages at most.", default=100, lowest=1, highest=LOOKED_AT)
 WAYS: Final = (KEY.name, ADDRESS.name, TRACE.name, CORRELATION.name, TOPIC.name, ORIGIN.name)
-CONSUMER: Final = Parameter("consumer", "A group, or a queue as `$queue/NAME`.", required=True, example="billing")
+CONSUMER: Final = Parameter("consumer", "A group, a queue as `$queue/NAME`, or either as `$share/GROUP/FILTER`.",
+                                 required=True, example="billing")
 USER: Final = Parameter("user", "Whether this user may read it there is asked first.")
 WHY: Final = Named("Why", object_of({"id": MESSAGE_ID, "consumer": TEXT, "reason": TEXT, "text": TEXT,
                                      "evidence": object_of()}))
@@ -262,14 +263,15 @@ async def find_events(door: Door, call: Call) -> Answered:
 async def why(door: Door, call: Call) -> Answered:
     """Say why a message did not arrive at a consumer.
 
-    The consumer is a group, or a queue as `$queue/NAME`. `reason` is one of: never_given, gone, waits_for_time,
-    recalled, not_committed, no_right, no_consumer, not_routed, arrived, dead_letter, redriven, expired, dropped,
-    leased, retry, behind, filtered, below_start, passed, paused, nobody_takes, ready. With `user`, an
-    administrator asks about his rights first.
+    The consumer is a group, a queue as `$queue/NAME`, or either as a door calls it, `$share/GROUP/FILTER`. `reason` is
+    one of: never_given, gone, waits_for_time, recalled, not_committed, no_right, no_consumer, not_routed, arrived,
+    dead_letter, redriven, expired, dropped, leased, retry, behind, filtered, below_start, passed, paused, nobody_takes,
+    ready. With `user`, an administrator asks about his rights first.
     """
     principal = await door.principal(call)
     query = call.query()
-    consumer, message_id = query[CONSUMER.name], read_id(call.captures[0])
+    consumer = door.services.kernel.reasons.consumer_of(query[CONSUMER.name], principal.tenant)
+    message_id = read_id(call.captures[0])
     if message_id is None:
         raise Refusal("unknown_message", "a message's id is a whole number")
     reply: Reply[tuple[Journey, Reason | None]] = Reply()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import spec
 
-from gatehouse.gateways.amqp import codec, mapping
+from gatehouse.gateways.amqp import codec, mapping, properties
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.properties import write
@@ -156,8 +156,9 @@ def test_each_delivery_has_the_trace_context_that_the_hub_gave_its_message() -> 
     assert [int(one.headers.get("traceparent", "00-00")[3:35], 16) for one in headers] == [1, 2, 0, 3, 3, 4, 5, 6, 7]
     assert [one.delivery_mode for one in headers] == [2] * 9
     assert len(asked) == 6, "of those that differ in nothing else only the first"
-    sent = b"\0\1q" + write({"headers": {"traceparent": text("as its sender said")}})
-    assert mapping.own_side(followed(sent, 9)[7]) == sent, "what its sender said stays"
+    sent = b"\0\1q" + write({"headers": {"traceparent": text("no context"), "tracestate": text("a=1"), "a": text("b")}})
+    table = properties.read(mapping.own_side(followed(sent, 9)[7])[3:])["headers"]
+    assert (int(table["traceparent"].value[3:35], 16), sorted(table)) == (9, ["a", "traceparent"])
     asked.clear()
     data = codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, [followed(bare, 1), followed(bare, 2)], side_of)
     assert len(asked) == 1

@@ -22,7 +22,6 @@ from gatehouse.kernel.records.authors import (
     U32,
     CorruptAuthors,
     decode_authors,
-    encode_author,
     encode_authors,
     length_of,
     note_names,
@@ -103,14 +102,6 @@ def test_many_in_one_frame_over_many_partitions_are_told_apart():
     ids = [position[2] for position in hub.witness.stored[-1].positions]
     assert sorted(ids) != ids, "messages of one burst enter several partitions, and have ids in their order"
     assert [shown(hub, each) for each in ids] == [of(origins[at // 3]) for at in range(150)]
-
-
-def test_one_author_whose_name_was_said_is_the_same_column_made_at_once():
-    origin = Origin("mqtt", "edge")
-    origin.note_named(7 << NUMBER_BITS | 3)
-    for first_id in (0, 1, 1 << 40):
-        made, saying = encode_authors(first_id, [origin], array(U32, [0]).tobytes(), array("H", [0]).tobytes(), 7)
-        assert encode_author(first_id, origin.named_at) == made and not saying
 
 
 def test_a_name_is_said_once_in_a_segment_and_again_in_the_next():

@@ -81,6 +81,14 @@ def test_there_is_no_such_consumer(hub: Rig) -> None:
     assert code(hub, one(hub), "nobody") == "no_consumer"
 
 
+def test_a_group_is_named_as_doors_name_it_or_by_the_queue_of_its_filter(hub: Rig) -> None:
+    reasons = hub.kernel.reasons
+    assert [reasons.consumer_of(name, "/") for name in ("work", "$queue/tasks", "$share/work/orders/#", "$share/")] == [
+        "work", "$queue/tasks", "work", "$share/"]
+    hub.kernel.groups.shared_group("$share/some/plant/+/temp")
+    assert reasons.consumer_of("$share/some/plant/+/temp", "/") == "$queue/$share/some/plant/+/temp"
+
+
 def test_it_did_not_go_there(hub: Rig) -> None:
     message_id = one(hub)
     hub.publish("plant/1", b"x")
@@ -110,6 +118,7 @@ def test_it_was_a_dead_letter_and_was_sent_back(hub: Rig) -> None:
     hub.kernel.groups.redrive(queue, list(hub.read_partition(queue.first_partition_id)))
     reason = why(hub, message_id, f"$queue/{letters}")
     assert reason is not None and (reason.code, reason.evidence["address"]) == ("redriven", "orders/1")
+    assert code(hub, message_id) in ("ready", "nobody_takes"), "where it was a dead letter it waits again"
     taker.pop()
     taker.group.reject(taker.handles())
     assert code(hub, message_id, f"$queue/{letters}") != "redriven", "it is there again"
