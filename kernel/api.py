@@ -163,10 +163,6 @@ class HubFacts(Protocol):
     def congested(self) -> bool:
         """More is pending than is good: stop reading from publishers until `on_relief`."""
 
-    @property
-    def follows_all(self) -> bool:
-        """Whether every message is followed, and has a trace context."""
-
     def wall_of(self, hub_ms: int) -> int:
         """A hub time as wall time, for what is shown."""
 
@@ -854,6 +850,10 @@ class ReasonsPort(Protocol):
 
 class HubPort(HubFacts, Ports, Protocol):
     """What doors share of the kernel, beside the port of each: the hub's own notices, and what is above."""
+
+    @property
+    def follows_all(self) -> bool:
+        """Whether every message is followed, and has a trace context."""
 
     @property
     def shedding(self) -> Shedding:
