@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
     from gatehouse.kernel.state.topics import Topic
 
-LETTER_BYTES: Final = 128 << 10        # of pieces in one letter at least, where there are as many
+LETTER_BYTES: Final = 256 << 10        # of pieces in one letter at least, where there are as many
 LARGEST_LETTER_BYTES: Final = 1 << 20  # but for a piece that is larger by itself
 LETTERS: Final = 4                     # that fill the window
 READ_BYTES: Final = 512 << 10          # of one partition at a time
