@@ -246,11 +246,6 @@ def names_end(side: bytes) -> int:
     return key_at + 1 + side[key_at]
 
 
-def has_table(side: bytes) -> bool:
-    """Whether an AMQP side has the property `headers`."""
-    return side[names_end(side)] & 0x20 != 0
-
-
 def encode_content(channel: bytes, raw: bytes, body: bytes, body_max: int) -> bytes:
     """Header and body frames."""
     parts = [content_head(channel, raw, len(body))]

@@ -19,7 +19,7 @@ from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.headers import CORRELATION
+from gatehouse.kernel.records.headers import CORRELATION, TRACE
 from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import STATE as TRACESTATE
@@ -131,16 +131,17 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
 # ---- out ------------------------------------------------------------------------------------------------------------
 
 # decisions 299, 324
-def own_side(headers: bytes) -> bytes:
+def own_side(headers: bytes, *, unaltered: bool = True) -> bytes:
     """The AMQP side of a record that came by this door; empty where it has none, see `codec.own_side_at`. It says the
-    trace context, if the hub gave the message one and its sender gave it headers."""
+    trace context that the hub gave the message, if its sender asked to have it followed, or it is not to be
+    `unaltered`."""
     at = codec.own_side_at(headers)
     if at < 0:
         return b""
     size, at = read_varint(headers, at)
     side = headers[at:at + size]
     given = traceparent_in(headers[at + size:])
-    if not given or given in side or not codec.has_table(side):
+    if not given or given in side or unaltered and TRACE not in side:
         return side
     return with_header(side, TRACEPARENT.decode(), Field("S", given), without=TRACESTATE.decode())
 

@@ -18,6 +18,7 @@ from gatehouse.gateways.properties.envelope import Kind, Shape
 from gatehouse.gateways.properties.values import normalize, show
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import DOOR_MASK
+from gatehouse.kernel.records.headers import TRACE_MARK
 from gatehouse.kernel.records.record import NO_HEADERS, encode_headers, public_headers
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import is_of_a_hub
@@ -65,11 +66,12 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
     """The properties of a PUBLISH to a client, without their length, for a message with these headers; None where it is
     worth nothing any more, which one that was sent before never is [MQTT5-4.3.3-7]. What MQTT cannot say is left out:
     values beyond 65,535 bytes, user properties that are no text. `unaltered`: what came by this door has no trace
-    context that a hub gave."""
+    context that a hub gave, unless its sender asked to have it followed."""
     shown = bytearray()
     seen: set[bytes] = set()
     is_own = attributes & DOOR_MASK == DOOR
     has_timestamp = not timestamp_ms or is_own
+    unaltered = unaltered and is_own and TRACE_MARK not in headers
     for name, value in public_headers(headers):
         kind = _KINDS.get(name)
         if kind is not None and name not in seen:
@@ -82,7 +84,7 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
                     now_ms = int(normal)                       # no second is left
                 shown += _property(name, normal, now_ms)
                 continue
-        if name == ADDRESS_HEADER or name == TRACEPARENT and is_own and unaltered and is_of_a_hub(value):
+        if name == ADDRESS_HEADER or unaltered and name == TRACEPARENT and is_of_a_hub(value):
             continue                                           # decision 324
         pair = show_user_property(name.decode(errors="replace"), value)
         if pair is not None:

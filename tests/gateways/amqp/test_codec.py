@@ -136,34 +136,39 @@ def test_deliveries_are_what_pika_reads() -> None:
 
 def test_each_delivery_has_the_trace_context_that_the_hub_gave_its_message() -> None:
     asked: list[Leased] = []
+    unaltered = False
 
     def side_of(one: Leased) -> bytes:
         asked.append(one)
-        return mapping.own_side(one[7])
+        return mapping.own_side(one[7], unaltered=unaltered)
 
     def followed(side: bytes, number: int, attempt: int = 1) -> Leased:
         context = encode_header(b"traceparent", Context(number.to_bytes(16), number.to_bytes(8), True).header())
         headers = b"".join((varint(2), codec.stored_headers(side, b"")[1:], context))
         return (None, 0, attempt, 0, 0, None, b"x", headers, codec.DOOR)
 
-    bare = b"\0\1q" + PERSISTENT
-    plain = b"\0\1q" + write({"headers": {"a": text("b")}, "delivery_mode": 2})
+    plain = b"\0\1q" + PERSISTENT
     rich = b"\0\1q" + write({"content_type": "text", "headers": {"a": text("b")}, "delivery_mode": 2})
     messages = [followed(plain, 1), followed(plain, 2), leased(plain, b"x"), followed(plain, 3), followed(plain, 3),
                 followed(plain, 4, 2), followed(plain, 5), followed(rich, 6), followed(rich, 7)]
     data = codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, messages, side_of)
     headers = [frame.properties for frame in read(data) if isinstance(frame, pika.frame.Header)]
-    assert [int(one.headers.get("traceparent", "00-00")[3:35], 16) for one in headers] == [1, 2, 0, 3, 3, 4, 5, 6, 7]
+    assert [int(one.headers["traceparent"][3:35], 16) if one.headers else 0 for one in headers] == [
+        1, 2, 0, 3, 3, 4, 5, 6, 7]
     assert [one.delivery_mode for one in headers] == [2] * 9
     assert len(asked) == 6, "of those that differ in nothing else only the first"
     sent = b"\0\1q" + write({"headers": {"traceparent": text("no context"), "tracestate": text("a=1"), "a": text("b")}})
-    table = properties.read(mapping.own_side(followed(sent, 9)[7])[3:])["headers"]
+    assert mapping.own_side(followed(sent, 9)[7]) == sent, "what its sender said stays"
+    table = properties.read(mapping.own_side(followed(sent, 9)[7], unaltered=False)[3:])["headers"]
     assert (int(table["traceparent"].value[3:35], 16), sorted(table)) == (9, ["a", "traceparent"])
     asked.clear()
-    data = codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, [followed(bare, 1), followed(bare, 2)], side_of)
-    assert len(asked) == 1
-    assert data == codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, [leased(bare, b"x")] * 2, side_of), \
-        "to who gave no headers none are added"
+    unaltered = True
+    for side in (plain, rich):
+        data = codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, [followed(side, 1), followed(side, 2)], side_of)
+        assert data == codec.encode_deliveries(CHANNEL, b"\2ct", 1, BODY_MAX, [leased(side, b"x")] * 2, side_of)
+    assert len(asked) == 4
+    asking = b"\0\1q" + write({"headers": {"x-trace": text("always")}})
+    assert b"traceparent" in mapping.own_side(followed(asking, 9)[7]), "its sender has asked"
 
 
 @pytest.mark.parametrize("door", [1, codec.DOOR])      # whoever writes this door's number need not have an AMQP side

@@ -308,13 +308,14 @@ def test_mqtt_3_3_2_17_user_properties_are_not_added_to(journeys: JourneySetting
     client = Client(hub)
     client.subscribe(("t", 1))
     own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    for user in ([], [("a", "b")], [("traceparent", own), ("a", "b")]):
+    for user in ([], [("a", "b")], [("traceparent", own), ("a", "b")], [("x-trace", "always")]):
         client.send(publish_packet("t", b"x", 7, properties=[(P.USER, pair) for pair in user]))
         hub.kernel.flush()
     came = [seen.properties.user for seen in client.received()]
     assert came[2] == [("traceparent", own), ("a", "b")], "a sender's own is forwarded"
     assert [[pair for pair in user if pair[0] != "traceparent"] for user in came[:2]] == [[], [("a", "b")]]
     assert [len(user) for user in came[:2]] == [is_told, 1 + is_told]
+    assert [name for name, _ in came[3]] == ["x-trace", "traceparent"], "its sender has asked"
     assert all(b"traceparent" in dict(record[4]) for record in hub.kernel.records("t")), "they are followed"
 
 
