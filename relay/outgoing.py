@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
     from gatehouse.kernel.state.topics import Topic
 
-LETTER_BYTES: Final = 256 << 10        # of pieces in one letter at least, where there are as many
+LETTER_BYTES: Final = 128 << 10        # of pieces in one letter at least, where there are as many
 LARGEST_LETTER_BYTES: Final = 1 << 20  # but for a piece that is larger by itself
-LETTERS: Final = 4                     # that fill the window
+LETTERS: Final = 2                     # that fill the window
 READ_BYTES: Final = 512 << 10          # of one partition at a time
 READ_AT_ONCE: Final = 8                # partitions of one look at the log, and topics
 AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged

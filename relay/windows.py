@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-LEAST_BYTES: Final = 384 << 10         # two letters: one is stored while the other travels
-FIRST_BYTES: Final = 512 << 10
+LEAST_BYTES: Final = 256 << 10         # two letters: one is stored while the other travels
 LATE_MS: Final = 2                     # so much later than the shortest time is aimed at, or as much again
 USUAL: Final = 16                      # letters that make what is usual
 DRAIN_MS: Final = 10_000               # between two looks at the shortest time
@@ -23,9 +22,8 @@ class Window:
     """Of one session; `most` is what the reader said."""
 
     def __init__(self, most: int) -> None:
-        self.bytes = min(FIRST_BYTES, most)
         self._most = most
-        self._least = min(LEAST_BYTES, most)
+        self.bytes = self._least = min(LEAST_BYTES, most)
         self._shortest_ms: int | None = None
         self._usual_ms = 0.0                 # of letters while the window is as small as may be
         self._drain_at_ms = 0

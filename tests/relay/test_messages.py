@@ -521,7 +521,7 @@ def test_a_way_that_takes_long_for_each_letter_is_no_silent_one() -> None:
     for number in range(12):
         left.rig.publish("plant/a", b"%02d" % number + bytes(100_000))
     network.settle(2)
-    assert len(waiting) > 3
+    assert len(waiting) > 1
     sessions = left.links.describe_link("link")["sessions"]
     while waiting:
         network.tick(20_000)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatehouse.relay.windows import DRAIN_MS, FIRST_BYTES, LEAST_BYTES, Window
+from gatehouse.relay.windows import DRAIN_MS, LEAST_BYTES, Window
 
 LETTER = 128 << 10
 MOST = 4 << 20
@@ -80,7 +80,7 @@ def test_of_a_burst_behind_many_small_ones_little_waits() -> None:
 
 def test_the_window_stays_within_its_bounds() -> None:
     window = Window(MOST)
-    assert window.bytes == FIRST_BYTES
+    assert window.bytes == LEAST_BYTES
     for _ in range(300):
         assert not window.allows(MOST)
         window.on_stored(LETTER, 1, 1)
