@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
     from gatehouse.kernel.state.topics import Topic
 
-LETTER_BYTES: Final = 128 << 10        # of pieces in one letter at least, where there are as many
-LARGEST_LETTER_BYTES: Final = 1 << 20  # but for a piece that is larger by itself
+LETTER_BYTES: Final = 128 << 10        # of pieces, at which a letter is closed: the last one may go beyond
+LARGEST_LETTER_BYTES: Final = 1 << 20  # the same, on the widest way
 LETTERS: Final = 2                     # that fill the window
 READ_BYTES: Final = 512 << 10          # of one partition at a time
 READ_AT_ONCE: Final = 8                # partitions of one look at the log, and topics
@@ -248,7 +248,7 @@ class Outgoing:
     # decision 323: letters are as large as the way is wide
     @property
     def _letter_bytes(self) -> int:
-        """Of pieces in one letter."""
+        """Of pieces, at which a letter is closed."""
         return min(max(self._window.bytes // LETTERS, LETTER_BYTES), LARGEST_LETTER_BYTES, self._piece_bytes)
 
     # ---- out
