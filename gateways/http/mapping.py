@@ -23,7 +23,7 @@ from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Place, When
-from gatehouse.tracing.context import HEADER
+from gatehouse.tracing.context import HEADER, MAX_BYTES, STATE
 
 """This door's column in the property table."""
 
@@ -106,6 +106,7 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
     """The message properties among a request's headers. Refuses what is wrong, given twice, or not built."""
     publication = Publication()
     seen: set[bytes] = set()
+    states: list[bytes] = []
     for raw_name, value in raw_headers:
         name = raw_name.lower()
         carried = _CARRIED.get(name)
@@ -114,6 +115,8 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
                 publication.headers.append((_user_header(name[len(_USER_PREFIX):]), value))
             elif name.startswith(_EVENT_PREFIX):
                 publication.event = [*publication.event, (name[len(_EVENT_PREFIX):], value)]
+            elif name == STATE:
+                states.append(value)
             continue
         if name in seen and name == HEADER:          # Trace Context has no word for two: a new trace begins
             publication.headers = [each for each in publication.headers if each[0] != HEADER]
@@ -133,7 +136,16 @@ def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Pub
             publication.repeat = read_repeat(value)
         else:
             publication.idempotency_key = read_idempotency_key(value)
+    if states:
+        _add_state(publication, b",".join(states))
     return publication
+
+
+def _add_state(publication: Publication, state: bytes) -> None:
+    """Trace Context, 3.3: several headers are one list, and without a context it says nothing."""
+    # decision 330
+    if len(state) <= MAX_BYTES and state.isascii() and any(name == HEADER for name, _ in publication.headers):
+        publication.headers.append((STATE, state))
 
 
 def _carry(publication: Publication, carried: Carried, value: bytes, now_ms: int) -> None:

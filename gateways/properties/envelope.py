@@ -123,6 +123,9 @@ class Column:
     user_prefix: str = ""
     """What the names of user headers begin with, without regard to case; other headers are the protocol's own then."""
 
+    unprefixed: frozenset[str] = frozenset()
+    """User headers that have no prefix all the same, in small letters."""
+
     text_is_bytes: bool = False
     """Whether named values are bytes."""
 

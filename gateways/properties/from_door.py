@@ -64,7 +64,7 @@ def _keep_user_headers(column: Column, envelope: Envelope, headers: Iterable[tup
         folded = column.folded(name)
         if folded in left:
             left.discard(folded)
-        elif not prefix:
+        elif not prefix or folded in column.unprefixed:
             envelope.headers.append((name.encode(), plain(value)))
         elif folded.startswith(prefix) and folded != prefix:
             envelope.headers.append((folded[len(prefix):].encode(), plain(value)))

@@ -18,7 +18,7 @@ from gatehouse.gateways.http.cloud_events import (
     read_binary,
     read_structured,
 )
-from gatehouse.gateways.http.column import OF_ALL_MESSAGES
+from gatehouse.gateways.http.column import OF_ALL_MESSAGES, add_of_all
 from gatehouse.gateways.http.declaring import ANYTHING, RFC_3339, Body, Named, Setting, list_of, object_of, one_of
 from gatehouse.gateways.http.message_schemas import BASE64
 from gatehouse.gateways.http.problems import Refusal
@@ -78,8 +78,7 @@ async def post_events(door: Door, call: Call, guard: Guard, publication: Publica
 
         return await store_batch(door, guard, prepare_each(door, guard, items, publication, read), publication)
     event = read_structured(document, of_topic)
-    named = {name for name, _ in event.headers}
-    event.headers += [pair for pair in publication.headers if pair[0] in OF_ALL_MESSAGES and pair[0] not in named]
+    add_of_all(event.headers, publication.headers)
     event.idempotency_key, event.wait_s = publication.idempotency_key, publication.wait_s
     event.respond_async = publication.respond_async
     return await store(door, call, guard, place(event), event, event.value)

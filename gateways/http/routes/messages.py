@@ -24,7 +24,7 @@ import orjson
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.column import OF_ALL_MESSAGES
+from gatehouse.gateways.http.column import OF_ALL_MESSAGES, add_of_all
 from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
 from gatehouse.gateways.http.declaring import (
     JSON,
@@ -233,14 +233,12 @@ def prepare_each(door: Door, guard: Guard, items: list[Any], request: Publicatio
     item."""
     wall_ms = door.services.wall_ms()
     batch = Batch([], [], [], [])
-    of_all = [pair for pair in request.headers if pair[0] in OF_ALL_MESSAGES]
     attributes = DOOR | TRANSIENT if request.respond_async else DOOR
     for item in items:
         try:
             place, publication = read(item, wall_ms)
-            if of_all:
-                named = {name for name, _ in publication.headers}
-                publication.headers += [pair for pair in of_all if pair[0] not in named]
+            if request.headers:
+                add_of_all(publication.headers, request.headers)
             when = publication.when
             if when is not NOW:
                 first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it

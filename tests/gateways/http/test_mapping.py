@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.http.column import HTTP
+from gatehouse.gateways.http.column import HTTP, add_of_all, show_user_header
 from gatehouse.gateways.http.mapping import (
     DELIVER_AT,
     Publication,
@@ -126,6 +126,27 @@ def test_a_broken_traceparent_is_left_out() -> None:
     assert headers_of((b"traceparent", b"garbage")).headers == []
     assert headers_of((b"traceparent", b"\xff")).headers == []
     assert read_message({"traceparent": "garbage"}, NOW_MS).headers == []
+
+
+def test_the_state_of_a_trace_goes_with_its_context() -> None:
+    """W3C Trace Context, 3.3: several headers are one list, and what cannot be read says nothing."""
+    context, state = (b"traceparent", TRACE), (b"tracestate", b"a=1,b=2")
+    assert headers_of((b"tracestate", b"a=1"), context, (b"TraceState", b"b=2")).headers == [context, state]
+    assert show_user_header("tracestate", b"a=1,b=2") == ("tracestate", "a=1,b=2")
+    for said in ([state], [(b"traceparent", b"garbage"), state], [context, context, state]):
+        assert headers_of(*said).headers == []
+    assert headers_of(context, (b"tracestate", b"a=" + b"x" * 511)).headers == [context]
+    assert headers_of(context, (b"tracestate", b"a=\xff")).headers == [context]
+
+
+def test_the_state_of_a_request_is_not_that_of_a_message_with_a_context_of_its_own() -> None:
+    of_request = [(b"traceparent", TRACE), (b"tracestate", b"a=1"), (b"content-type", b"application/json")]
+    bare: list[tuple[bytes, bytes | None]] = [(b"unit", b"C")]
+    add_of_all(bare, of_request)
+    assert bare == [(b"unit", b"C"), (b"traceparent", TRACE), (b"tracestate", b"a=1")]
+    own: list[tuple[bytes, bytes | None]] = [(b"traceparent", TRACE.replace(b"1", b"2"))]
+    add_of_all(own, of_request)
+    assert [name for name, _ in own] == [b"traceparent"]
 
 
 def test_preferences() -> None:
