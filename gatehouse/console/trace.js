@@ -98,6 +98,6 @@ function why(page, id) {
       fill(answer, h("b", {}, told.reason.replaceAll("_", " ")), `: ${visible(told.text)}`, shown.length ? ` (${shown.join(", ")})` : "");
     });
   };
-  return h("form.bar", { onsubmit: ask }, field("Why not at", consumer, "a group, or $queue/NAME"),
+  return h("form.bar", { onsubmit: ask }, field("Why not at", consumer, "a group, $queue/NAME, or $share/GROUP/FILTER"),
     h("button", { type: "submit" }, "Ask"), answer);
 }

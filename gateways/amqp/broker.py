@@ -289,7 +289,7 @@ class Broker:
 
     def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
         """Exchange, routing key and properties of a message in a queue, as bytes."""
-        own = (mapping.own_side(leased[7], unaltered=self._unaltered) if leased[8] & DOOR_MASK == codec.DOOR else b"")
+        own = mapping.own_side(leased[7], unaltered=self._unaltered) if leased[8] & DOOR_MASK == codec.DOOR else b""
         return own or self._foreign_side(queue, leased)
 
     def _foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:

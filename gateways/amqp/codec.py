@@ -23,6 +23,7 @@ from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
 from gatehouse.kernel.records.headers import CONTEXT_MARK, CORRELATION
 from gatehouse.kernel.records.record import MARK, encode_header, read_varint, varint
+from gatehouse.tracing.context import OWN_BYTES
 
 DOOR: Final = 3                        # this door's number in each record's attributes
 
@@ -56,11 +57,10 @@ SIDE_START: Final = varint(len(AMQP_HEADER)) + AMQP_HEADER
 ONE: Final = varint(1)
 TWO: Final = varint(2)                 # headers of a record
 
-CONTEXT_BYTES: Final = 55
-"""Of a `traceparent` that the hub gives; it is the last header then."""
+CONTEXT_START: Final = CONTEXT_MARK + varint(OWN_BYTES)
+"""Before a `traceparent` that the hub gives; it is the last header then."""
 
-CONTEXT_START: Final = CONTEXT_MARK + varint(CONTEXT_BYTES)
-CONTEXT_AT: Final = len(CONTEXT_START) + CONTEXT_BYTES
+CONTEXT_AT: Final = len(CONTEXT_START) + OWN_BYTES
 
 # Why `decode_publishes` stopped.
 NEED_MORE: Final = 0                   # the buffer ends, perhaps within a publish
@@ -285,10 +285,10 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
         redelivered = message[2] > 1
         size = len(body)
         if size != last_size or headers != last_headers or redelivered != last_redelivered:
-            if start and size == last_size and not redelivered and len(headers) == len(start) + CONTEXT_BYTES \
+            if start and size == last_size and not redelivered and len(headers) == len(start) + OWN_BYTES \
                     and headers.startswith(start):
                 last_headers = headers
-                between = headers[-CONTEXT_BYTES:].join(around)
+                between = headers[-OWN_BYTES:].join(around)
             else:
                 is_own = message[8] & DOOR_MASK == DOOR and own_side_at(headers) >= 0
                 last_headers = headers if is_own and not redelivered else b""
@@ -303,10 +303,10 @@ def encode_deliveries(channel: bytes, consumer_tag: bytes, tag: int, body_max: i
                 if 0 < size <= body_max:
                     between += b"\x03" + channel + size.to_bytes(4, "big")
                 start = b""
-                if last_headers[-CONTEXT_AT:-CONTEXT_BYTES] == CONTEXT_START:
-                    around = between.split(headers[-CONTEXT_BYTES:])
+                if last_headers[-CONTEXT_AT:-OWN_BYTES] == CONTEXT_START:
+                    around = between.split(headers[-OWN_BYTES:])
                     if len(around) <= 2:         # it is told once, or not at all
-                        start = headers[:-CONTEXT_BYTES]
+                        start = headers[:-OWN_BYTES]
         parts.append(before)
         parts.append(tag.to_bytes(8, "big"))
         parts.append(between)

@@ -110,7 +110,7 @@ TO: Final = Parameter("to", "Not after this time.")
 MAX: Final = Whole("max", "Messages at most.", default=100, lowest=1, highest=LOOKED_AT)
 WAYS: Final = (KEY.name, ADDRESS.name, TRACE.name, CORRELATION.name, TOPIC.name, ORIGIN.name)
 CONSUMER: Final = Parameter("consumer", "A group, a queue as `$queue/NAME`, or either as `$share/GROUP/FILTER`.",
-                                 required=True, example="billing")
+                            required=True, example="billing")
 USER: Final = Parameter("user", "Whether this user may read it there is asked first.")
 WHY: Final = Named("Why", object_of({"id": MESSAGE_ID, "consumer": TEXT, "reason": TEXT, "text": TEXT,
                                      "evidence": object_of()}))
