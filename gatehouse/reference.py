@@ -205,9 +205,16 @@ def commands_page() -> Iterator[str]:
     yield from table(("code", "meaning"), ((str(code), meaning) for code, meaning in exits.MEANING.items()))
 
 
+def commands_of(group: click.Group) -> dict[str, click.Command]:
+    """The commands of one group by name, also those whose modules are imported now."""
+    context = click.Context(group)
+    commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in commands.items() if command is not None}
+
+
 def every_command(group: click.Group) -> Iterator[tuple[str, click.Command]]:
     """Every command with its words; those of a group follow it."""
-    for name, command in group.commands.items():
+    for name, command in commands_of(group).items():
         yield name, command
         if isinstance(command, click.Group):
             yield from ((f"{name} {word}", subcommand) for word, subcommand in every_command(command))

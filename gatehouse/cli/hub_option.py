@@ -13,7 +13,7 @@ import click
 
 from gatehouse import exits
 from gatehouse.cli.tls_option import client_tls, tls_options
-from gatehouse.config.listeners import EVERYWHERE, parse_address
+from gatehouse.config.addresses import EVERYWHERE, split_address
 from gatehouse_client.errors import HubError, NotAuthenticated, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ def default_url(config_file: Path) -> str:
     try:
         tables: Any = tomllib.loads(config_file.read_text())
         address, scheme = _first_listener(tables["gateways"]["http"])
-        listen = parse_address(address)
+        host, port = split_address(address)
     except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
         return DEFAULT_URL    # only a default: `gatehouse check` says what is wrong with the file
-    host = "127.0.0.1" if listen.host in EVERYWHERE else listen.host
-    return f"{scheme}://[{host}]:{listen.port}" if ":" in host else f"{scheme}://{host}:{listen.port}"
+    if host in EVERYWHERE:
+        host = "127.0.0.1"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _first_listener(door: dict[str, Any]) -> tuple[str, str]:

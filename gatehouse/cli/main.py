@@ -22,32 +22,17 @@ imported by the commands that need them, so that a command which only asks a hub
 """
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 from pathlib import Path
+from typing import Final
 
 import click
 
 from gatehouse import __version__, exits
-from gatehouse.cli.acl import acl
-from gatehouse.cli.backup import backup, restore
-from gatehouse.cli.circuits import circuits
-from gatehouse.cli.connections import connections
-from gatehouse.cli.drill import drill
-from gatehouse.cli.groups import dead_letters, groups
-from gatehouse.cli.limits import limits
-from gatehouse.cli.messages import consume, publish, tail
-from gatehouse.cli.queues import queues
-from gatehouse.cli.relay import relay
-from gatehouse.cli.scheduled import scheduled
-from gatehouse.cli.sessions import sessions
-from gatehouse.cli.spark import spark
-from gatehouse.cli.state import status, topics
 from gatehouse.cli.tables import show
-from gatehouse.cli.trace import trace, why
-from gatehouse.cli.transactions import transactions
-from gatehouse.cli.users import users
 from gatehouse.exits import Refused
 
 DEFAULT_CONFIG = "gateways.toml"
@@ -62,7 +47,30 @@ data_option = click.option(
 json_option = click.option("--json", "json_wanted", is_flag=True, help="For programs.")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+MODULES: Final = {
+    "publish": "messages", "consume": "messages", "tail": "messages", "status": "state", "topics": "state",
+    "groups": "groups", "dead-letters": "groups", "queues": "queues", "scheduled": "scheduled",
+    "connections": "connections", "sessions": "sessions", "backup": "backup", "restore": "backup", "trace": "trace",
+    "why": "trace", "transactions": "transactions", "users": "users", "acl": "acl", "limits": "limits",
+    "circuits": "circuits", "drill": "drill", "relay": "relay", "spark": "spark"}
+"""Where the commands are that are not here, by their names: modules beside this one."""
+
+
+class Commands(click.Group):
+    """A command's module is imported once somebody asks for it: no command waits for what the others need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*self.commands, *MODULES])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in MODULES:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"gatehouse.cli.{MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", prog_name="gatehouse", message="%(prog)s %(version)s")
 def cli() -> None:
     """One message kernel with four front doors: MQTT, HTTP, AMQP and Kafka."""
@@ -152,11 +160,6 @@ def reload(config_file: Path, data: Path | None) -> None:
         raise Refused(f"the hub (process {process}) belongs to another user; run this as that user",
                       exits.FAILED) from None
     click.echo(f"told process {process} to read its configuration again")
-
-
-for command in (publish, consume, tail, status, topics, groups, dead_letters, queues, scheduled, connections,
-                sessions, backup, restore, trace, why, transactions, users, acl, limits, circuits, drill, relay, spark):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -17,13 +17,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from gatehouse.config.addresses import EVERYWHERE, split_address
 from gatehouse.config.settings import ConfigPlace, Problems, Text, read_section
 from gatehouse.gateways.contract import Listen
 from gatehouse.gateways.tls.certificates import validity
 from gatehouse.gateways.tls.revocation import ends_of
 from gatehouse.gateways.tls.tls import TlsFault, TlsSettings, server_context
 
-EVERYWHERE: Final = {"", "*", "0.0.0.0", "::"}
 MAX_LISTENERS: Final = 64    # of one door
 EXPIRES_SOON: Final = timedelta(days=21)
 
@@ -44,14 +44,7 @@ class ListenSettings:
 
 def parse_address(text: str) -> Listen:
     """`HOST:PORT` as a Listen. Raises ValueError that says what it should look like."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{text!r} is not HOST:PORT with a port from 0 to 65535")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(f"{text!r}: an IPv6 address stands in brackets, [{host}]:{port}")
-    return Listen("" if host == "*" else host, int(port))
+    return Listen(*split_address(text))
 
 
 def parse_listen(value: Any, tls: Any, door: str, place: ConfigPlace, problems: Problems) -> tuple[Listen, ...]:

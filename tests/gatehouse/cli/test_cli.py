@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -17,7 +19,7 @@ from gatehouse import exits
 from gatehouse.cli.hub_option import default_url
 from gatehouse.cli.main import cli, run
 from gatehouse.cli.state import describe_status
-from gatehouse.reference import every_command
+from gatehouse.reference import commands_of, every_command
 
 STORED = {"id": "77", "topic": "plant", "partition": 1, "offset": 5, "address": "plant/a", "timestamp": 1}
 MESSAGES = [
@@ -322,6 +324,13 @@ def test_who_asks(hub, call, monkeypatch, tmp_path, environment, words, login):
 
 def test_no_command_is_cut_short_where_commands_are_listed():
     groups = [cli, *(command for _, command in every_command(cli) if isinstance(command, click.Group))]
-    cut = {name: command.help for group in groups for name, command in group.commands.items()
-           if command.get_short_help_str(74 - max(map(len, group.commands))).endswith("...")}
+    cut = {name: command.help for commands in map(commands_of, groups) for name, command in commands.items()
+           if command.get_short_help_str(74 - max(map(len, commands))).endswith("...")}
     assert not cut
+
+
+def test_a_command_waits_for_no_module_of_another():
+    asked = ("import sys; from gatehouse.cli.main import run; run(['check', '--help']); "
+             "print(*sorted(name for name in sys.modules if name.startswith(('gatehouse.cli.', 'aiohttp'))))")
+    said = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1] == "gatehouse.cli.main gatehouse.cli.tables"
