@@ -24,6 +24,7 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.records.batch import cut, sound_records
 from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.topics import Topic
 from gatehouse.relay.errors import HistoryLost, HistoryParted, LinkRefused, OutOfTurn, PositionAhead, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, SENT_AGAIN, TOO_LARGE, TOPIC_GONE, Last, Loss, Losses, mark_of
 from gatehouse.relay.letters import PIECE_BYTES, TAKES_HISTORIES, TAKES_PACKED, Batches, Positions, Ready, Section
@@ -44,7 +45,6 @@ from gatehouse.relay.windows import Window
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import Cancellable, LinkPort
-    from gatehouse.kernel.state.topics import Topic
 
 LETTER_BYTES: Final = 128 << 10        # of pieces, at which a letter is closed: the last one may go beyond
 LARGEST_LETTER_BYTES: Final = 1 << 20  # the same, on the widest way
@@ -54,6 +54,7 @@ READ_AT_ONCE: Final = 8                # partitions of one look at the log, and 
 AHEAD_BYTES: Final = 2 << 20           # read and not said yet, of a topic whose partitions are not merged
 SKIPPED: Final = 4_096                 # offsets that do not match before the other hub is told of them
 SKIPPED_MS: Final = 5_000              # or so long after the last letter
+
 
 class Said(NamedTuple):
     """How large a letter was."""
