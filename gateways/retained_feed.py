@@ -68,7 +68,7 @@ class RetainedFeed:
         count = min(PAGE_VALUES, self._room(self._options))
         if count > 0:
             self._is_asking = True
-            self._guard.retained(self._filter, self._on_page, max_values=count, start=self._start)
+            self._guard.retained(self._filter, self._on_page, max_values=count, start=self._start, partly=True)
 
     def _on_page(self, values: list[Retained], after: str | None, error: Exception | None) -> None:
         self._is_asking = False

@@ -24,7 +24,7 @@ is sealed next; nothing is answered earlier or later for it. The rules:
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -319,6 +319,8 @@ class Switchboard:
         self._counts: dict[tuple[str, str], int] = {}          # sessions with a filter, by tenant and filter
         self._heard: dict[tuple[str, str], HeardAddress] = {}
         self._topics: dict[int, tuple[str, str]] = {}          # tenant and topic of each partition that was heard
+        self._judges: dict[LiveListener, Callable[[str], bool]] = {}
+        self._judged_under: object = None
 
     @property
     def transactions(self) -> HalfMessages:
@@ -405,6 +407,25 @@ class Switchboard:
             del self._counts[key]
             self.port.unsubscribe(filter_text, tenant)
 
+    # decision 331: an address is judged when it is looked up, no message is
+
+    def judge(self, listener: LiveListener, may_hear: Callable[[str], bool], tenant: str) -> None:
+        """From now on a listener is told of those addresses alone that it `may_hear`."""
+        self._judges[listener] = may_hear
+        if tenant in self._audiences:
+            self._audiences[tenant].touch()
+
+    def judge_no_more(self, listener: LiveListener) -> None:
+        """It is told of nothing any more."""
+        del self._judges[listener]
+
+    def rights_changed(self, version: object) -> None:
+        """Each address is judged again; `version`: of the rights, of whose change everybody may tell."""
+        if self._judges and version is not self._judged_under:
+            self._judged_under = version
+            for audience in self._audiences.values():
+                audience.touch()
+
     def __len__(self) -> int:
         """How many filters sessions have."""
         return sum(self._counts.values())
@@ -472,6 +493,9 @@ class Switchboard:
             for session, options in self._audiences[place.tenant].match(place.address):
                 if options >= best.get(session, options):
                     best[session] = options
+            for session in self._judges.keys() & best.keys() if self._judges else ():
+                if not self._judges[session](place.address):
+                    del best[session]
             address.sessions = tuple(best.items())
             address.version = address.first_level.version
         return address

@@ -38,11 +38,12 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import Gatherer, Gathering, HeardAddress, LiveListener, Submitter, Switchboard
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record
+    from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, Retained
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 
+OWN_LEVELS: Final = "$"                 # begins the first level of addresses that are the hub's own
 SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
 
 SEEN_MAX: Final = 262_144
@@ -86,7 +87,7 @@ class Partitions:
 NOWHERE: Final = Partitions()
 """Of a guard that has asked for no topic by its name: nobody adds to it."""
 
-NO_FILTERS: Final[dict[tuple[str, LiveListener], None]] = {}
+NO_FILTERS: Final[dict[tuple[str, LiveListener], bool]] = {}
 """Of a guard without subscriptions: nobody writes to it."""
 
 
@@ -123,7 +124,8 @@ class Guard:
         """Whether the kernel is to be told who speaks."""
 
         self._gathering: Final = switchboard.gathering
-        self._filters = NO_FILTERS
+        self._filters = NO_FILTERS           # and whether a part of one is enough
+        self._judged: tuple[LiveListener, ...] = ()          # of whose deliveries each address is judged
         self._visible = NOWHERE              # also what was so once: answers may speak of where something was stored
         self._readable = NOWHERE
         self._alterable = NOWHERE
@@ -227,15 +229,18 @@ class Guard:
             self._registration = None                          # decision 297
         for filter_text, listener in self._filters:
             self._switchboard.unsubscribe(filter_text, listener, self.tenant)
-        self._filters = NO_FILTERS
+        for listener in self._judged:
+            self._switchboard.judge_no_more(listener)
+        self._filters, self._judged = NO_FILTERS, ()
         if self._is_session and not self._has_left:
             self._has_left = True
             self._tell(Kind.ENDED)
 
     def look_again(self) -> None:
         """Rights have changed: end the subscriptions that are no longer allowed."""
-        for filter_text, listener in list(self._filters):
-            if not self.may(Operation.CONSUME, filter_text):
+        self._switchboard.rights_changed(self._admission.version)
+        for (filter_text, listener), partly in list(self._filters.items()):
+            if not self._may_hear(filter_text, listener, partly):
                 self.unsubscribe(filter_text, listener)
 
     def count(self, event: str, amount: int = 1) -> None:
@@ -270,6 +275,16 @@ class Guard:
     def may(self, operation: Operation, address: str) -> bool:
         """Whether the principal may do this at an address, or consume with a filter."""
         return self._admission.may(self.principal, operation, address)
+
+    def may_consume(self, address: str) -> bool:
+        """Whether the principal may consume at an address, or all of what a filter matches."""
+        return self.may(Operation.CONSUME, address)
+
+    def may_consume_some(self, filter_text: str) -> bool:
+        """Whether the principal may consume some of what a filter matches; of the hub's own addresses, all of it."""
+        if filter_text.startswith(OWN_LEVELS):
+            return self.may_consume(filter_text)
+        return self._admission.may_some(self.principal, Operation.CONSUME, filter_text)
 
     def require(self, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
@@ -868,16 +883,29 @@ class Guard:
             self._renew()
         return self._places.guard
 
-    def subscribe(self, filter_text: str, listener: LiveListener, options: int = 0) -> None:
-        """Tell `listener` of new messages whose address matches. Raises InvalidFilter, Denied."""
+    def subscribe(self, filter_text: str, listener: LiveListener, options: int = 0, *, partly: bool = False) -> None:
+        """Tell `listener` of new messages whose address matches; `partly`: of those that the principal may consume,
+        where that is not all of them. Raises InvalidFilter, Denied."""
         self.settle()
-        self._admission.require(self.principal, Operation.CONSUME, filter_text)
+        if not self._may_hear(filter_text, listener, partly):
+            self._admission.require(self.principal, Operation.CONSUME, filter_text)
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
         if (filter_text, listener) not in self._filters:
             self._tell(Kind.SUBSCRIBED, filter_text)
         if self._filters is NO_FILTERS:
             self._filters = {}
-        self._filters[filter_text, listener] = None
+        self._filters[filter_text, listener] = partly
+
+    def _may_hear(self, filter_text: str, listener: LiveListener, partly: bool) -> bool:  # decision 331
+        """Whether there is something to tell; where it is a part, each address is judged from now on."""
+        if self.may_consume(filter_text):
+            return True
+        if not partly or not self.may_consume_some(filter_text):
+            return False
+        if listener not in self._judged:
+            self._judged = (*self._judged, listener)
+            self._switchboard.judge(listener, self.may_consume, self.tenant)
+        return True
 
     def unsubscribe(self, filter_text: str, listener: LiveListener) -> None:
         """Undo `subscribe`, where it was done."""
@@ -889,10 +917,23 @@ class Guard:
 
     # ---- asked
 
-    def retained(self, filter_text: str, on_done: OnRetained, *, max_values: int, start: str) -> None:
-        """See `KernelPort.retained`. Raises Denied, InvalidFilter."""
-        self._admission.require(self.principal, Operation.CONSUME, filter_text)
+    def retained(self, filter_text: str, on_done: OnRetained, *, max_values: int, start: str, partly: bool = False
+                 ) -> None:
+        """See `KernelPort.retained`. `partly`: what of it the principal may consume. Raises Denied, InvalidFilter."""
+        if not self.may_consume(filter_text):
+            self.require_some(filter_text, partly)
+            on_done = self._allowing(on_done)
         self._port.retained(filter_text, self.tenant, on_done, max_values, start)
+
+    def require_some(self, filter_text: str, partly: bool) -> None:
+        """Denied unless the principal may consume all that a filter matches, or `partly` some of it."""
+        if not partly or not self.may_consume_some(filter_text):
+            self._admission.require(self.principal, Operation.CONSUME, filter_text)
+
+    def _allowing(self, on_done: OnRetained) -> OnRetained:
+        def on_page(values: list[Retained], after: str | None, error: Exception | None) -> None:
+            on_done([value for value in values if self.may_consume(value.address)], after, error)
+        return on_page
 
     def read_back(self, wants: list[tuple[int, int, int]], addresses: Collection[HeardAddress], max_bytes: int,
                   on_done: Callable[[list[ReadBack]], None]) -> None:
@@ -917,10 +958,11 @@ class Guard:
         address_of = self._port.address_of
         return [record for record in records if address_of(topic, record[2], record[4]) in allowed]
 
-    def history(self, filter_text: str) -> FilterHistory:
-        """What is stored of the addresses that a filter matches. Raises Denied, InvalidFilter."""
-        self.require(Operation.CONSUME, filter_text)
-        return FilterHistory(self, self._port, filter_text)
+    def history(self, filter_text: str, *, partly: bool = False) -> FilterHistory:
+        """What is stored of the addresses that a filter matches; `partly`: of those that the principal may consume.
+        Raises Denied, InvalidFilter."""
+        self.require_some(filter_text, partly)
+        return FilterHistory(self, self._port, filter_text, partly)
 
     def has_expired(self, record: Record, topic: str) -> bool:
         """Whether a record of a topic is worth nothing any more."""

@@ -75,9 +75,9 @@ class GuardedSession:
     # ---- filters, with the right to them
 
     def may_subscribe(self, filter_text: str) -> bool:
-        """Whether the client may have this filter now. Raises InvalidFilter."""
+        """Whether the client may have this filter now, or a part of it. Raises InvalidFilter."""
         if not filter_text.startswith(SHARE):
-            return self._guard.may(Operation.CONSUME, filter_text)
+            return self._guard.may_consume_some(filter_text)
         group, wanted = parse_share(filter_text)
         return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition
@@ -37,10 +36,12 @@ class Stretch(NamedTuple):
 
 
 class FilterHistory:
-    """One filter's. Raises InvalidFilter, Denied; so does every call."""
+    """One filter's. `partly`: whoever may consume some of it is told of that. Raises InvalidFilter, Denied; so does
+    every call."""
 
-    def __init__(self, guard: Guard, port: KernelPort, filter_text: str) -> None:
+    def __init__(self, guard: Guard, port: KernelPort, filter_text: str, partly: bool) -> None:
         self._guard: Final = guard
+        self._partly: Final = partly
         self._port: Final = port
         self._filter: Final = filter_text
         self._pattern: Final = parse_filter(filter_text)
@@ -75,7 +76,7 @@ class FilterHistory:
                                                   for answer in answers]), False)
 
     def _require(self) -> None:
-        self._guard.require(Operation.CONSUME, self._filter)
+        self._guard.require_some(self._filter, self._partly)
 
     def _stretch(self, answer: Fetched, begin: int) -> Stretch:
         partition_id, topic = answer.partition_id, self._topics.get(answer.partition_id)
@@ -87,11 +88,13 @@ class FilterHistory:
             return Stretch(partition_id, topic.name, [], begin, answer.error)
         reached = max([piece.first_offset + piece.count for piece in answer.pieces],
                       default=max(begin, answer.next_offset))
+        may_all = self._guard.may_consume(self._filter)
         matching: list[tuple[str, Record]] = []
         for record in [record for piece in answer.pieces for record in sound_records(piece)]:
             if record[0] < begin:
                 continue
             address = self._port.address_of(topic.name, record[2], record[4])
-            if matches(self._pattern, levels_of(address)) and not self._guard.has_expired(record, topic.name):
+            if (matches(self._pattern, levels_of(address)) and (may_all or self._guard.may_consume(address))
+                    and not self._guard.has_expired(record, topic.name)):
                 matching.append((address, record))
         return Stretch(partition_id, topic.name, matching, reached, None)

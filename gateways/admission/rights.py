@@ -98,16 +98,19 @@ class Rights:
         return self._at_address(Operation.CREATE, address, self._allowing_creation)
 
     def of_some(self, operation: Operation, filter_text: str) -> bool:
-        """Whether an operation may be allowed at some address within this filter. For what may be shown, not done:
-        denies within the filter count only where one rule covers all of it."""
+        """Whether an operation may be allowed at some address within this filter. For what may be shown, or is judged
+        again at each address: denies within the filter count only where one rule covers all of it."""
         if self.of_address(operation, filter_text).allowed:
             return True
         levels = tuple(map(plain, filter_text.split("/")))
         tables = self._tables if self._limits is None else [self._limits]
         denies = [table.section(operation, False, self._asker) for table in self._tables]
         allows = [table.section(operation, True, self._asker) for table in tables]
+        topics = self._topics.topics_of(levels)
         return (not any(section.covering(levels, self._asker) for section in denies)
-                and any(section.overlapping(levels, self._asker) for section in allows))
+                and not self._allowing_topics_of([section.names[TOPIC] for section in denies], levels)
+                and any(section.overlapping(levels, self._asker) or _names_some(section.names[TOPIC], topics)
+                        for section in allows))
 
     def of_topic(self, operation: Operation, topic: str) -> Verdict:  # decision 93
         """The verdict on an operation with a topic as a whole. A topic that tells of a group's transactions takes the
@@ -235,6 +238,11 @@ class Rights:
         rules = [next(filter(None, [section.covering(levels, self._asker) for section in sections]), None)
                  for levels in filters]
         return None if None in rules else rules[0]
+
+
+def _names_some(names: Names, topics: frozenset[str] | None) -> bool:
+    """Whether a rule speaks of one of these topics; None: of any."""
+    return names.find_any() is not None if topics is None else any(map(names.find, topics))
 
 
 def ask_rights(rights: Rights, kind: str, operation: Operation, on: str) -> Verdict:

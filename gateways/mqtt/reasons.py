@@ -74,7 +74,7 @@ OF_CODE: Final[dict[str, int]] = {
     "over_quota": QUOTA,
     "queue_full": QUOTA,
     "receipt_denied": NOT_AUTHORIZED,
-    "reserved": NO_MATCHING_SUBSCRIBERS,
+    "reserved": NOT_AUTHORIZED,
     "session_deleted": ADMINISTRATIVE,
     "session_refused": BAD_CLIENT_ID,
     "stopping": SHUTTING_DOWN,

@@ -784,7 +784,7 @@ class MqttSession:
         if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
             outbox.own = OwnMessages()
             self._inbox.note_own_in(outbox.own)
-        why = subscriptions.refusals()
+        why = subscriptions.reasons_given()
         suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
         figures: list[str] = []
         retained: dict[str, int] = {}

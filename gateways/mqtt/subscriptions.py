@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import HubPort
 
 RETAIN_HANDLING_SHIFT: Final = 4
+SHOWN_CHARACTERS: Final = 100          # of a filter, to its client
 HEARD_MAX: Final = 4096                # addresses of which it is remembered what the filters say
 
 
@@ -90,7 +91,7 @@ class Subscriptions:
         """Whether no filter has an identifier, no-local, or RETAIN as published."""
 
         self.has_no_local = False
-        self._refused: list[str] = []
+        self._reasons_given: list[str] = []
         self.durable: DurableSession | None = None             # has the filters, too
         self._guard = guard
         self._outbox = outbox
@@ -133,6 +134,9 @@ class Subscriptions:
         except KernelError as error:
             return self._refuse(error.code, reasons.reason_of(error.code), str(error))
         self._note(topic_filter, GrantedFilter(granted, options & ~3, identifier))
+        if not topic_filter.startswith(mapping.RESERVED) and not self._guard.may_consume(topic_filter):
+            self._say("in_part", f"{topic_filter[:SHOWN_CHARACTERS]!r} is granted in part: what may not be read of it "
+                      "is not sent")
         return granted
 
     def resume(self, subscribed: Subscribed) -> None:
@@ -155,7 +159,7 @@ class Subscriptions:
         elif topic_filter.startswith(mapping.SYSTEM):
             self._system().subscribe(topic_filter, granted)
         else:
-            self._guard.subscribe(topic_filter, self._outbox, granted)
+            self._guard.subscribe(topic_filter, self._outbox, granted, partly=True)
 
     def _choose(self, subscribed: Subscribed, selector: Selector | None, begin: Begin | None, *,
                 resumed: bool = False) -> None:
@@ -169,7 +173,7 @@ class Subscriptions:
             return
         history = None
         if begin is not None or owed:
-            stored = self._guard.history(name)
+            stored = self._guard.history(name, partly=True)
             if durable is not None and owed is None:
                 owed = owed_of(stored, begin or Begin(0))
                 durable.begin_history(name, owed)
@@ -203,25 +207,30 @@ class Subscriptions:
             return "no_identifiers", reasons.NO_IDS
         return None
 
-    def refusals(self) -> str:
-        """Why filters were refused since the last call, for the client; "" where none was."""
-        refused, self._refused = self._refused, []
-        return "; ".join(dict.fromkeys(refused))
+    def reasons_given(self) -> str:
+        """Why filters were refused, or granted in part, since the last call, for the client; "" where none was."""
+        reasons_given, self._reasons_given = self._reasons_given, []
+        return "; ".join(dict.fromkeys(reasons_given))
+
+    def _say(self, what: str, text: str, logged: str = "") -> None:
+        """Tell the client, or the log where it cannot be."""
+        self._count("subscribe_" + what)
+        self._reasons_given.append(text)
+        if self._level < packets.MQTT5 and what != "denied":
+            self._guard.note_untold("subscribe_" + what, logged or text)
 
     def _refuse(self, why: str, reason: int, text: str = "") -> int:
-        self._count("subscribe_" + why)
         text = text or why.replace("_", " ")
-        self._refused.append(text)
-        if self._level < packets.MQTT5 and why != "denied":
-            self._guard.note_untold("subscribe_" + why, f"a filter is refused: {text}")
+        self._say(why, text, f"a filter is refused: {text}")
         return reason if self._level == packets.MQTT5 else packets.SUBACK_REFUSED
 
     def may_have(self, topic_filter: str) -> bool:
-        """Whether the client has the right to a filter, as rights are now. Raises InvalidFilter."""
+        """Whether the client has the right to a filter, or to a part of one, as rights are now. Raises
+        InvalidFilter."""
         if topic_filter.startswith(mapping.TXN):
             return self._transact().may_subscribe(topic_filter)
         if not topic_filter.startswith(SHARE):
-            return self._guard.may(Operation.CONSUME, topic_filter)
+            return self._guard.may_consume_some(topic_filter)
         group, wanted = parse_share(topic_filter)
         return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
 

@@ -80,7 +80,7 @@ def test_an_mqtt_5_client_is_told_limits_and_reasons(hub: RunningHub) -> None:
         assert client.connack is not None
         assert client.connack.ReceiveMaximum == 8192 and client.connack.TopicAliasMaximum == 64
         assert client.subscribe(("$hub/#", SubscribeOptions(1)), ("fine/#", SubscribeOptions(2))) == [0x87, 2]
-        assert client.publish("$SYS/x", b"", 1) == 0x10
+        assert client.publish("$SYS/x", b"", 1) == 0x87
         assert client.publish("fine/x", b"", 1) == 0
 
 
