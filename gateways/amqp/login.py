@@ -25,7 +25,7 @@ RABBITMQ_VERSION: Final = "4.0.0"
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
-ANONYMOUS: Final = "ANONYMOUS"         # RFC 4505, offered where anonymous access is allowed; last: some clients take the first
+ANONYMOUS: Final = "ANONYMOUS"         # RFC 4505, where anonymous access is allowed; last: some take the first
 CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                        "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
                        "direct_reply_to")
