@@ -73,7 +73,7 @@ def next_in(channel: BlockingChannel, queue: str) -> bytes:
     while time.monotonic() < end_s:
         method, _, body = channel.basic_get(queue, auto_ack=True)
         if method is not None:
-            return body
+            return bytes(body)
         time.sleep(0.01)
     raise AssertionError(f"nothing came to {queue}")
 
