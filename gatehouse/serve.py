@@ -345,6 +345,8 @@ class Hub:
                        services.not_honoured.samples):
             self.metrics.add(source)
         self.metrics.add_exemplars(storage.exemplars)
+        for door in self.config.doors:     # decision 333: before the first `await`, behind which what is due happens
+            self._prepare_door(door.spec, services)
         for door in self.config.doors:
             self._listening[door.spec.name] = await self._open_door(door, services)
             for address in self._listening[door.spec.name]:
@@ -367,20 +369,25 @@ class Hub:
         self.metrics.add(partial(admission_samples, admission))
         return admission
 
+    @staticmethod
+    def _prepare_door(spec: GatewaySpec, services: Services) -> None:
+        """What it does whether anybody connects or not begins. Raises Refused."""
+        try:
+            services.door_numbers.open(spec)
+        except NoDoorNumber as error:
+            raise Refused(f"the {spec.name} door cannot be opened: {error}", exits.USAGE) from None
+        if spec.opened is not None:
+            spec.opened(services)
+
     async def _open_door(self, door: Door, services: Services) -> list[str]:
         spec = door.spec
         addresses = [str(listen) for listen in door.listen]
         try:
-            services.door_numbers.open(spec)
-            if spec.opened is not None:
-                spec.opened(services)
             listener = Listener(spec, services, door.settings, capacity=services.capacity)
             opened = await listener.start(door.listen)
             self._listeners.append((spec.name, listener))
             services.listeners[spec.name] = listener
             return opened
-        except NoDoorNumber as error:
-            raise Refused(f"the {spec.name} door cannot be opened: {error}", exits.USAGE) from None
         except TlsFault as fault:
             raise Refused(f"gateways.{spec.name}.tls.{fault.setting}: {fault}", exits.USAGE) from None
         except OSError as error:

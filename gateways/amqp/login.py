@@ -8,7 +8,7 @@ import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.credentials import Credentials
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault
@@ -25,6 +25,7 @@ RABBITMQ_VERSION: Final = "4.0.0"
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
 EXTERNAL: Final = "EXTERNAL"           # the client's certificate, offered where it showed one
+ANONYMOUS: Final = "ANONYMOUS"         # RFC 4505, where anonymous access is allowed; last: some take the first
 CAPABILITIES: Final = ("publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify",
                        "connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos",
                        "direct_reply_to")
@@ -46,8 +47,8 @@ def hub_version() -> str:
         return "0"
 
 
-def encode_start(hub_name: str, certificate: str | None) -> bytes:
-    mechanisms = PASSWORDS if certificate is None else f"{PASSWORDS} {EXTERNAL}"
+def encode_start(hub_name: str, certificate: str | None, *, allow_anonymous: bool) -> bytes:
+    mechanisms = " ".join([PASSWORDS, *[EXTERNAL][:certificate is not None], *[ANONYMOUS][:allow_anonymous]])
     capabilities = {name: Field("t", True) for name in CAPABILITIES}
     properties: Table = {"capabilities": Field("F", capabilities), "cluster_name": text(hub_name),
                          "product": text("Gatehouse"), "product_version": text(hub_version()),
@@ -97,6 +98,8 @@ def read_login(mechanism: str, response: bytes, link: Link) -> Credentials:
         return credentials_of(str(plain(user)), str(plain(password)))
     if mechanism == EXTERNAL and link.certificate is not None:
         return Credentials(certificate=link.certificate, certificate_ends_ms=link.certificate_ends_ms)
+    if mechanism == ANONYMOUS:  # decision 332
+        return NOTHING
     raise ConnectionFault(NOT_ALLOWED, f"{mechanism} is none of the mechanisms that were offered")
 
 

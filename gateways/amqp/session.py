@@ -199,7 +199,8 @@ class AmqpSession:
 
     def _start(self) -> int:
         self._state = State.START
-        self._write_method(0, login.encode_start(self.services.hub_name, self._link.certificate))
+        self._write_method(0, login.encode_start(self.services.hub_name, self._link.certificate,
+                                                   allow_anonymous=self.services.admission.allow_anonymous))
         return len(login.PROTOCOL_HEADER)
 
     def _take_frame(self, data: bytes, pos: int, size: int) -> None:

@@ -3,7 +3,7 @@
 The copy keeps the message's id, key, value and headers, and has one header more, `dead-letter`: why, from where, after
 how many attempts, when, and what has happened to it before. A group over a topic, or behind a shared filter, has a
 queue for them, `$dead-letters/GROUP`; any other queue says itself where they go: `queue:NAME`,
-`address:ADDRESS`, or in words of the door that declared it.
+`address:ADDRESS`, or in words of the door that declared it (`$dead-letters/QUEUE` while that is not open).
 
 A sender can write such a header, too, and a producer's batches are stored as they come. So each death has a seal that
 only this hub can make, for this message alone; what sends letters back along their history looks at it.
@@ -124,7 +124,7 @@ class DeadLetters:
                 if isinstance(placement.queue, Queue):                # which keeps the key that the message has
                     placement = self.place(placement.queue, message[5])
                 self._subscriptions.refresh(placement)
-            elif reason == OVERFLOW and queue.settings.overflow == "dead-letter":
+            elif to or reason == OVERFLOW and queue.settings.overflow == "dead-letter":  # decision 333: no door's route
                 placement = self.place(self.own_queue(queue.name, queue.tenant), message[5])
             else:
                 return None

@@ -256,12 +256,13 @@ class LeasedGroup:
     def release(self, handles: Sequence[Handle], delay_ms: int | None = None, owner: Owner | None = None,
                 token: object = None) -> list[KernelError | None]:
         """Give these back: ready again after `delay_ms`, at their old place where it is 0; None: as the group's retry
-        says. Answers as `ack`. Raises InvalidGroup, Stopping."""
+        says. Answers as `ack`; without an owner, what is ready at once is stored as acks that nobody waits for. Raises
+        InvalidGroup, Stopping."""
         if delay_ms is not None and not 0 <= delay_ms <= MAX_DELAY_MS:
             raise InvalidGroup(f"a delay is 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
         refused, by_cursor = self.good_handles(handles)
         for prefetcher, offsets in by_cursor:
-            self._end_leases(prefetcher, offsets, delay_ms)
+            self._end_leases(prefetcher, offsets, delay_ms, lazily=delay_ms == 0 and owner is None)  # decision 334
             if self._circuit is not None:
                 self._circuit.on_failed(prefetcher, offsets, len(offsets), GIVEN_BACK)
         self._core.answer(owner, token)
@@ -384,10 +385,10 @@ class LeasedGroup:
         self.give_up(prefetcher, prefetcher.as_doomed(offsets, messages), reason)
 
     def _end_leases(self, prefetcher: Prefetcher, offsets: list[int], delay_ms: int | None,  # decision 126
-                    is_over: bool = False) -> None:
+                    is_over: bool = False, *, lazily: bool = False) -> None:
         """These are not leased any more: ready again, waiting for their retry, or dead."""
         core, cursor, most, retry = self._core, prefetcher.cursor, self.settings.max_attempts, self.settings.retry
-        core.touch(cursor)
+        (core.touch_lazily if lazily else core.touch)(cursor)
         now_ms = core.now_ms()
         doomed = cursor.leased_as_often(offsets, most) if most else []
         if doomed:

@@ -273,7 +273,8 @@ def start(hub: Hub, mechanism: str, response: bytes, certificate: str | None = N
     client.link.certificate = certificate
     client.send(b"AMQP\0\0\x09\x01")
     offered = client.got()[0][2]["mechanisms"]
-    assert offered == (b"PLAIN AMQPLAIN EXTERNAL" if certificate else b"PLAIN AMQPLAIN")
+    anonymous = b" ANONYMOUS" * hub.admission.allow_anonymous
+    assert offered == (b"PLAIN AMQPLAIN EXTERNAL" if certificate else b"PLAIN AMQPLAIN") + anonymous
     properties = {"capabilities": _capabilities()}
     return client, client.ask("connection.start-ok", 0, client_properties=properties, mechanism=mechanism,
                               response=response)

@@ -35,7 +35,7 @@ def test_start_names_what_clients_look_for(hub: Hub) -> None:
     client.send(b"AMQP\0\0\x09\x01")
     (_, name, arguments), = client.got()
     assert (name, arguments["major"], arguments["minor"], arguments["mechanisms"]) == (
-        "connection.start", 0, 9, b"PLAIN AMQPLAIN")
+        "connection.start", 0, 9, b"PLAIN AMQPLAIN ANONYMOUS")
     capabilities = arguments["server_properties"]["capabilities"].value
     assert {"basic.nack", "consumer_cancel_notify", "connection.blocked", "publisher_confirms",
             "exchange_exchange_bindings"} <= capabilities.keys()
@@ -54,6 +54,24 @@ def test_amqplain(hub: Hub) -> None:
     client.send(b"AMQP\0\0\x09\x01")
     login = encode_table({"LOGIN": text("guest"), "PASSWORD": text("guest")})[4:]
     assert client.ask("connection.start-ok", 0, mechanism="AMQPLAIN", response=login)[-1][1] == "connection.tune"
+
+
+@pytest.mark.parametrize("trace", [b"", b"sirhc@example.org"])
+def test_who_asks_to_be_anonymous_is(hub: Hub, trace: bytes) -> None:
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    assert client.ask("connection.start-ok", 0, mechanism="ANONYMOUS", response=trace)[-1][1] == "connection.tune"
+    assert client.session.describe()["user"] == "anonymous"
+
+
+def test_who_asks_to_be_anonymous_where_nobody_is() -> None:
+    hub = Hub(allow_anonymous=False)
+    client = hub.client()
+    client.send(b"AMQP\0\0\x09\x01")
+    assert client.got()[0][2]["mechanisms"] == b"PLAIN AMQPLAIN"
+    properties = {"capabilities": typed({"authentication_failure_close": True})}
+    got = client.ask("connection.start-ok", 0, client_properties=properties, mechanism="ANONYMOUS", response=b"")
+    assert (got[0][1], got[0][2]["code"]) == ("connection.close", 403)
 
 
 @pytest.mark.parametrize("capable", [True, False])

@@ -160,6 +160,29 @@ def test_lazy_notes_travel_with_the_next_frame_or_get_their_own(tmp_path: Path) 
     assert again.values == [b"3"]
 
 
+def test_what_is_given_back_again_and_again_shares_a_frame_and_is_counted(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queue = rig.kernel.groups.declare_queue("a")
+    group = rig.kernel.groups.queue_group(queue)
+    taker = Taker()
+    send(rig, queue, b"1")
+    rig.run()
+    flushes = rig.kernel.statistics()["flushes_total"]
+    membership = group.join(taker, 1, lazily=True)
+    rig.run()
+    for _ in range(50):
+        assert group.release(handles(taker.got[-1:]), 0) == [None]
+        membership.add_credit(1)
+        rig.run()
+    assert [message[2] for message in taker.got] == list(range(1, 52))
+    assert rig.kernel.statistics()["flushes_total"] == flushes
+    rig.world.advance(LAZY_MS)
+    assert rig.kernel.statistics()["flushes_total"] == flushes + 1
+    rig.restart()
+    again, _ = join(rig, rig.kernel.groups.queue_group(rig.kernel.groups.queue("a")))
+    assert [message[2] for message in again.got] == [52]
+
+
 def test_what_members_are_handed_is_plain_and_a_copy_of_a_handle_is_as_good() -> None:
     rig = Rig()
     queue = rig.kernel.groups.declare_queue("work")
@@ -293,7 +316,7 @@ def test_a_queue_that_was_taken_from_once_leaves_memory_when_that_is_durable() -
     rig.run()
     assert settled in [group.queue for group in rig.kernel.leasing.queues.in_memory()], "its frame is to come"
     rig.kernel.groups.queue_group(given_back).release(handles(takers[-1].got), 0)
-    rig.run()
+    rig.world.advance(LAZY_MS)
     in_memory = [group.queue for group in rig.kernel.leasing.queues.in_memory()]
     assert settled not in in_memory and held in in_memory and given_back in in_memory
     again = Taker()
