@@ -102,7 +102,8 @@ def _step(field: Any, version: int, flexible: bool) -> Step:
     if field.is_struct():
         return STRUCT, name, _plan(field, version, flexible), nullable
     if field.is_array():
-        return SIMPLES, name, _step(field.array_of, version, flexible), nullable
+        kind, names, inside, _ = _step(field.array_of, version, flexible)
+        return SIMPLES, name, (kind, names, inside, False), nullable      # the array may be null, what is in it not
     if field.is_batchable():
         return _fixed([field.name], field._type.fmt)
     if isinstance(field._type, String):

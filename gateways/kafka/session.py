@@ -352,7 +352,11 @@ class KafkaSession:
             return
         if version >= api.first_flexible:
             at = skip_tags(data, at, end)
-        request = Request(self, api, version, correlation_id, data, at, end)
+        self._take(Request(self, api, version, correlation_id, data, at, end))
+
+    def _take(self, request: Request) -> None:
+        """Dispatch a request, once it is clear who asks. Raises Malformed."""
+        api = request.api
         if api not in BEFORE_LOGIN and self.login.under_way:
             raise Malformed(f"{api.name} during SASL authentication")
         self._waiting.append(request)
@@ -367,13 +371,11 @@ class KafkaSession:
             self._let_in(request)
 
     def _refuse(self, key: int, version: int, correlation_id: int, asked: str) -> None:
-        """Answer what is not offered. Raises Malformed where its answer could not say so."""
-        answer = encode_unoffered(key, version, correlation_id) if self._guard is not None else None
+        """Answer what is not offered, whoever may ask. Raises Malformed where its answer could not say so."""
+        answer = encode_unoffered(key, version, correlation_id)
         if answer is None:
             raise Malformed(f"{asked} is not offered")
-        request = Request(self, UNOFFERED, version, correlation_id, b"", 0, 0)
-        request.parts = [answer]
-        self._waiting.append(request)
+        self._take(Request(self, UNOFFERED, version, correlation_id, answer, 0, 0))
 
     def _let_in(self, request: Request) -> None:
         """Somebody asks without a login: it is who its certificate says, or anonymous."""

@@ -17,8 +17,8 @@ from gatehouse.gateways.kafka import cold
 from gatehouse.gateways.kafka.error_codes import UNSUPPORTED_VERSION
 from gatehouse.gateways.kafka.request import Api
 
-UNOFFERED: Final = Api(-1, "", 0, 0, 0, lambda request: None)
-"""Stands for any of them."""
+UNOFFERED: Final = Api(-1, "a request that is not offered", 0, 0, 0, lambda request: request.done([request.data]))
+"""Stands for any of them; its requests carry their answers as data."""
 
 PACKAGES: Final = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)
 

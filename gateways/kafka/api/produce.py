@@ -191,7 +191,8 @@ def dispatch(request: Request) -> None:
     request.data = b""
     produce = Produce(request, acks)
     for name, partitions in topics:
-        produce.append(name, partitions)
+        if partitions:                      # one without any is left out of the answer, as in Kafka
+            produce.append(name, partitions)
     produce.finish()
 
 

@@ -220,6 +220,13 @@ def test_what_no_member_says_is_refused(fields: dict[str, Any], error: int) -> N
     assert peer.kernel.assigned.describe_consumers("g") is None
 
 
+def test_a_null_among_the_names_of_topics_is_malformed() -> None:
+    peer = guest()
+    asked = heartbeat(**JOINING | {"names": [None]})
+    assert peer.send(asked) == []
+    assert peer.link.reason == "malformed: subscribed_topic_names may not be null"
+
+
 def test_epochs_and_instances_are_fenced() -> None:
     peer = consumer()
     beat(peer, **JOINING, instance="i")

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.protocol.metadata import ApiVersionsRequest
+from kafka.protocol.sasl import SaslHandshakeRequest
 
 import gatehouse.gateways.kafka as door
 from gatehouse.gateways.kafka.api import APIS
+from tests.gateways.accounts import KnownUsers
 from tests.gateways.kafka.calls import CALLS, message, plant
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed
@@ -70,7 +73,7 @@ def test_what_is_not_offered_is_refused_so_that_its_client_raises(key: int, vers
     peer = plant()
     asked(peer, 3, 5)                             # it is let in
     header = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff"
-    frames = peer.send(len(header).to_bytes(4, "big") + header)
+    frames = peer.send(_frame(header))
     if answered:
         assert decoded(message(key, "Response"), version, *frames, 7).error_code == 35
         assert not peer.link.closed
@@ -78,8 +81,25 @@ def test_what_is_not_offered_is_refused_so_that_its_client_raises(key: int, vers
         assert frames == [] and "is not offered" in peer.link.reason
 
 
-def test_nothing_that_is_not_offered_is_answered_before_a_login() -> None:
+UPDATE_FEATURES = (57).to_bytes(2, "big") + b"\0\1" + b"\0\0\0\7\xff\xff"
+
+
+def test_what_is_not_offered_is_refused_as_the_first_request_too() -> None:
+    """Admin clients open a connection for one request: sarama's saw nothing but its end."""
     peer = plant()
-    header = (57).to_bytes(2, "big") + b"\0\1" + b"\0\0\0\7\xff\xff"
-    assert peer.send(len(header).to_bytes(4, "big") + header) == []
+    frame, = peer.send(framed(ApiVersionsRequest(version=0), 6) + _frame(UPDATE_FEATURES))[1:]
+    assert decoded(message(57, "Response"), 1, frame, 7).error_code == 35
+    assert not peer.link.closed
+
+
+@pytest.mark.parametrize("asks_for_login", [False, True])
+def test_nothing_that_is_not_offered_is_answered_where_a_login_is_needed(asks_for_login: bool) -> None:
+    peer = Peer(admission=KnownUsers, allow_anonymous=asks_for_login)
+    if asks_for_login:
+        peer.send(framed(SaslHandshakeRequest(version=1, mechanism="PLAIN"), 6))
+    assert peer.send(_frame(UPDATE_FEATURES)) == []
     assert peer.link.closed
+
+
+def _frame(request: bytes) -> bytes:
+    return len(request).to_bytes(4, "big") + request

@@ -88,6 +88,19 @@ def test_a_request_without_topics_is_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("acks", [0, -1])
+def test_a_topic_without_partitions_is_left_out(version: int, acks: int) -> None:
+    peer = peer_with_topic()
+    request = produce(version, {("other", 0): None, ("plant", 0): batch(b"a")}, acks)
+    request.topic_data[0].partition_data = []
+    frames = peer.send(framed(request, 5))
+    peer.kernel.flush()
+    frames += peer.link.frames()
+    assert not peer.link.closed
+    assert [len(decoded(ProduceResponse, version, frame, 5).responses) for frame in frames] == [1] * (acks != 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("where", "code"), [(("other", 0), 3), (("plant", 2), 3), (("plant", -1), 3), (("", 0), 3)])
 def test_what_is_not_there(version: int, where: tuple[str, int], code: int) -> None:
     peer = peer_with_topic()
