@@ -353,16 +353,17 @@ class Journeys:  # decision 198
             return validated, None, left
         door = origin.door or self._door_names(0)
         if self._opens(validated, len(indexes), bool(asked)):
-            validated, followed = self._opened(topic, tenant, topic_id, validated, indexes, origin, door)
+            given = indexes if self._sampling.rate_of(topic) >= 1 else asked              # decision 335
+            validated, followed = self._opened(topic, tenant, topic_id, validated, indexes, set(given), origin, door)
             return validated, followed, left
         sender = sender_of(tenant, topic, b"", origin, door)
         lying = even(indexes)
         parts = [lying] if lying is not None else evenly(indexes)
         return validated, [OfBatch(part[0], len(part), part.step, sender, topic_id) for part in parts], left
 
-    def _opened(self, topic: str, tenant: str, topic_id: int, validated: Validated, indexes: list[int], origin: Origin,
-                door: str) -> tuple[Validated, list[OfBatch]]:
-        """A batch whose records at these indexes have a trace context then."""
+    def _opened(self, topic: str, tenant: str, topic_id: int, validated: Validated, indexes: list[int], given: set[int],
+                origin: Origin, door: str) -> tuple[Validated, list[OfBatch]]:
+        """A batch whose records at these indexes are followed; those among `given` have a trace context then."""
         followed: list[OfBatch] = []
 
         def context_of(record: InBatch) -> bytes | None:
@@ -373,13 +374,13 @@ class Journeys:  # decision 198
             sender = sender_of(tenant, address, record.key or b"", origin, door)
             followed.append(OfBatch(record.at, 1, 1, sender, topic_id, number, context,
                                     headers.get(CORRELATION) or b""))
-            return self._trace_contexts.header(number) if number else None
+            return self._trace_contexts.header(number) if number and record.at in given else None
 
         return batch_with_contexts(validated, indexes, context_of), followed
 
     def _opens(self, validated: Validated, rows: int, is_asked: bool) -> bool:  # decision 263
-        """Whether a batch is made anew for the contexts of its records: as long as that takes some hundredths of the
-        processor at most; where a sender asks for it always, unless it is compressed."""
+        """Whether a batch is opened for its records that are followed, and perhaps made anew: as long as that takes
+        some hundredths of the processor at most; where a sender asks for it always, unless it is compressed."""
         is_packed = validated.header.attributes & CODEC_MASK != NONE
         if is_asked and not is_packed:
             return True

@@ -419,6 +419,20 @@ def test_a_record_of_a_producers_batch_that_is_followed_has_a_trace(codec: int, 
     assert len(hub.read("orders")) == 2, "a repeated batch is known by its sequence, whatever was added to it"
 
 
+def test_of_a_topic_that_is_not_followed_whole_records_stay_as_they_were_sent() -> None:
+    hub = rig(JourneySettings(rate=0.5, followed_per_second=1_000))
+    topic = hub.kernel.create_topic("orders")
+    hub.kernel.speaker.speaks(EDGE)
+    sent = [(b"k%d" % number, b"a", ((b"unit", b"C"),)) for number in range(100)]
+    batch = batch_of(sent)
+    hub.kernel.append_batch(topic.partition_id(0), batch, hub.witness, 1)
+    hub.run()
+    assert [(record[2], record[4]) for record in hub.read("orders")] == [(key, headers) for key, _, headers in sent]
+    followed = events(hub)
+    assert 30 < len(followed) < 70
+    assert {event.key for event in followed} <= {key for key, _, _ in sent}, "and they are found all the same"
+
+
 def test_who_sent_a_batch_is_told_though_it_entered_later() -> None:
     """Large ones are opened on another thread, and meanwhile others speak."""
     hub = rig(ALL)
