@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.kernel.errors import OffsetOutOfRange
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.message import Fetched, Leased, Piece
-from gatehouse.kernel.records.batch import leased_of, missing
+from gatehouse.kernel.records.batch import LAST_OFFSET, leased_of, missing
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.retention.holders import Stretch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.policy import Policy
 
 FETCH_BYTES: Final = 256 << 10
+EACH_BYTES: Final = 4 << 10            # of a message that is read by itself; a larger one comes whole all the same
 STRETCHES: Final = 16                  # of one fetch: what is wanted beyond the reader's COLD_BYTES stays empty
 NEAR: Final = 32                       # offsets that lie so near each other are read together
 AGAIN_AT_ONCE: Final = 1_000           # offsets that are read again by one fetch, at most,
@@ -312,13 +313,16 @@ class Prefetcher:  # decision 142
         else:
             self.failed = True
 
-    def open(self, piece: Piece) -> list[Leased]:
-        """Its messages, as nobody has had them before."""
+    def open(self, piece: Piece, first: int = 0, last: int = LAST_OFFSET) -> list[Leased]:
+        """Its messages from offset `first` to `last`, as nobody has had them before."""
         if self._notes_entry:
             self._note_entered(piece)
-        messages = leased_of(piece, self.cursor.key)
-        if len(messages) < piece.count:
-            self._unreadable.note(self.cursor.partition_id, missing(piece, [message[1] for message in messages]))
+        key = self.cursor.key
+        messages = leased_of(piece, key, first, last)
+        begin, end = max(first, piece.first_offset), min(last + 1, piece.first_offset + piece.count)
+        if len(messages) < end - begin:
+            offsets = [message[1] for message in leased_of(piece, key)]
+            self._unreadable.note(self.cursor.partition_id, missing(piece, offsets))
         return messages
 
     def _read_offsets(self, offsets: list[int], then: Callable[[list[int], list[Leased]], None],
@@ -335,8 +339,11 @@ class Prefetcher:  # decision 142
         if not stretches:
             on_done(messages)
             return
-        wants = [(self.cursor.partition_id, stretch[0], FETCH_BYTES) for stretch in stretches[:STRETCHES]]
-        self.fetch(wants, FETCH_BYTES * len(wants), lambda answers: self._stretches_read(stretches, messages, answers,
+        most = FETCH_BYTES
+        if len(stretches) == 1:                # the first of a fetch is given whatever its size
+            most = min(FETCH_BYTES, (stretches[0][-1] - stretches[0][0] + 1) * EACH_BYTES)
+        wants = [(self.cursor.partition_id, stretch[0], most) for stretch in stretches[:STRETCHES]]
+        self.fetch(wants, most * len(wants), lambda answers: self._stretches_read(stretches, messages, answers,
                                                                                           on_done))
 
     def _stretches_read(self, stretches: list[list[int]], messages: list[Leased], answers: list[Fetched],
@@ -349,7 +356,7 @@ class Prefetcher:  # decision 142
             wanted = set(stretch)
             reached = stretch[0]
             for piece in answer.pieces:
-                messages += [message for message in self.open(piece) if message[1] in wanted]
+                messages += [message for message in self.open(piece, stretch[0], stretch[-1]) if message[1] in wanted]
                 reached = max(reached, piece.first_offset + piece.count)
             rest = [offset for offset in stretch if offset >= reached]
             if rest and (answer.pieces or _is_left_out(answer, rest[0])):

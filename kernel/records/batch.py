@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # --- a batch ------------------------------------------------------------------------------------------------------
 
+LAST_OFFSET: Final = (1 << 62) - 1
 HEADER_BYTES: Final = 61
 LENGTH_COVERS_FROM: Final = 12
 CRC_AT: Final = 17
@@ -226,14 +227,23 @@ def _records(piece: Piece, passes_over: bool) -> list[Record]:
                                                    inside.base_ms, piece.first_id, inside.fixed_ms, passes_over)
 
 
-def leased_of(piece: Piece, key: object) -> list[Leased]:
-    """As `sound_records`, handed out for the first time of the cursor of this key."""
+def leased_of(piece: Piece, key: object, first: int = 0, last: int = LAST_OFFSET) -> list[Leased]:
+    """As `sound_records`, handed out for the first time of the cursor of this key; those at the offsets from `first` to
+    `last` alone."""
+    before = max(0, first - piece.first_offset)
+    count = min(piece.count, last + 1 - piece.first_offset) - before
     try:
-        inside = open_piece(piece)
+        inside = open_piece(piece) if count > 0 else None
     except CorruptBatch:
         return []
-    return [] if inside is None else split_records(key, inside.data, inside.at, piece.count, piece.first_offset,
-                                                  inside.base_ms, piece.first_id, inside.fixed_ms, piece.whole)
+    if inside is None:
+        return []
+    size = len(inside.data)
+    passed, at = skip_records(inside.data, inside.at, before, size, size)
+    if passed < before:                    # a length that makes no sense: nothing behind it can be found
+        return []
+    return split_records(key, inside.data, at, count, piece.first_offset + before, inside.base_ms,
+                         piece.first_id + before, inside.fixed_ms, piece.whole)
 
 
 def is_control(piece: Piece) -> bool:

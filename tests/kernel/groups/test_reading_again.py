@@ -1,12 +1,13 @@
 """What is leased again is read again: from the disk after a start, however scattered it lies, and whatever fails."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, STRETCHES
 from gatehouse.kernel.index.reader import COLD_BYTES
-from gatehouse.kernel.message import Leased
+from gatehouse.kernel.message import Fetched, Leased
 from tests.kernel.rig import Rig
 from tests.simulation.disk import BROKEN, SimDisk
 
@@ -64,3 +65,28 @@ def test_what_cannot_be_read_is_not_lost_and_is_tried_again_after_a_while() -> N
     rig.world.advance(2_000)
     assert [one[1] for one in found] == list(range(10))
     assert group.counts().lost == 0
+
+
+def test_of_what_comes_again_little_more_is_read_than_is_wanted() -> None:
+    """One of many, each in a frame of its own: not its neighbours, too."""
+    rig, _ = new_rig()
+    rig.kernel.create_topic("orders", partitions=1)
+    for number in range(300):
+        rig.publish("orders/a", b"%d" % number + bytes(1_000))
+    group = rig.kernel.groups.group("billing", "orders")
+    taken = pop(rig, group, 300)
+    asked: list[int] = []
+    prefetcher, = group.prefetchers.values()
+    fetch = prefetcher.fetch
+
+    def counting(wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]) -> None:
+        def on_read(answers: list[Fetched]) -> None:
+            asked.append(sum(len(piece.data) for answer in answers for piece in answer.pieces))
+            on_done(answers)
+        fetch(wants, max_bytes, on_read)
+
+    prefetcher.fetch = counting
+    group.release([taken[150][:3]], 0)
+    rig.run()
+    assert [one[1:3] for one in pop(rig, group, 1)] == [(150, 2)]
+    assert asked and sum(asked) < 10_000

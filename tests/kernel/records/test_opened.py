@@ -63,6 +63,9 @@ def test_what_is_only_claimed_costs_one_part(batch: bytes, count: int, sound: in
     gaps = [gap for part in parts for gap in missing(part, [record[0] for record in sound_records(part)])]
     assert sum(stop - start for start, stop in gaps) == count - sound
     assert [one[1] for part in parts for one in leased_of(part, None)] == [record[0] for record in found]
+    leased = leased_of(piece, None)
+    for first, last in ((1_000, 1_000), (1_003, 1_005), (1_006, 9_999), (0, 999), (0, 1_001)):
+        assert leased_of(piece, None, first, last) == [one for one in leased if first <= one[1] <= last]
 
 
 def test_the_smallest_records_come_in_parts_of_so_many() -> None:
