@@ -12,7 +12,7 @@ A key recalls all that waits under it, a thousand messages at once. It is the us
 # decision 229
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
 
@@ -39,7 +39,7 @@ RECALLED_EVENT: Final = "delay_recalled"
 class InvalidRecall(ValueError):
     """What came asks for nothing to be recalled."""
 
-    code = "invalid_recall"
+    code: ClassVar[str] = "invalid_recall"
 
 
 class DelayListener(NoticeConsumer):

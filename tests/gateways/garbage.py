@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def left_to_the_collector() -> Iterator[Counter[str]]:
-    """The classes of the hub's objects that were let go of within, and are still in memory since they refer to each
-    other; told at the end."""
+    """The classes of the hub's objects that were made and let go of within, and are still in memory since they refer to
+    each other; told at the end. What was there before may be another test's."""
     left: Counter[str] = Counter()
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         yield left
@@ -22,4 +23,5 @@ def left_to_the_collector() -> Iterator[Counter[str]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()

@@ -86,7 +86,8 @@ class LimitMachine(RuleBasedStateMachine):
         value = sorted(self.leased)[which % len(self.leased)]
         handle = self.leased.pop(value)[:3]
         group = self.rig.kernel.groups.queue_group(self.queue)
-        assert (group.ack([handle]) if verb == "ack" else group.release([handle], 0)) == [None]
+        done = group.ack([handle]) if verb == "ack" else group.release([handle], 0, self.rig.witness)
+        assert done == [None]
         if verb == "release":
             self.ready.append(value)
         self.flush()
