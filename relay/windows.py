@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 LEAST_BYTES: Final = 256 << 10         # two letters: one is stored while the other travels
-LATE_MS: Final = 2                     # so much later than the shortest time is aimed at, or as much again
+LATE_MS: Final = 2                     # so much later than the shortest time is aimed at, or half as much again as that
 USUAL: Final = 16                      # letters that make what is usual
 DRAIN_MS: Final = 10_000               # between two looks at the shortest time
 
@@ -52,7 +52,7 @@ class Window:
             self._shortest_ms = took_ms
         if self.bytes == self._least:
             self._usual_ms += (took_ms - self._usual_ms) / USUAL
-        if took_ms > max(self._shortest_ms + max(LATE_MS, self._shortest_ms), self._usual_ms):
+        if took_ms > max(self._shortest_ms + max(LATE_MS, self._shortest_ms * 3 // 2), self._usual_ms):
             self.bytes = max(self.bytes - size_bytes // 8, self._least)
         elif self._held_back:
             self.bytes = min(self.bytes + size_bytes // 8, self._most)

@@ -60,7 +60,7 @@ def test_a_disk_that_is_busy_now_and_then_does_not_keep_the_way_empty(bytes_per_
     stored, took = run(Window(MOST), bytes_per_ms, way_ms, 30_000, busy_ms=lambda: chance.uniform(0, most_ms))
     assert stored > bytes_per_ms * 30_000 * share
     alone_ms = way_ms + LETTER // bytes_per_ms + most_ms
-    assert sorted(took)[len(took) * 9 // 10] <= 2 * alone_ms
+    assert sorted(took)[len(took) * 9 // 10] <= 2.5 * alone_ms          # decision 323
 
 
 def test_a_disk_that_is_busy_no_more_is_found_out() -> None:
@@ -75,7 +75,7 @@ def test_a_disk_that_is_busy_no_more_is_found_out() -> None:
 def test_of_a_burst_behind_many_small_ones_little_waits() -> None:
     """A single letter every ten milliseconds is never late: it does not make room for forty at once."""
     _, took = run(Window(MOST), LETTER, 2, 30_000, {10: 1, 1_000: 40})
-    assert sorted(took)[len(took) * 99 // 100] <= 2 + 1 + 5
+    assert sorted(took)[len(took) * 99 // 100] <= 3 * (2 + 1)
 
 
 def test_the_window_stays_within_its_bounds() -> None:
