@@ -91,8 +91,8 @@ class Tracks:
             placement = self.places.get(key)
             if placement is None or placement.version != placement.first_level.version or placement.targets \
                     or placement.also or placement.fleeting or placement.limited or placement.compact \
-                    or placement.address_header or placement.queue is not None:
-                continue
+                    or placement.address_header or placement.queue is not None or placement.key != key:
+                continue                         # the last: a rename gives it another
             level, partition_id = placement.first_level, placement.partition_id
             if self._levels.setdefault(level, level.version) != level.version:
                 continue                         # `check` forgets them all

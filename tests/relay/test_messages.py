@@ -93,6 +93,16 @@ def test_a_rename_leads_elsewhere_and_back_to_the_same_topic_for_the_rest() -> N
     assert right.values("plant") == [b"2"]
 
 
+def test_what_a_rename_gives_another_key_has_it_however_often_it_comes() -> None:
+    """A key that is known goes by a track of records as they came: not where its records are stored under another."""
+    network, left, right = pair(SEND, {**RECEIVE, "rename": ("plant/# -> sites/factory/#",)})
+    for number in range(4):
+        left.rig.publish("plant/count", *[b"%d" % (3 * number + more) for more in range(3)])
+        network.settle()
+    assert [(record[2], record[3]) for record in right.rig.read("sites")] == [
+        (b"factory/count", b"%d" % number) for number in range(12)]
+
+
 @pytest.mark.parametrize("line", ["plant/# -> $audit/#", "plant/# -> ../up/#", "plant/+/# -> x/#", "plant -> x",
                                   "plant/# -> #", "a/# -> x/#"])
 def test_a_rename_does_not_escape_or_collide(line: str) -> None:
