@@ -21,7 +21,7 @@ from gatehouse.gateways.admission.guarded_transactions import GuardedTransaction
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
-from gatehouse.kernel.addresses.address import UNROUTED, check_address
+from gatehouse.kernel.addresses.address import UNROUTED, check_address, is_reserved
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.records.batch import sound_records
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 
-OWN_LEVELS: Final = "$"                 # begins the first level of addresses that are the hub's own
 SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
 
 SEEN_MAX: Final = 262_144
@@ -282,7 +281,7 @@ class Guard:
 
     def may_consume_some(self, filter_text: str) -> bool:
         """Whether the principal may consume some of what a filter matches; of the hub's own addresses, all of it."""
-        if filter_text.startswith(OWN_LEVELS):
+        if is_reserved(filter_text):
             return self.may_consume(filter_text)
         return self._admission.may_some(self.principal, Operation.CONSUME, filter_text)
 
