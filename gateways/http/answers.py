@@ -33,15 +33,17 @@ MAX_WAITING: Final = 10_000            # requests of all users at once
 
 
 class Came:
-    """An answer: the record, and where it is stored."""
+    """An answer: the record, and where it is stored. One that was heard live has no id (0), and a partition to look it
+    up in."""
 
-    __slots__ = ("record", "topic", "partition", "address")
+    __slots__ = ("record", "topic", "partition", "address", "partition_id")
 
-    def __init__(self, record: Record, topic: str, partition: int, address: str) -> None:
+    def __init__(self, record: Record, topic: str, partition: int, address: str, partition_id: int) -> None:
         self.record = record
         self.topic = topic
         self.partition = partition
         self.address = address
+        self.partition_id = partition_id
 
 
 class Answers:
@@ -94,8 +96,8 @@ class Answers:
         """Answers that came to the door's queue."""
         for message in messages:
             _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = message.leased
-            self._came("", (offset, timestamp_ms, key, value, _headers_of(headers), attributes, message_id),
-                       f"$queue/{QUEUE}", 0, f"$queue/{QUEUE}")
+            record = (offset, timestamp_ms, key, value, _headers_of(headers), attributes, message_id)
+            self._give("", Came(record, f"$queue/{QUEUE}", 0, f"$queue/{QUEUE}", 0))
         self._door.port.groups.add_credit(self._member, len(messages))
 
     def on_gone(self) -> None:
@@ -107,13 +109,13 @@ class Answers:
         for heard, messages, first_offset, _ in deliveries:
             for at, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
                 record = (first_offset + at, timestamp_ms, heard.key, value, _headers_of(headers), attributes, 0)
-                self._came(heard.address, record, heard.topic, heard.partition, heard.address)
+                self._give(heard.address, Came(record, heard.topic, heard.partition, heard.address, heard.partition_id))
 
-    def _came(self, expected: str, record: Record, topic: str, partition: int, address: str) -> None:
-        correlation = next((value for name, value in record[4] if name == CORRELATION), None)
+    def _give(self, expected: str, came: Came) -> None:
+        correlation = next((value for name, value in came.record[4] if name == CORRELATION), None)
         reply = self._waiting.get((expected, correlation or b""))
         if reply is not None:
-            reply.set_result(Came(record, topic, partition, address))
+            reply.set_result(came)
 
 
 def _headers_of(encoded: bytes) -> Headers:

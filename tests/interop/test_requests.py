@@ -106,6 +106,7 @@ def test_a_device_answers_over_mqtt(hub: RunningHub) -> None:
         status, answer = post(hub, "/v1/request/plant/line1/commands", b"shut", X_Reply_To="answers/mine")
         assert (status, answer["value"], answer["address"]) == (200, "device says shut", "answers/mine")
         assert seen[1:] == ["answers/mine"]
+        assert int(answer["id"]), "heard live, and named as it is stored"
 
 
 def test_a_worker_answers_over_amqp(hub: RunningHub) -> None:

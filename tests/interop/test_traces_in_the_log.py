@@ -100,9 +100,11 @@ def test_a_webhook_gets_the_trace_and_the_line_that_it_wants_no_more_names_it(tm
             "topic": "orders", "group": "shop", "url": f"http://127.0.0.1:{port}/", "mode": mode})
         assert status in (200, 201), said
         assert ask(hub, "POST", "/v1/publish", {"messages": [
-            {"address": "orders/1", "value": 1, "traceparent": CONTEXT}]})[0] == 201
+            {"address": "orders/1", "value": 1, "traceparent": CONTEXT,
+             "headers": [["tracestate", "a=1"], ["tracestate", "b=2"]]}]})[0] == 201
         line = json.loads(hub.wait_log_line("is disabled"))
         assert line["trace_id"] == TRACE and line["message"].endswith(f"(trace {TRACE})")
-        assert {name.lower(): value for name, value in heads[0].items()}["traceparent"] == CONTEXT
+        head = {name.lower(): value for name, value in heads[0].items()}
+        assert (head["traceparent"], head["tracestate"]) == (CONTEXT, "a=1,b=2")
     server.shutdown()
     server.server_close()

@@ -18,10 +18,12 @@ from gatehouse.gateways.http.answers import CORRELATION, MAX_WAITING, QUEUE, REP
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, Seconds, Setting, declare
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
+from gatehouse.gateways.http.page import PageSource, build_page
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
+from gatehouse.gateways.http.routes.reading import fetch
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import is_address, is_reserved
 from gatehouse.kernel.addresses.filters import MANY, ONE
@@ -29,6 +31,7 @@ from gatehouse.kernel.records.record import encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.mapping import Publication
+    from gatehouse.kernel.message import Record
 
 REQUEST_PREFIX: Final = "/v1/request/"
 FOR: Final = Seconds("wait", "Seconds to wait for the answer; 0: as long as the door lets anybody wait.",
@@ -71,7 +74,10 @@ async def request(door: Door, call: Call) -> Answered:
     try:
         await door.append(guard, [(place(guard, call.captures[0], publication), value, encode_headers(headers),
                                    DOOR | publication.attributes, publication.timestamp_ms)], None)
-        return _shown(door, await door.unless_stopping(reply))
+        came = await door.unless_stopping(reply)
+        if came is not None and not came.record[6]:
+            came.record = await _with_id(door, came)
+        return _shown(door, came)
     finally:
         late.cancel()
         answers.forget(address, correlation)
@@ -93,6 +99,14 @@ def _with_reply(publication: Publication) -> tuple[list[tuple[bytes, bytes | Non
     if not is_address(address) or is_reserved(address) or {ONE, MANY} & set(address.split("/")):
         raise Refusal("invalid_header", "X-Reply-To is an address that the answer can be published to")
     return headers, address, correlation
+
+
+async def _with_id(door: Door, came: Came) -> Record:
+    """The record of an answer that was heard live, as it is stored; as it was heard where it is gone already."""
+    offset = came.record[0]
+    fetched = await fetch(door.port, [(came.partition_id, offset, 1)], 1)
+    page = build_page([PageSource(came.partition, offset, fetched[0])], 1, 1)
+    return next((record for _, record in page.records if record[0] == offset), came.record)
 
 
 def _shown(door: Door, came: Came | None) -> Answered:

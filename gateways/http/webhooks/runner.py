@@ -27,6 +27,7 @@ import orjson
 from gatehouse.gateways.http.cloud_events import BATCH as BATCH_TYPE
 from gatehouse.gateways.http.cloud_events import STRUCTURED as EVENT_TYPE
 from gatehouse.gateways.http.cloud_events import to_binary, to_structured
+from gatehouse.gateways.http.column import show_user_header
 from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
@@ -35,7 +36,7 @@ from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
 from gatehouse.kernel.records.record import public_headers
-from gatehouse.tracing.context import hex_of, in_a_line, traceparent_in
+from gatehouse.tracing.context import STATE, hex_of, in_a_line, traceparent_in
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
@@ -197,7 +198,7 @@ class Runner:  # decision 72
         body, headers, webhook_id = self._encode(messages)
         context = traceparent_in(messages[0].leased[7])
         if len(messages) == 1 and context:
-            headers["traceparent"] = context.decode()
+            headers |= {"traceparent": context.decode(), **_state_of(messages[0].leased[7])}
         now_ms = self._door.services.wall_ms()
         headers |= sign(self.webhook.keys(now_ms), webhook_id, now_ms // 1000, body)
         self.last = outcome = await self._senders[target].post(body, headers)
@@ -240,6 +241,13 @@ class Runner:  # decision 72
         _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = leased
         record = (offset, timestamp_ms, key, value, public_headers(headers), attributes, message_id)
         return record, address or self.webhook.topic
+
+
+def _state_of(headers: bytes) -> dict[str, str]:
+    """`tracestate`, as far as HTTP can carry it; several headers are one list."""
+    shown = [show_user_header(name.decode(), value) for name, value in public_headers(headers) if name == STATE]
+    states = [state[1] for state in shown if state is not None]
+    return {STATE.decode(): ",".join(states)} if states else {}
 
 
 def _handles(messages: list[Taken]) -> list[Handle]:
