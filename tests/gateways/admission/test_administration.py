@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from gatehouse.gateways.admission import passwords
 from gatehouse.gateways.admission.accounts import MAX_GROUPS, Accounts
 from gatehouse.gateways.admission.administration import MAX_KEYS_OF_USER, UserChanges
 from gatehouse.gateways.admission.audit import MAX_DETAILS_BYTES, Audit, Author
@@ -281,6 +282,8 @@ def test_quotas_follow_their_user(rig: Administered) -> None:
 
 def test_argon2_says_no_to_what_is_no_hash() -> None:
     assert not check_password("", "x") and not check_password("no hash", "x")
+    costs = hash_password("a password").split("$")[:4]
+    assert passwords._NOBODY.split("$")[:4] == costs, "whether there is such a user cannot be told by the time"
     assert hash_password("same") != hash_password("same"), "salted"
 
 
