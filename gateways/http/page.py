@@ -258,6 +258,11 @@ def decode_name(cursor: str) -> str:
     return name
 
 
+def page_by_name(rows: list[Row], count: int, name_of: Callable[[Row], str]) -> tuple[list[Row], str | None]:
+    """So many of the rows behind a cursor's name, and the cursor of the next page, None at the end."""
+    return rows[:count], encode_name(name_of(rows[count - 1])) if len(rows) > count else None
+
+
 # --- of lists that have no order but their places -------------------------------------------------------------
 
 def page_by_place(rows: Sequence[Row], cursor: str, count: int) -> tuple[Sequence[Row], str | None]:

@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from scripts.stock_clients import CONNECT_VERSION, connectors, java_client, mirror_settings
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, free_port, sound_hub
+from tests.waiting import until
 
 WAIT_S: Final = 240
 SETTINGS: Final = "group_initial_rebalance_delay_ms = 100\ngroup_min_session_timeout_ms = 1000\n"
@@ -79,14 +80,6 @@ def java(folder: Path, main: str, properties: str) -> Iterator[subprocess.Popen[
     finally:
         process.kill()
         process.wait()
-
-
-def until(done: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (answer := done()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return answer
 
 
 class Connect:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tests.console.asking import ask, group_path, publish
 from tests.console.browser import Tab
-from tests.relay.processes import link_of, wait_for
+from tests.relay.processes import link_of
 from tests.relay.test_processes import join, two_hubs
 from tests.running_hub import RunningHub
+from tests.waiting import until
 
 PHONE = {"width": 390, "height": 1400}
 WIDE = {"width": 1280, "height": 1400}
@@ -65,7 +66,7 @@ def test_a_journey_over_a_link_is_drawn_at_both_hubs(tmp_path: Path, open_tab: C
         join(a, b)
         sent: Any = ask(a, "POST", "/v1/publish", {"messages": [{"address": "plant/1", "value": "x"}]})
         here = sent["messages"][0]["id"]
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         origin = ask(a, "GET", f"/v1/trace/{here}")["origin"]
         there = ask(b, "GET", f"/v1/trace?origin={origin.replace('/', '%2F')}")["messages"][0]["id"]
         for window, name in ((WIDE, "wide"), (PHONE, "narrow")):

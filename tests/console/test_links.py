@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.relay.processes import ask, link_of, wait_for
+from tests.relay.processes import ask, link_of
 from tests.relay.test_processes import join, restarted, two_hubs
+from tests.waiting import until
 
 DRAWN = "document.querySelector('svg.links').textContent"
 
@@ -32,7 +33,7 @@ def test_links_are_joined_drawn_and_paused(tmp_path: Path, open_tab) -> None:
         ask(a, "POST", "/v1/publish/plant/1", body=b"later")
         left.wait(f"{DRAWN}.includes('paused, 1 message to send')")
         left.click("button", "Resume")
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         left.wait(f"{DRAWN}.includes('open') && !{DRAWN}.includes('to send')")
 
 
@@ -40,7 +41,7 @@ def test_what_is_kept_and_what_is_lost_is_shown(tmp_path: Path, open_tab) -> Non
     with two_hubs(tmp_path, "spool = true\n", 'spool = "spool"\n', "spool_bytes = 1000000\n") as (a, b, _):
         join(a, b)
         ask(a, "POST", "/v1/publish/plant/1", body=b"0")
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         tab = open_tab(a, "links")
         tab.wait_text("open", "tbody")
         assert "Lost, or came twice" not in tab.text("main")

@@ -5,7 +5,7 @@ import json
 import socket
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
 from tests.running_hub import RunningHub, running_hub
+from tests.waiting import until
 
 WAIT_S = 60.0
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -62,13 +63,6 @@ def bodies(channel: BlockingChannel, queue: str) -> list[bytes]:
         if method is None:
             return found
         found.append(body)
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < end_s, "it took too long"
-        time.sleep(0.01)
 
 
 def declare(channel: BlockingChannel, name: str = "", **options: Any) -> str:
@@ -161,7 +155,7 @@ def test_a_backlog_flows_without_limits(hub: RunningHub, auto_ack: bool) -> None
         channel.basic_publish("", queue, b"%d" % i)
     got: list[bytes] = []
     channel.basic_consume(queue, lambda ch, method, properties, body: got.append(body), auto_ack=auto_ack)
-    wait_for(lambda: connection.process_data_events(0.01) or len(got) == 3_000)
+    until(lambda: connection.process_data_events(0.01) or len(got) == 3_000)
     assert got == [b"%d" % i for i in range(3_000)]
     connection.close()
 
@@ -173,10 +167,10 @@ def test_prefetch_bounds_what_is_not_acknowledged(channel: BlockingChannel) -> N
     channel.basic_qos(prefetch_count=3)
     got: list[tuple[int, bytes]] = []
     channel.basic_consume(queue, lambda ch, method, properties, body: got.append((method.delivery_tag, body)))
-    wait_for(lambda: channel.connection.process_data_events(0.01) or len(got) == 3)
+    until(lambda: channel.connection.process_data_events(0.01) or len(got) == 3)
     assert channel.queue_declare(queue, passive=True).method.message_count == 7
     channel.basic_ack(got[1][0], multiple=True)
-    wait_for(lambda: channel.connection.process_data_events(0.01) or len(got) == 5)
+    until(lambda: channel.connection.process_data_events(0.01) or len(got) == 5)
     assert [body for _, body in got] == [b"%d" % i for i in range(5)]
 
 
@@ -188,10 +182,10 @@ def test_a_limit_of_the_whole_channel_is_shared(channel: BlockingChannel) -> Non
         channel.basic_consume(queue, lambda ch, method, properties, body: got.append(method.delivery_tag))
     for _ in range(5):
         channel.basic_publish("", busy, b"x")
-    wait_for(lambda: channel.connection.process_data_events(0.01) or len(got) == 2)
+    until(lambda: channel.connection.process_data_events(0.01) or len(got) == 2)
     assert channel.queue_declare(busy, passive=True).method.message_count == 3
     channel.basic_ack(got[-1], multiple=True)
-    wait_for(lambda: channel.connection.process_data_events(0.01) or len(got) == 4)
+    until(lambda: channel.connection.process_data_events(0.01) or len(got) == 4)
 
 
 def test_what_is_given_back_comes_first_and_is_marked(channel: BlockingChannel) -> None:
@@ -223,7 +217,7 @@ def test_after_a_cancel_what_was_delivered_can_be_acknowledged(channel: Blocking
         channel.basic_publish("", queue, b"x")
     got: list[int] = []
     tag = channel.basic_consume(queue, lambda ch, method, properties, body: got.append(method.delivery_tag))
-    wait_for(lambda: channel.connection.process_data_events(0.01) or len(got) == 2)
+    until(lambda: channel.connection.process_data_events(0.01) or len(got) == 2)
     channel.basic_cancel(tag)
     assert channel.basic_get(queue)[0] is None
     channel.basic_ack(got[0])
@@ -255,7 +249,7 @@ def test_what_expires_is_not_delivered_and_goes_to_the_dead_letter_exchange(chan
     queue = declare(channel, exclusive=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
                                                         "x-message-ttl": 60_000})
     channel.basic_publish("", queue, b"x", pika.BasicProperties(expiration="1"))
-    wait_for(lambda: channel.queue_declare(dead, passive=True).method.message_count == 1)
+    until(lambda: channel.queue_declare(dead, passive=True).method.message_count == 1)
     assert channel.basic_get(queue)[0] is None
     assert take(channel, dead)[1].headers["x-death"][0]["reason"] == "expired"
 
@@ -266,7 +260,7 @@ def test_the_oldest_go_where_a_queue_is_too_long(channel: BlockingChannel) -> No
         "x-max-length": 2, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead})
     for i in range(5):
         channel.basic_publish("", queue, b"%d" % i)
-    wait_for(lambda: channel.queue_declare(dead, passive=True).method.message_count == 3)
+    until(lambda: channel.queue_declare(dead, passive=True).method.message_count == 3)
     assert bodies(channel, queue) == [b"3", b"4"]
     assert take(channel, dead)[1].headers["x-death"][0]["reason"] == "maxlen"
 
@@ -291,7 +285,7 @@ def test_a_queue_that_nobody_uses_goes(channel: BlockingChannel) -> None:
         time.sleep(0.2)                # asking is use
         return False
 
-    wait_for(is_gone)
+    until(is_gone)
 
 
 def test_a_queue_of_another_door_is_consumed_from(hub: RunningHub, channel: BlockingChannel) -> None:
@@ -357,7 +351,7 @@ def test_consumers_are_told_that_their_queue_is_gone(hub: RunningHub, channel: B
     other = connect(hub)
     other.channel().queue_delete(queue)
     other.close()
-    wait_for(lambda: channel.connection.process_data_events(0.01) or gone == [tag])
+    until(lambda: channel.connection.process_data_events(0.01) or gone == [tag])
 
 
 def test_exclusive_and_auto_delete_queues_end(hub: RunningHub, channel: BlockingChannel) -> None:

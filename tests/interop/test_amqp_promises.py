@@ -18,8 +18,9 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.methods import decode_method, encode_method
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
-from tests.interop.test_amqp import WAIT_S, bodies, connect, declare, take, wait_for
+from tests.interop.test_amqp import WAIT_S, bodies, connect, declare, take
 from tests.running_hub import RunningHub, running_hub
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_a_consumer_that_never_acknowledges_loses_its_channel_and_another_gets_t
     ends: list[ChannelClosedByBroker] = []
     channel._impl.add_on_close_callback(lambda _, end: ends.append(end))
     channel.basic_consume(queue, lambda *_: None)
-    wait_for(lambda: (channel.connection.process_data_events(0.05), bool(ends))[1])
+    until(lambda: (channel.connection.process_data_events(0.05), bool(ends))[1])
     assert ends[0].reply_code == 406
     assert "delivery acknowledgement on channel 1 timed out. Timeout value used: 500 ms." in ends[0].reply_text
     assert take(other, queue)[0].redelivered
@@ -119,7 +120,7 @@ def test_a_group_waits_between_attempts_whichever_door_its_members_come_by(hub: 
         device.loop_start()
         assert subscribed.wait(WAIT_S)
         client.publish("jobs/a", b"second")
-        wait_for(lambda: bool(given))
+        until(lambda: bool(given))
         device.loop_stop()
         device.disconnect()
         got: list[float] = []
@@ -133,7 +134,7 @@ def test_a_group_waits_between_attempts_whichever_door_its_members_come_by(hub: 
                 consumer.basic_ack(method.delivery_tag)
 
         channel.basic_consume("$share/crew/jobs/#", take_it)
-        wait_for(lambda: (channel.connection.process_data_events(0.05), len(got) == 2)[1])
+        until(lambda: (channel.connection.process_data_events(0.05), len(got) == 2)[1])
         assert got[0] - left > 0.5 and got[1] - got[0] > 0.5
         channel.connection.close()
 

@@ -8,8 +8,9 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from tests.interop.test_amqp import bodies, channel, connect, declare, hub, wait_for
+from tests.interop.test_amqp import bodies, channel, connect, declare, hub
 from tests.running_hub import RunningHub, running_hub
+from tests.waiting import until
 
 __all__ = ["channel", "hub"]           # fixtures
 
@@ -81,7 +82,7 @@ def test_a_hub_that_is_killed_at_commits_has_done_each_whole_or_not_at_all(tmp_p
             before = len(committed)
             mover = Thread(target=_move, args=(channel, committed))
             mover.start()
-            wait_for(lambda at=before: len(committed) > at + 5 * AT_ONCE)      # type: ignore[misc]
+            until(lambda at=before: len(committed) > at + 5 * AT_ONCE)      # type: ignore[misc]
             hub.kill()
             mover.join()
         with running_hub(tmp_path, "amqp") as hub:
@@ -98,5 +99,5 @@ def _peek(channel: BlockingChannel, queue: str) -> list[bytes]:
     count = channel.queue_declare(queue, passive=True).method.message_count
     found: list[bytes] = []
     channel.basic_consume(queue, lambda _channel, _method, _properties, body: found.append(body))
-    wait_for(lambda: (channel.connection.process_data_events(0.01), len(found) >= count)[1])
+    until(lambda: (channel.connection.process_data_events(0.01), len(found) >= count)[1])
     return found

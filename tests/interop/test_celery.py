@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 from tests.interop.asking import ask
 from tests.running_hub import ROOT, RunningHub, running_hub
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.DuplicateTaskNameWarning")   # it is loaded twice
 
@@ -41,7 +42,7 @@ class Workers:
                                    "--hostname", f"{name}@%h", "--loglevel", "INFO"], stdout=log, stderr=log, cwd=ROOT,
                                   start_new_session=True)
         self._processes.append(worker)
-        self.wait_for(lambda: b"ready." in (self._folder / f"{name}.log").read_bytes())
+        until(lambda: b"ready." in (self._folder / f"{name}.log").read_bytes())
 
     def kill(self) -> None:
         """The worker that was started first, with its children."""
@@ -53,13 +54,6 @@ class Workers:
             if worker.poll() is None:
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
-
-    @staticmethod
-    def wait_for(what: Callable[[], bool]) -> None:
-        end_s = time.monotonic() + WAIT_S
-        while not what():
-            assert time.monotonic() < end_s, "it took too long"
-            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module", params=["rpc", "file"])
@@ -112,7 +106,7 @@ def test_a_chord(workers: Workers) -> None:
 def test_what_a_killed_worker_was_doing_is_done_by_another(workers: Workers, tmp_path: Path) -> None:
     path = tmp_path / "noted"
     done = workers.app.noted.delay(str(path))
-    workers.wait_for(path.exists)
+    until(path.exists)
     workers.kill()
     path.with_suffix(".go").touch()
     workers.start()

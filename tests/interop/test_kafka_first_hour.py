@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -27,6 +26,7 @@ from scripts.stock_clients import (
 from tests.interop.asking import ask
 from tests.interop.test_kafka_groups import address
 from tests.running_hub import RunningHub, config_of, sound_hub
+from tests.waiting import until
 
 WAIT_S: Final = 120
 PARTITIONS: Final = 4
@@ -72,14 +72,6 @@ class Tools:
         option = "--command-property" if self.version.startswith("4") else "--consumer-property"
         return [*self.java, "org.apache.kafka.tools.consumer.ConsoleConsumer", *self.hub, "--topic", group, "--group",
                 group, "--from-beginning", *[part for setting in settings for part in (option, setting)], *arguments]
-
-
-def until(done: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (answer := done()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return answer
 
 
 def shares(hub: RunningHub, group: str) -> list[int]:

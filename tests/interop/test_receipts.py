@@ -19,8 +19,8 @@ from paho.mqtt.properties import Properties
 from tests.interop.asking import ask
 from tests.interop.guarded_hub import PASSWORD, guarded_hub
 from tests.interop.test_rights import http
-from tests.interop.test_trace import wait_for
 from tests.running_hub import DEADLINE_S, RunningHub, running_hub
+from tests.waiting import until
 
 GROUP = "billing"
 
@@ -163,7 +163,7 @@ def test_over_http_of_one_group_and_after_a_kill(tmp_path: Path) -> None:
             found = ask(hub, "GET", "/v1/topics/told/messages?partition=0")[1]["messages"]
             return [json.loads(one["value"]) for one in found if one["address"] == "told/http"]
 
-        assert [(said["receipt"], said["id"]) for said in wait_for(told)] == [("acked", stored["id"])]
+        assert [(said["receipt"], said["id"]) for said in until(told)] == [("acked", stored["id"])]
 
 
 def test_a_receipt_at_an_address_of_others_is_refused_by_name(tmp_path: Path) -> None:

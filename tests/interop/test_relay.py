@@ -12,8 +12,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.interop.test_requests import device, post, worker
-from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, read_all, wait_for
+from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, read_all
 from tests.running_hub import RunningHub, free_port
+from tests.waiting import until
 
 DEADLINE_S = 60
 LINK = '[[relay.links]]\nname = "link"\n'
@@ -42,7 +43,7 @@ def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningHub,
         relay = RunningRelay(folder, port, {"a": key_of(a), "b": key_of(b)}, ["plant", "commands", "answers"])
         invitation = ask(a, "POST", "/v1/relay/links/link/invite", {})["invitation"]
         ask(b, "POST", "/v1/relay/join", {"invitation": invitation})
-        wait_for(lambda: link_of(a)["state"] == link_of(b)["state"] == "open", lambda: (link_of(a), link_of(b)))
+        until(lambda: link_of(a)["state"] == link_of(b)["state"] == "open", lambda: (link_of(a), link_of(b)))
         yield a, b
     finally:
         for hub in started:
@@ -98,7 +99,7 @@ def test_a_device_in_a_is_heard_by_applications_in_b(hubs: tuple[RunningHub, Run
 def test_a_retained_value_of_a_is_given_to_who_subscribes_in_b(hubs: tuple[RunningHub, RunningHub]) -> None:
     a, b = hubs
     publish(a, "plant/line2/state", b"on", retain=True)
-    wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+    until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
     came: list[Any] = []
     there = threading.Event()
     client = paho.Client(paho.CallbackAPIVersion.VERSION2, "panel")
@@ -154,13 +155,13 @@ def test_a_call_in_b_that_names_no_address_is_answered_from_a(hubs: tuple[Runnin
 def test_a_link_that_a_drill_has_lost_comes_back_with_all_that_was_sent_meanwhile(
         hubs: tuple[RunningHub, RunningHub]) -> None:
     a, b = hubs
-    wait_for(lambda: ask(a, "GET", "/v1/relay")["state"] == "online", lambda: ask(a, "GET", "/v1/relay"))
+    until(lambda: ask(a, "GET", "/v1/relay")["state"] == "online", lambda: ask(a, "GET", "/v1/relay"))
     assert ask(a, "POST", "/v1/drills", {"drill": "lost_link", "seconds": 1.5}) == {"drill": "lost_link"}
-    wait_for(lambda: ask(a, "GET", "/v1/relay")["state"] != "online", lambda: ask(a, "GET", "/v1/relay"))
+    until(lambda: ask(a, "GET", "/v1/relay")["state"] != "online", lambda: ask(a, "GET", "/v1/relay"))
     publish(a, "plant/line3/temp", *[b"%d" % number for number in range(20)])
 
     def arrived() -> list[str]:
         return [message["value"] for message in read_all(b, "plant") if message["key"] == "line3/temp"]
 
-    wait_for(lambda: len(arrived()) >= 20, lambda: (link_of(a), arrived()))
+    until(lambda: len(arrived()) >= 20, lambda: (link_of(a), arrived()))
     assert arrived() == [str(number) for number in range(20)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import queue
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,11 @@ from tests.interop.guarded_hub import PASSWORD, guarded_hub
 from tests.interop.test_http_groups import ask
 from tests.interop.test_rights import http
 from tests.running_hub import RunningHub, config_of, gatehouse, running_hub, sound_hub
+from tests.waiting import until
 
 GROUP, TOPIC = "billing", "orders"
 SHARED = f"$share/{GROUP}/{TOPIC}/#"
 WAIT_S = 60
-
-
-def wait_for(look: Callable[[], Any]) -> Any:
-    """What `look` finds, as soon as it finds something."""
-    until = time.monotonic() + WAIT_S
-    while not (found := look()):
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.05)
-    return found
 
 
 def command(hub: RunningHub, *arguments: str) -> str:
@@ -89,7 +80,7 @@ def one_that_fails(hub: RunningHub, publisher: mqtt.Client) -> str:
             break
     channel.cancel()
     connection.close()
-    letters = wait_for(lambda: ask(hub, "GET", f"/v1/dead-letters?group={GROUP}")[1]["messages"])
+    letters = until(lambda: ask(hub, "GET", f"/v1/dead-letters?group={GROUP}")[1]["messages"])
     return str(letters[0]["id"])
 
 
@@ -111,7 +102,7 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
     assert heard.get(timeout=WAIT_S) == ("acked", message_id)
     publisher.disconnect()
     publisher.loop_stop()
-    journey = wait_for(whole)
+    journey = until(whole)
     assert [step["what"] for step in journey["steps"]] == [
         "stored", "released", "handed out", "released", "handed out", "given up", "redriven", "handed out", "acked"]
     assert [step["recorded"] for step in journey["steps"]][:2] == [False, True]
@@ -138,14 +129,14 @@ def test_a_message_that_was_not_followed_is_told_from_its_first_error_on(hub: Ru
     assert status in (200, 201), half
     assert ask(hub, "GET", f"/v1/trace/{half['id']}/why?consumer={GROUP}")[1]["reason"] == "not_committed"
     assert ask(hub, "POST", f"/v1/transactions/{half['id']}/rollback")[0] == 200
-    wait_for(lambda: "rolled back" in command(hub, "trace", str(half["id"])))
+    until(lambda: "rolled back" in command(hub, "trace", str(half["id"])))
     assert ask(hub, "GET", f"/v1/trace/{half['id']}/why?consumer={GROUP}")[1]["reason"] == "not_committed"
     status, later = ask(hub, "POST", "/v1/publish", {"messages": [{"address": "orders/9", "value": 1, "delay": 3_600}]})
     assert status == 201, later
     waiting = later["messages"][0]["id"]
     assert ask(hub, "GET", f"/v1/trace/{waiting}/why?consumer={GROUP}")[1]["reason"] == "waits_for_time"
     assert ask(hub, "DELETE", f"/v1/scheduled/{waiting}")[0] in (200, 204)
-    said = wait_for(lambda: text if "recalled" in (text := command(hub, "trace", waiting)) else "")
+    said = until(lambda: text if "recalled" in (text := command(hub, "trace", waiting)) else "")
     assert "accepted" in said and "until" in said and "http" in said, said
     assert ask(hub, "GET", f"/v1/trace/{waiting}/why?consumer={GROUP}")[1]["reason"] == "recalled"
 
@@ -191,7 +182,7 @@ def test_what_was_refused_who_connected_and_who_subscribed_is_found(tmp_path: Pa
             return [(event["what"], event.get("address", "")) for event in json.loads(said)["events"]]
 
         whole = [("ended", ""), ("refused", "shut/1"), ("subscribed", "open/#"), ("connected", "")]
-        wait_for(lambda: events("client_id=desk", "root") == whole)
+        until(lambda: events("client_id=desk", "root") == whole)
         assert events("client_id=desk", "ada") == whole          # what is his own
         assert events("client_id=desk", "eve") == events("client_id=desk", "tess") == []
         assert events("address=shut%2F1&from=2020-01-01T00:00:00Z", "root") == [("refused", "shut/1")]
@@ -231,7 +222,7 @@ def test_live_subscribers_are_told_of_where_a_message_is_followed(tmp_path: Path
         subscribed.wait(WAIT_S)
         message_id = ask(hub, "POST", "/v1/publish", {"messages": [{"address": "plant/1", "value": "x"}]})[1][
             "messages"][0]["id"]
-        steps = wait_for(lambda: [step for step in ask(hub, "GET", f"/v1/trace/{message_id}")[1]["steps"]
+        steps = until(lambda: [step for step in ask(hub, "GET", f"/v1/trace/{message_id}")[1]["steps"]
                                   if step["what"] == "delivered"])
         assert [(step["door"], step["number"]) for step in steps] == [("mqtt", 2)]
         for client in clients:
@@ -278,7 +269,7 @@ def test_who_has_the_right_has_a_message_followed_on_every_door(tmp_path: Path) 
             return len(said["messages"])
 
         for door in ("http", "mqtt", "amqp", "kafka"):
-            wait_for(lambda door=door: found(f"open/{door}/root") == 1)
+            until(lambda door=door: found(f"open/{door}/root") == 1)
             assert found(f"open/{door}/ada") == 0, door
 
 

@@ -17,8 +17,8 @@ from paho.mqtt.properties import Properties
 from tests.interop.asking import ask
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
 from tests.interop.test_rights import http as ask_guarded
-from tests.interop.test_trace import wait_for
 from tests.running_hub import DEADLINE_S, config_of, sound_hub
+from tests.waiting import until
 
 TRACE: Final = "0af7651916cd43dd8448eb211c80319c"
 CONTEXT: Final = f"00-{TRACE}-b7ad6b7169203331-00"
@@ -66,7 +66,7 @@ def test_a_publish_without_the_right_is_told_of_with_its_trace(
         publish(hub, "shut/1")
         line = hub.hub.wait_log_line(f"(trace {TRACE})")
         assert "refused ada: not_authorized" in line, line
-        found = wait_for(lambda: json.loads(ask_guarded(
+        found = until(lambda: json.loads(ask_guarded(
             hub, "GET", "/v1/trace/events?user=ada", user="root")[1])["events"])
         assert any(event["what"] == "refused" and event["address"] == "shut/1" for event in found), found
 

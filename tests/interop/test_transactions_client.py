@@ -6,7 +6,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from gatehouse.cli.main import cli
 from gatehouse_client import Client, Decision, Half, HandledMessages, HubError, SyncClient
 from tests.running_hub import CLOCKS_APART_MS, DEADLINE_S, RunningHub, running_hub
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +41,6 @@ def values(client: SyncClient, topic: str) -> list[str]:
     except HubError as error:
         assert error.code == "unknown_topic", error
         return []
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it does not become so"
-        time.sleep(0.01)
 
 
 def test_the_end_of_the_block_commits(client: SyncClient) -> None:

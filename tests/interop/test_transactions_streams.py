@@ -4,7 +4,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from gatehouse_client import SyncClient
 from tests.running_hub import DEADLINE_S, RunningHub, config_of
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +30,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 def http(hub: RunningHub) -> Iterator[SyncClient]:
     with SyncClient(f"http://127.0.0.1:{hub.port('http')}") as client:
         yield client
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def begin(http: SyncClient, group: str, *values: str) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.running_hub import RunningHub, config_of, free_port
+from tests.waiting import until
 
 DEADLINE_S = 60
 ALLOW = 'webhook_allow = ["http://127.0.0.1"]\n'
@@ -58,13 +59,6 @@ class Receiver:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def hub_on(folder: Any, settings: str = ALLOW) -> RunningHub:

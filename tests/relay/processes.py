@@ -5,9 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +75,6 @@ def ask(hub: RunningHub, method: str, path: str, document: Any = None, body: byt
     with urllib.request.urlopen(request, timeout=60) as answer:
         text = answer.read()
     return json.loads(text) if text else None
-
-
-def wait_for(true: Callable[[], bool], what: Callable[[], object], within_s: float = DEADLINE_S) -> None:
-    """Return once it is true; AssertionError with what is there instead."""
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
 
 
 def key_of(hub: RunningHub) -> str:

@@ -10,11 +10,12 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.relay.settings import LinkSettings, is_open
 from tests.interop.test_requests import post
 from tests.relay.network import Network, TestHub
-from tests.relay.processes import ask, link_of, read_all, wait_for
+from tests.relay.processes import ask, link_of, read_all
 from tests.relay.test_messages import RECEIVE, SEND, pair
 from tests.relay.test_processes import join, two_hubs
 from tests.simulation.disk import SimDisk
 from tests.simulation.store import SimStore
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -128,9 +129,9 @@ def test_delayed_and_half_messages_cross_when_they_are_messages(tmp_path: Path) 
         for delay_s, value in ((3600, b"in an hour"), (1, b"delayed")):
             assert post(a, "/v1/publish/plant/1", value, X_Delay=str(delay_s))[0] == 201
         ask(a, "POST", "/v1/publish/plant/1", body=b"now")
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0 and len(read_all(b, "plant")) == 2, there)
+        until(lambda: link_of(a)["lag"]["messages"] == 0 and len(read_all(b, "plant")) == 2, there)
         assert there() == ["now", "delayed"]
         ask(a, "POST", f"/v1/transactions/{never}/rollback", {})
         ask(a, "POST", f"/v1/transactions/{half}/commit", {})
-        wait_for(lambda: len(there()) == 3, there)
+        until(lambda: len(there()) == 3, there)
         assert there() == ["now", "delayed", "half"]

@@ -21,8 +21,9 @@ import pytest
 
 from tests.certificates import Authority
 from tests.relay.namespaces import Namespaces, namespaces
-from tests.relay.processes import COMMAND, RunningRelay, wait_for
+from tests.relay.processes import COMMAND, RunningRelay
 from tests.running_hub import DEADLINE_S, ROOT, free_port
+from tests.waiting import until
 
 KEYS = 5
 BURST = 40
@@ -159,7 +160,7 @@ class Two:
         self.wait_open()
 
     def wait_open(self) -> None:
-        wait_for(lambda: self.a.link()["state"] == self.b.link()["state"] == "open",
+        until(lambda: self.a.link()["state"] == self.b.link()["state"] == "open",
                  lambda: (self.a.link(), self.b.link()))
 
     def settled(self) -> bool:
@@ -229,13 +230,13 @@ def test_every_acknowledged_message_arrives_once_in_order(two: Two) -> None:
             two.a.kill()
             two.a.start()
         elif trouble == "b":
-            wait_for(lambda: two.a.link()["sessions"] > 0, two.a.link)     # A counts from its own start on
+            until(lambda: two.a.link()["sessions"] > 0, two.a.link)     # A counts from its own start on
             two.b.kill()
             load()
             two.b.start()
         load()
     two.b.document("POST", "/v1/publish/orders/1", "back")
-    wait_for(two.settled, lambda: (two.a.link(), two.b.link()), 120 + CUT_S)
+    until(two.settled, lambda: (two.a.link(), two.b.link()), 120 + CUT_S)
     came = two.b.values("plant")
     assert Counter(value for _, value in came) == acknowledged
     for key in range(KEYS):
@@ -267,9 +268,9 @@ def test_who_is_withdrawn_in_flight_is_let_go(two: Two) -> None:
     two.join()
     two.relay.write({"a": two.a.document("GET", "/v1/relay")["key"]}, ["plant", "orders"])
     two.relay.reload()
-    wait_for(lambda: two.b.document("GET", "/v1/relay")["state"] == "offline", lambda: two.b.link())
+    until(lambda: two.b.document("GET", "/v1/relay")["state"] == "offline", lambda: two.b.link())
     two.a.document("POST", "/v1/publish/plant/1", "not yours")
-    wait_for(lambda: "not know this hub" in two.b.document("GET", "/v1/relay")["fault"],
+    until(lambda: "not know this hub" in two.b.document("GET", "/v1/relay")["fault"],
              lambda: two.b.document("GET", "/v1/relay"))
     assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
     assert two.a.link()["lag"]["messages"] == 1
@@ -290,7 +291,7 @@ def test_a_man_in_the_middle_with_another_certificate_hears_nothing(two: Two, tm
     two.relay.start()
     two.a.document("POST", "/v1/publish/plant/1", "not for him")
     for hub in (two.a, two.b):
-        wait_for(partial(hub.says, "certificate verify failed"), partial(hub.document, "GET", "/v1/relay"))
+        until(partial(hub.says, "certificate verify failed"), partial(hub.document, "GET", "/v1/relay"))
         assert "\n" not in hub.document("GET", "/v1/relay")["fault"]
     assert two.b.ask("GET", "/v1/topics/plant/messages")[0] == 404
     assert "is here" not in two.relay.log.read_text()[before:]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, read_all, wait_for
+from tests.relay.processes import RunningRelay, ask, hub_config, key_of, link_of, read_all
 from tests.running_hub import RunningHub, free_port, gatehouse
+from tests.waiting import until
 
 SEND = '[[relay.links]]\nname = "link"\nsend = ["plant/#"]\nreceive = ["orders/#"]\n'
 RECEIVE = '[[relay.links]]\nname = "link"\nsend = ["orders/#"]\nreceive = ["plant/#"]\n'
@@ -48,7 +49,7 @@ def join(a: RunningHub, b: RunningHub) -> None:
     assert invited.returncode == 0, invited.stderr
     joined = gatehouse("relay", "join", invited.stdout.strip(), "--url", url_of(b))
     assert (joined.returncode, joined.stdout) == (0, "joined link\n"), joined.stderr
-    wait_for(lambda: link_of(a)["state"] == link_of(b)["state"] == "open", lambda: (link_of(a), link_of(b)))
+    until(lambda: link_of(a)["state"] == link_of(b)["state"] == "open", lambda: (link_of(a), link_of(b)))
 
 
 def restarted(hub: RunningHub) -> RunningHub:
@@ -79,7 +80,7 @@ def test_messages_cross_both_ways_and_survive_kills(tmp_path: Path) -> None:
                     case 3:
                         hubs[1] = restarted(hubs[1])
             ask(hubs[1], "POST", "/v1/publish/orders/1", body=b"back")
-            wait_for(lambda: link_of(hubs[0])["state"] == "open" and link_of(hubs[0])["lag"]["messages"] == 0
+            until(lambda: link_of(hubs[0])["state"] == "open" and link_of(hubs[0])["lag"]["messages"] == 0
                      and link_of(hubs[1])["lag"]["messages"] == 0, lambda: (link_of(hubs[0]), link_of(hubs[1])))
             came = Counter(message["value"] for message in read_all(hubs[1], "plant"))
             assert came == Counter(sent)
@@ -100,7 +101,7 @@ def test_the_commands_of_a_link(tmp_path: Path) -> None:
         assert "not joined" in said(a, "status")
         join(a, b)
         ask(a, "POST", "/v1/publish/plant/1", body=b"once")
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         assert "open" in said(a, "status") and "received.messages" in said(b, "show", "link")
         assert "and the other hub takes it" in said(a, "explain", "link", "plant/1")
         assert "not sent" in said(a, "explain", "link", "secret/1")
@@ -110,12 +111,12 @@ def test_the_commands_of_a_link(tmp_path: Path) -> None:
         assert said(a, "once", "link") == "link is empty, and paused\n"
         assert (link_of(a)["state"], link_of(a)["lag"]["messages"]) == ("paused", 0)
         assert said(a, "resume", "link") == "resumed link\n"
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         assert said(b, "rewind", "link", "plant").startswith("rewound plant: ")
-        wait_for(lambda: len(read_all(b, "plant")) == 4, lambda: read_all(b, "plant"))
+        until(lambda: len(read_all(b, "plant")) == 4, lambda: read_all(b, "plant"))
         assert [message["value"] for message in read_all(b, "plant")] == ["once", "later"] * 2
         made = said(a, "rotate")
-        wait_for(lambda: "none" in said(a, "rotate"), lambda: said(a, "rotate"))
+        until(lambda: "none" in said(a, "rotate"), lambda: said(a, "rotate"))
         assert "next key" in made and ask(a, "GET", "/v1/relay")["next_key"] in made
         assert said(b, "unlink", "link") == "unlinked link\n"
         assert "not joined" in said(b, "status")
@@ -133,24 +134,24 @@ def test_what_is_kept_survives_everybody_and_arrives_without_its_sender(tmp_path
     with two_hubs(tmp_path, "spool = true\n", 'spool = "spool"\n', "spool_bytes = 1000000\n") as (a, b, relay):
         join(a, b)
         ask(a, "POST", "/v1/publish/plant/1", body=b"0")
-        wait_for(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
+        until(lambda: link_of(a)["lag"]["messages"] == 0, lambda: link_of(a))
         b.kill()
         sent = ["0"]
         for number in range(1, 30):
             ask(a, "POST", f"/v1/publish/plant/{number % 3}", body=b"%d" % number)
             sent.append(str(number))
-        wait_for(lambda: link_of(a)["spool"]["kept_messages"] == 29, lambda: link_of(a))
+        until(lambda: link_of(a)["spool"]["kept_messages"] == 29, lambda: link_of(a))
         letters = link_of(a)["spool"]["kept_letters"]
-        wait_for(lambda: held(relay.port) == letters, lambda: held(relay.port))
+        until(lambda: held(relay.port) == letters, lambda: held(relay.port))
         assert "absent" in gatehouse("relay", "status", "--url", url_of(a)).stdout
         a.kill()
         relay.kill()
         relay.start()
         again = restarted(b)
         try:
-            wait_for(lambda: len(read_all(again, "plant")) == 30, lambda: link_of(again))
+            until(lambda: len(read_all(again, "plant")) == 30, lambda: link_of(again))
             assert Counter(message["value"] for message in read_all(again, "plant")) == Counter(sent)
-            wait_for(lambda: not held(relay.port), lambda: held(relay.port))
+            until(lambda: not held(relay.port), lambda: held(relay.port))
         finally:
             again.kill()
 

@@ -14,8 +14,9 @@ from gatehouse.relay.frames import Challenge, Hello, Proof, Refused, Welcome
 from gatehouse.relay.sealing import Identity
 from gatehouse.relay.serving import PATH, UNPROVED_OF_ADDRESS, RelayServer
 from gatehouse.relay.settings import MeetingSection, MetHub
-from tests.relay.processes import RunningRelay, ask, hub_config, key_of, wait_for
+from tests.relay.processes import RunningRelay, ask, hub_config, key_of
 from tests.running_hub import RunningHub, free_port
+from tests.waiting import until
 
 
 def test_connections_that_prove_nothing_are_few() -> None:
@@ -119,11 +120,11 @@ def test_a_hub_that_the_file_names_later_is_soon_let_in(tmp_path: Path) -> None:
     relay = RunningRelay(tmp_path, port, {"other": "00" * 32}, [])
     try:
         hub.wait_ready()
-        wait_for(lambda: "does not know this hub" in ask(hub, "GET", "/v1/relay")["fault"],
+        until(lambda: "does not know this hub" in ask(hub, "GET", "/v1/relay")["fault"],
                  lambda: ask(hub, "GET", "/v1/relay"))
         relay.write({"hub": key_of(hub)}, [])
         relay.reload()
-        wait_for(lambda: ask(hub, "GET", "/v1/relay")["state"] == "online", lambda: ask(hub, "GET", "/v1/relay"))
+        until(lambda: ask(hub, "GET", "/v1/relay")["state"] == "online", lambda: ask(hub, "GET", "/v1/relay"))
         circuit, = [one for one in ask(hub, "GET", "/v1/circuits")["circuits"] if one["id"] == RELAY]
         assert circuit["circuit"] == "closed" and not circuit["opened"]
     finally:

@@ -34,7 +34,7 @@ from gatehouse.gateways.http.declaring import (
     one_of,
 )
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
@@ -66,11 +66,10 @@ async def list_circuits(door: Door, call: Call) -> Answered:
     """List circuits by id."""
     tenant, query = (await administering(door, call)).tenant, call.query()
     count = MAX.read(query, door.config)
-    after = decode_name(query["cursor"]) if "cursor" in query else ""
+    after = decode_name(query.get("cursor", ""))
     circuits = door.services.circuits
-    ids = [circuit_id for circuit_id in circuits.ids(tenant) if circuit_id > after]
-    return json_answer({"circuits": [circuits.describe(tenant, circuit_id) for circuit_id in ids[:count]],
-                        "cursor": encode_name(ids[count - 1]) if len(ids) > count else None})
+    ids, cursor = page_by_name([circuit_id for circuit_id in circuits.ids(tenant) if circuit_id > after], count, str)
+    return json_answer({"circuits": [circuits.describe(tenant, circuit_id) for circuit_id in ids], "cursor": cursor})
 
 
 @declare("circuits", path=(ID,), needs=ADMINISTERING, problems=("unknown_circuit",),

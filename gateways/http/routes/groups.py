@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
@@ -47,7 +48,7 @@ from gatehouse.gateways.http.declaring import (
 )
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.leases import COUNTS, GROUP, GroupInput, describe_settings, read_settings
-from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.progress import matching
 from gatehouse.gateways.http.representation import check_conditions
 from gatehouse.gateways.http.request import Call
@@ -102,16 +103,16 @@ async def list_groups(door: Door, call: Call) -> Answered:
     guard = await door.guard(call)
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
-    after = decode_name(query["cursor"]) if "cursor" in query else ""
-    entries = [(name, settings) for name, settings in guard.groups.all_after(after) if matching(name, query)]
+    after = decode_name(query.get("cursor", ""))
+    entries, cursor = page_by_name([(name, settings) for name, settings in guard.groups.all_after(after)
+                                    if matching(name, query)], count, itemgetter(0))
     groups = []
-    for name, settings in entries[:count]:
+    for name, settings in entries:
         groups.append(_describe(name, settings))
         if counted:
             groups[-1]["topics"] = [_counts(guard, name, settings, topic) for topic in guard.groups.topics(name)]
             await asyncio.sleep(0)                   # others have a turn between two groups
-    return json_answer({"groups": groups,
-                        "cursor": encode_name(entries[count - 1][0]) if len(entries) > count else None})
+    return json_answer({"groups": groups, "cursor": cursor})
 
 
 @declare("groups", needs=READING, problems=("unknown_group", "storage_failed"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from msgspec import Meta
@@ -46,7 +47,7 @@ from gatehouse.gateways.http.declaring import (
 )
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.leases import COUNTS
-from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import matching
 from gatehouse.gateways.http.request import Call
@@ -104,12 +105,12 @@ async def list_queues(door: Door, call: Call) -> Answered:
     guard = await door.guard(call)
     query = call.query()
     count, counted = MAX_LISTED.read(query, door.config), wants_counts(query)
-    after = decode_name(query["cursor"]) if "cursor" in query else ""
-    queues = [queue for queue in guard.groups.queues_after(after) if matching(queue.name, query)]
-    listed = queues[:count]
-    counts = [guard.groups.queue_counts(queue)._asdict() if counted else {} for queue in listed]
-    return json_answer({"queues": [{**_describe(queue), **more} for queue, more in zip(listed, counts, strict=True)],
-                        "cursor": encode_name(listed[-1].name) if len(queues) > count else None})
+    after = decode_name(query.get("cursor", ""))
+    queues, cursor = page_by_name([queue for queue in guard.groups.queues_after(after) if matching(queue.name, query)],
+                                  count, attrgetter("name"))
+    counts = [guard.groups.queue_counts(queue)._asdict() if counted else {} for queue in queues]
+    return json_answer({"queues": [{**_describe(queue), **more} for queue, more in zip(queues, counts, strict=True)],
+                        "cursor": cursor})
 
 
 @declare("queues", needs=NEEDS, problems=("unknown_queue",),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from uuid import UUID
 
@@ -49,7 +50,7 @@ from gatehouse.gateways.http.declaring import (
 )
 from gatehouse.gateways.http.declaring import UUID as UUID_TEXT
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.progress import count_topics, matching
 from gatehouse.gateways.http.representation import check_conditions
@@ -100,13 +101,13 @@ async def list_topics(door: Door, call: Call) -> Answered:
     guard = await door.guard(call)
     query = call.query()
     count = MAX_LISTED.read(query, door.config)
-    after = decode_name(query["cursor"]) if "cursor" in query else ""
+    after = decode_name(query.get("cursor", ""))
     counted = wants_counts(query)
-    topics = [topic for topic in guard.topics_after(after, Operation.CONSUME) if matching(topic.name, query)]
-    cursor = encode_name(topics[count - 1].name) if len(topics) > count else None
-    listed = [describe_topic(topic) for topic in topics[:count]]
+    topics, cursor = page_by_name([topic for topic in guard.topics_after(after, Operation.CONSUME)
+                                   if matching(topic.name, query)], count, attrgetter("name"))
+    listed = [describe_topic(topic) for topic in topics]
     if counted:
-        for document, counts in zip(listed, await count_topics(guard, topics[:count]), strict=True):
+        for document, counts in zip(listed, await count_topics(guard, topics), strict=True):
             document.update(counts)
     return json_answer({"topics": listed, "cursor": cursor})
 

@@ -46,7 +46,7 @@ from gatehouse.gateways.http.declaring import (
     shown,
 )
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.target import decode_level
@@ -116,10 +116,9 @@ async def list_users(door: Door, call: Call) -> Answered:
     """List users by name."""
     _, accounts = await administrator(door, call)
     query = call.query()
-    after, count = decode_name(query["cursor"]) if "cursor" in query else "", MAX_LISTED.read(query, door.config)
-    names = sorted(name for name in accounts.accounts.users if name > after)
-    users = [_shown(accounts, accounts.user(name)) for name in names[:count]]
-    return json_answer({"users": users, "cursor": encode_name(names[count - 1]) if len(names) > count else None})
+    after, count = decode_name(query.get("cursor", "")), MAX_LISTED.read(query, door.config)
+    names, cursor = page_by_name(sorted(name for name in accounts.accounts.users if name > after), count, str)
+    return json_answer({"users": [_shown(accounts, accounts.user(name)) for name in names], "cursor": cursor})
 
 
 @declare("users", path=(NAME,), needs=ADMINISTERING, problems=(*OF_USER, "accounts_unavailable"),

@@ -24,7 +24,7 @@ from gatehouse.gateways.http.declaring import (
     one_of,
 )
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.page import decode_name, encode_name
+from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.representation import check_conditions
 from gatehouse.gateways.http.request import Call
@@ -80,10 +80,10 @@ async def list_webhooks(door: Door, call: Call) -> Answered:
     """List webhooks and how they do, by name."""
     principal, query = await administering(door, call), call.query()
     count = MAX.read(query, door.config)
-    after = decode_name(query["cursor"]) if "cursor" in query else ""
-    names = [name for name in door.webhooks.names(principal.tenant) if name > after]
-    return json_answer({"webhooks": [door.webhooks.describe(principal.tenant, name) for name in names[:count]],
-                        "cursor": encode_name(names[count - 1]) if len(names) > count else None})
+    after = decode_name(query.get("cursor", ""))
+    names, cursor = page_by_name([name for name in door.webhooks.names(principal.tenant) if name > after], count, str)
+    return json_answer({"webhooks": [door.webhooks.describe(principal.tenant, name) for name in names],
+                        "cursor": cursor})
 
 
 @declare("webhooks", path=(NAME,), needs=ADMINISTERING, problems=("unknown_webhook",),

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -23,6 +22,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from gatehouse.spark.jobs import delta
 from tests.running_hub import ROOT
 from tests.spark.session import WORKERS
+from tests.waiting import until
 
 DEADLINE_S = 600
 PROGRAM = """
@@ -64,14 +64,6 @@ def instructions(process: subprocess.Popen[str]) -> str:
     raise AssertionError("".join(lines))
 
 
-def wait_for(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + DEADLINE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
-
-
 class Listener:
     """A stock MQTT client that waits for statistics."""
 
@@ -103,7 +95,7 @@ def test_everything_moves_and_ends(demo: subprocess.Popen[str]):
     folder = Path(re.search(r"^logs and data: (.+)$", said, re.MULTILINE)[1])
     listener = Listener(int(re.search(r"mosquitto_sub -p (\d+)", said)[1]))
     try:
-        wait_for(lambda: listener.came.is_set() or demo.poll() is not None)
+        until(lambda: listener.came.is_set() or demo.poll() is not None, within_s=DEADLINE_S)
         assert listener.came.is_set(), (folder / "spark.log").read_text()
     finally:
         listener.close()
@@ -111,9 +103,9 @@ def test_everything_moves_and_ends(demo: subprocess.Popen[str]):
     assert listener.first["min"] - ROUNDING <= listener.first["mean"] <= listener.first["max"] + ROUNDING
     check_page(page_url, hub_url)
     check_doors(hub_url)
-    first = wait_for(lambda: delta.open_table(folder / "archive"))
-    wait_for(lambda: DeltaTable(first.table_uri).version() > first.version() + 1)
-    wait_for(lambda: DeltaTable(first.table_uri).count() > first.count())     # a commit may only join files
+    first = until(lambda: delta.open_table(folder / "archive"), within_s=DEADLINE_S)
+    until(lambda: DeltaTable(first.table_uri).version() > first.version() + 1, within_s=DEADLINE_S)
+    until(lambda: DeltaTable(first.table_uri).count() > first.count(), within_s=DEADLINE_S)     # commits may join files
     children = psutil.Process(demo.pid).children(recursive=True)
     assert len(children) >= 3
     demo.send_signal(signal.SIGINT)
@@ -140,4 +132,4 @@ def check_doors(hub_url: str) -> None:
         with urlopen(f"{hub_url}/v1/topics/{topic}/messages?max=1000") as answer:
             return {message["door"] for message in json.load(answer)["messages"]}
     assert doors("machine") == {"mqtt"}
-    wait_for(lambda: doors("events") == {"kafka", "http"})
+    until(lambda: doors("events") == {"kafka", "http"})
