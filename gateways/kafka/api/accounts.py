@@ -7,6 +7,7 @@ as it is. A user that is not there is made.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +46,7 @@ MAX_SALT_BYTES: Final = 1_024            # of the salt, and of what was salted
 
 # ---- SCRAM
 
-def describe_scram(request: Request) -> None:
+def describe_scram(request: Request) -> Iterator[None]:
     """Of all users, or of those that are named."""
     asked, session = request.decode(DescribeUserScramCredentialsRequest), request.session
     rows: list[Row] = []
@@ -61,6 +62,7 @@ def describe_scram(request: Request) -> None:
             if times[name] > 1:
                 refuse(rows[-1], Refused(DUPLICATE_RESOURCE, "the request names this user twice"))
                 rows[-1].credential_infos = []
+            yield
     request.answer(DescribeUserScramCredentialsResponse, throttle_time_ms=0, error_code=error, error_message=text,
                    results=rows)
 
@@ -119,6 +121,6 @@ def _change_scram(session: KafkaSession, name: str, secrets: dict[str, ScramSecr
 
 
 DESCRIBE_SCRAM = Api(key=50, name="DescribeUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
-                     dispatch=describe_scram, shows=True)
+                     dispatch=describe_scram, shows=True, message=DescribeUserScramCredentialsRequest)
 ALTER_SCRAM = Api(key=51, name="AlterUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
-                  dispatch=alter_scram)
+                  dispatch=alter_scram, message=AlterUserScramCredentialsRequest)

@@ -214,6 +214,8 @@ def _matching(acl: Acl) -> Row:
 
 
 DESCRIBE_ACLS = Api(key=29, name="DescribeAcls", first_version=1, last_version=3, first_flexible=2,
-                    dispatch=describe_acls, shows=True)
-CREATE_ACLS = Api(key=30, name="CreateAcls", first_version=1, last_version=3, first_flexible=2, dispatch=create_acls)
-DELETE_ACLS = Api(key=31, name="DeleteAcls", first_version=1, last_version=3, first_flexible=2, dispatch=delete_acls)
+                    dispatch=describe_acls, shows=True, message=DescribeAclsRequest)
+CREATE_ACLS = Api(key=30, name="CreateAcls", first_version=1, last_version=3, first_flexible=2, dispatch=create_acls,
+                  message=CreateAclsRequest)
+DELETE_ACLS = Api(key=31, name="DeleteAcls", first_version=1, last_version=3, first_flexible=2, dispatch=delete_acls,
+                  message=DeleteAclsRequest)

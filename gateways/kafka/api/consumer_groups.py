@@ -187,6 +187,6 @@ def parts_row(session: KafkaSession, partition_ids: frozenset[int]) -> Row:
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(key=68, name="ConsumerGroupHeartbeat", first_version=0, last_version=1, first_flexible=0,
-                               dispatch=beat)
+                               dispatch=beat, message=CONSUMER_GROUP_HEARTBEAT_REQUEST)
 CONSUMER_GROUP_DESCRIBE = Api(key=69, name="ConsumerGroupDescribe", first_version=0, last_version=1, first_flexible=0,
-                              dispatch=describe, shows=True)
+                              dispatch=describe, shows=True, message=CONSUMER_GROUP_DESCRIBE_REQUEST)

@@ -154,4 +154,5 @@ def note(session: KafkaSession, row: Row) -> None:
     session.audit("topic.created", {"topic": row.name, "partitions": row.num_partitions})
 
 
-CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, dispatch=dispatch)
+CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, dispatch=dispatch,
+                    message=CreateTopicsRequest)

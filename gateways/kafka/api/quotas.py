@@ -236,6 +236,6 @@ def _read_entity(parts: list[Any]) -> Entity:
 
 
 DESCRIBE_CLIENT_QUOTAS = Api(key=48, name="DescribeClientQuotas", first_version=0, last_version=1, first_flexible=1,
-                             dispatch=describe_quotas, shows=True)
+                             dispatch=describe_quotas, shows=True, message=DescribeClientQuotasRequest)
 ALTER_CLIENT_QUOTAS = Api(key=49, name="AlterClientQuotas", first_version=0, last_version=1, first_flexible=1,
-                          dispatch=alter_quotas)
+                          dispatch=alter_quotas, message=AlterClientQuotasRequest)
