@@ -68,17 +68,15 @@ def encode(message: Any, version: int, correlation_id: int, **fields: Any) -> by
 
 
 def is_long(fields: dict[str, Any]) -> bool:
-    """Whether an answer of these takes long to write: so many rows are in it, or in the rows of it."""
+    """Whether an answer of these takes long to write: so many rows are in it, and in the rows of it."""
     count = 0
-    for value in fields.values():
-        if type(value) is not list:
-            continue
-        count += len(value)
-        if count > LONG:
-            return True
-        for row in value:
-            if type(row) is Row:
-                count += sum([len(inner) for inner in row.__dict__.values() if type(inner) is list])
+    ahead = [fields]
+    while ahead and count <= LONG:
+        for value in ahead.pop().values():
+            if type(value) is list:
+                count += len(value)
+                if value and type(value[0]) is Row and count <= LONG:
+                    ahead += [row.__dict__ for row in value]
     return count > LONG
 
 

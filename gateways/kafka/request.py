@@ -79,11 +79,12 @@ class Request:
         self.data, self.asked, self.on_stopping = b"", None, None
         encode = partial(cold.encode, message, self.version, self.correlation_id, **fields)
         if cold.is_long(fields):
-            self.session.beside(encode, self._on_encoded)
+            self.session.beside(encode, self.on_encoded)
         else:
             self.done([encode()])
 
-    def _on_encoded(self, framed: bytes | None, error: BaseException | None) -> None:
+    def on_encoded(self, framed: bytes | None, error: BaseException | None) -> None:
+        """Done: the answer was written beside the loop."""
         if framed is None:
             self.session.fail(error)
         else:

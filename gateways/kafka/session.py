@@ -281,7 +281,7 @@ class KafkaSession:
         if not self._next_turn.when_ms:
             self._spent_bytes = 0
         try:
-            if self._steps is not None:
+            if self._steps is not None and not self._next_turn.when_ms:
                 self._step(self._steps)
                 if self._closed:
                     return

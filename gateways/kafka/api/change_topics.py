@@ -151,6 +151,7 @@ class RecordDeletion:
         rows = [Row(partition_index=partition.partition_index, low_watermark=-1, error_code=NONE)
                 for partition in asked.partitions]
         self.topics.append(Row(name=asked.name, partitions=rows))
+        yield
         for row, partition in zip(rows, asked.partitions, strict=True):
             try:
                 self.add_one(find_topic(self.request.session, asked.name, Operation.ALTER), row, partition.offset)

@@ -148,6 +148,7 @@ def describe_quorum(request: Request) -> Iterator[None]:
     for topic in asked.topics:
         partitions: list[Row] = []
         rows.append(Row(topic_name=topic.topic_name, partitions=partitions))
+        yield
         for partition in topic.partitions:
             row = Row(partition_index=partition.partition_index, error_code=NONE, error_message=None,
                       leader_id=NODE_ID, leader_epoch=session.kernel.epoch, high_watermark=end, current_voters=[only],
@@ -174,6 +175,7 @@ def elect_leaders(request: Request) -> Iterator[None]:
     for topic in asked.topic_partitions or ():             # of all partitions none needs an election: none is named
         partitions = [Row(partition_id=index, error_code=NONE, error_message=None) for index in topic.partitions]
         rows.append(Row(topic=topic.topic, partition_result=partitions))
+        yield
         there = session.kernel.topic(topic.topic, session.principal.tenant)
         for row in partitions:
             if there is None or not 0 <= row.partition_id < there.partitions:
@@ -200,6 +202,7 @@ def alter_reassignments(request: Request) -> Iterator[None]:
                 partitions.append(_reassigned(session, topic.name, partition))
                 yield
             rows.append(Row(name=topic.name, partitions=partitions))
+            yield
     request.answer(AlterPartitionReassignmentsResponse, throttle_time_ms=0, error_code=error, error_message=text,
                    allow_replication_factor_change=asked.allow_replication_factor_change, responses=rows)
 

@@ -238,14 +238,13 @@ def readers_of(session: KafkaSession, name: str) -> Callable[[str], bool]:
         raise Refused(GROUP_ID_NOT_FOUND, f"Group {name} not found.")
     if group.members and group.protocol_type != CONSUMER:
         raise Refused(NON_EMPTY_GROUP, "the group has members, and nobody knows what they read")
-    said = [member.metadata for member in group.members]
-    return lambda topic: any(reads(metadata, topic) for metadata in said)
-
-
-def reads(metadata: bytes, topic: str) -> bool:
-    """Whether a member that says this reads the topic; one that is not understood may read any."""
-    topics = subscribed_topics(metadata)
-    return topics is None or topic in topics
+    wanted = set()
+    for member in group.members:
+        topics = subscribed_topics(member.metadata)
+        if topics is None:               # one that is not understood may read any
+            return lambda topic: True
+        wanted.update(topics)
+    return wanted.__contains__
 
 
 def delete_offsets(request: Request) -> Iterator[None]:
