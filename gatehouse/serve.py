@@ -302,7 +302,7 @@ class Hub:
             wall_ms=hub_loop.wall_ms,
             specs=tuple(door.spec for door in self.config.doors),
             settings={door.spec.name: door.settings for door in self.config.doors},
-            transactions=storage.transactions,
+            transactions=storage.transactions, beside=storage.beside,
             connections=OpenConnections(kernel.epoch, kernel.shard),
             unsent=UnsentBudget(self.config.hub.unsent_bytes, giving_back.soon),
             holders=holders,

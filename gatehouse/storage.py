@@ -78,10 +78,10 @@ class Storage(Notices):
             raise
         self._log = SegmentLog(RealDisk(folder), settings.segment_bytes, tell_note)
         log_worker, frame_writer = begin_log_thread(hub_loop, completions, self._log)
-        reader_worker, checkpoint_worker, validation_worker = [
-            ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation")]
+        reader_worker, checkpoint_worker, validation_worker, self.beside = [
+            ThreadWorker(name, completions) for name in ("reader", "checkpoint", "validation", "beside")]
         self.log_worker = log_worker
-        self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker
+        self._workers = log_worker, reader_worker, checkpoint_worker, validation_worker, self.beside
         self._damaged: list[tuple[int, int]] = []          # the threads that read add to it
         self._faults = 0
         self.kernel = Kernel(

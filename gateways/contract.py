@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.tls.tls import TlsSettings
     from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.backup.backups import Backups
+    from gatehouse.kernel.ports import Worker
     from gatehouse.transactions.coordinator import Transactions
 
 
@@ -221,6 +222,9 @@ class Services:
 
     specs: tuple[GatewaySpec, ...] = ()
     """Every door that is open, so that the HTTP door can mount their routes without seeing them."""
+
+    beside: Worker | None = None
+    """A thread for what takes milliseconds and needs nothing of the hub; None in tests of one door."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The settings of each open door (an instance of its `GatewaySpec.config`) by its name."""

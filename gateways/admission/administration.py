@@ -9,10 +9,11 @@ who changed what and holds no secret.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -61,6 +62,7 @@ MAX_RULES: Final = 100_000
 MAX_LIMITS_OF_THE_HUB: Final = 20_000    # beside the quotas of users
 MAX_EXPIRES_MS: Final = (1 << 53) - 1    # the largest number that JavaScript holds
 MAX_LIMITS: Final = 100                  # allows that restrict one API key
+MAX_TOGETHER: Final = 100                # changes of one transaction: what they lead to takes milliseconds
 
 T = TypeVar("T")
 OnChanged = Callable[[T | AccountError], None]
@@ -150,6 +152,14 @@ class UserChanges:
         return changed if self.expires_ms is None else {**changed, "expires": self.expires_ms or None}
 
 
+class AccountChange(NamedTuple):
+    """A change of accounts on its way to the database, to memory and to who asked for it."""
+
+    job: Callable[[], Any]
+    applied: Callable[[Any], Any]
+    on_done: OnChanged[Any]
+
+
 class Administration:
     """All changes of one hub's accounts, in the order in which they were asked for."""
 
@@ -158,6 +168,21 @@ class Administration:
         self._store = store
         self._outside = outside
         self._affected = affected
+        self._together: list[AccountChange] | None = None       # asked for within `together`
+        self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory
+
+    @contextmanager
+    def together(self) -> Iterator[None]:  # decision 912
+        """What is asked for within goes to the database `MAX_TOGETHER` at a time. Each change has an answer of its own
+        all the same: one that is refused leaves the others alone."""
+        assert self._together is None, "changes are gathered by one at a time"
+        self._together = []
+        try:
+            yield
+        finally:
+            gathered, self._together = self._together, None
+            for at in range(0, len(gathered), MAX_TOGETHER):
+                self._submit(gathered[at:at + MAX_TOGETHER])
 
     # ---- users
 
@@ -253,24 +278,28 @@ class Administration:
             if len(self.accounts.rules) >= MAX_RULES:
                 raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
             rule = read_rule(table)
-            self._check_rules((rule,), [*self.accounts.every_rule(), rule])
-            return self._store.add_rule(rule)
+            self._check_rules((rule,), [*self._every_rule(), rule])
+            added = self._store.add_rule(rule)
+            self._ahead[added.id] = added
+            return added
 
         self._run(job, partial(self._on_rule, by, "rule.added"), on_done)
 
     def replace_rule(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
         def job() -> Rule:
             self._require_own_rule(id)
-            before, rule = self.accounts.rules.get(id), read_rule(table, id)
-            others = [other for other in self.accounts.every_rule() if other.id != id]
+            before, rule = self._rule_ahead(id), read_rule(table, id)
+            others = [other for other in self._every_rule() if other.id != id]
             self._check_rules((before, rule), [*others, rule])
-            return self._store.replace_rule(rule)
+            self._ahead[id] = self._store.replace_rule(rule)
+            return rule
 
         self._run(job, partial(self._on_rule, by, "rule.changed"), on_done)
 
     def _on_rule(self, by: By, action: str, rule: Rule) -> Rule:
         before = self.accounts.rules.get(rule.id)
         self.accounts.rules[rule.id] = rule
+        self._caught_up(rule.id, rule)
         self._affected.on_rule_changed(before, rule)
         self._affected.audit(by, action, {"rule": rule.as_dict()})
         return rule
@@ -278,16 +307,31 @@ class Administration:
     def delete_rule(self, by: By, id: str, on_done: OnChanged[None]) -> None:
         def job() -> None:
             self._require_own_rule(id)
-            self._check_rules((self.accounts.rules.get(id),),
-                              [rule for rule in self.accounts.every_rule() if rule.id != id])
+            self._check_rules((self._rule_ahead(id),), [rule for rule in self._every_rule() if rule.id != id])
             self._store.delete_rule(id)
+            self._ahead[id] = None
 
         def applied(_: None) -> None:
             gone = self.accounts.rules.pop(id, None)
+            self._caught_up(id, None)
             self._affected.on_rule_changed(gone, None)
             self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
 
         self._run(job, applied, on_done)
+
+    def _every_rule(self) -> list[Rule]:
+        """The rules as the changes before this one have left them: those may not have come to memory yet."""
+        ahead = dict(self._ahead)
+        return [*(rule for rule in self.accounts.every_rule() if rule.id not in ahead),
+                *(rule for rule in ahead.values() if rule is not None)]
+
+    def _rule_ahead(self, id: str) -> Rule | None:
+        return self._ahead[id] if id in self._ahead else self.accounts.rules.get(id)
+
+    def _caught_up(self, id: str, rule: Rule | None) -> None:
+        """Memory has the rule as a change has left it, which may not be the last one."""
+        if id in self._ahead and self._ahead[id] is rule:
+            del self._ahead[id]
 
     def _check_rules(self, changed: Iterable[Rule | None], rules: list[Rule]) -> None:
         """Raises LastAdministrator where somebody may mend the rules now, and nobody could once they are these."""
@@ -297,7 +341,7 @@ class Administration:
             return
         accounts = self.accounts
         if somebody_administers(accounts, accounts.users, rules, anonymous) \
-                or not somebody_administers(accounts, accounts.users, accounts.every_rule(), anonymous):
+                or not somebody_administers(accounts, accounts.users, self._every_rule(), anonymous):
             return
         text = "nobody would be left who may administer this hub, and mend its rules; make an administrator first"
         if anonymous:
@@ -384,24 +428,43 @@ class Administration:
     # decision 82
     def _run(self, job: Callable[[], Any], applied: Callable[[Any], Any], on_done: OnChanged[Any]) -> None:
         """Run the job in the worker's thread, then apply its changes to memory on the hub's thread, then answer."""
-        def attempt() -> Any:
+        change = AccountChange(job, applied, on_done)
+        if self._together is not None:
+            self._together.append(change)
+        else:
+            self._submit([change])
+
+    def _submit(self, changes: list[AccountChange]) -> None:
+        """Make changes in one transaction."""
+        def attempt() -> list[Any]:
             try:
-                return job()
+                if len(changes) == 1:
+                    return [_outcome(changes[0])]
+                with self._store.transaction():
+                    return [_outcome(change) for change in changes]
             except SQLAlchemyError:
                 self._store.close()      # a connection in an unknown state is not used again
+                self._ahead.clear()
                 raise
 
-        def done(result: Any, error: BaseException | None) -> None:
-            if error is None:
-                on_done(applied(result))
-            elif isinstance(error, AccountError):
-                on_done(error)
-            else:
-                if not isinstance(error, SQLAlchemyError):
-                    log.error("a mistake of the hub in a change of accounts", exc_info=error)
-                on_done(AccountsUnavailable("the database of users and rights does not answer; nothing was changed"))
+        def done(outcomes: list[Any] | None, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, SQLAlchemyError):
+                log.error("a mistake of the hub in a change of accounts", exc_info=error)
+            if outcomes is None:
+                text = "the database of users and rights does not answer; nothing was changed"
+                outcomes = [AccountsUnavailable(text)] * len(changes)
+            for change, outcome in zip(changes, outcomes, strict=True):
+                change.on_done(outcome if isinstance(outcome, AccountError) else change.applied(outcome))
 
         self._outside.accounts.submit(attempt, done)
+
+
+def _outcome(change: AccountChange) -> Any:
+    """What a change comes to in the database, or why it is refused: it has written nothing then."""
+    try:
+        return change.job()
+    except AccountError as refusal:
+        return refusal
 
 
 def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 84

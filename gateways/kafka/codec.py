@@ -26,6 +26,7 @@ from gatehouse.gateways.connections.wrong_port import came_to
 
 PRODUCE_FLEXIBLE: Final = 9
 PRODUCE_TOPIC_IDS: Final = 13         # topics are named by 16 bytes of their ids (KIP-516)
+PRODUCE_PARTITIONS: Final = 50_000     # of one request, as many as of a fetch
 UUID_BYTES: Final = 16
 SMALLEST_REQUEST: Final = 8          # a header without its client id
 
@@ -246,6 +247,7 @@ def decode_produce(data: bytes, at: int, end: int, version: int) -> tuple[bytes 
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(data, at)
     at += 6
     topics: list[ProduceTopic] = []
+    room = PRODUCE_PARTITIONS
     count, at = read_count(data, at, end, flexible, 2)
     for _ in range(count):
         name: bytes | None
@@ -259,6 +261,9 @@ def decode_produce(data: bytes, at: int, end: int, version: int) -> tuple[bytes 
             raise Malformed("a topic without a name")
         partitions: list[tuple[int, bytes | None]] = []
         many, at = read_count(data, at, end, flexible, 5)
+        room -= max(many, 1)
+        if room < 0:
+            raise Malformed(f"a produce request of more than {PRODUCE_PARTITIONS} topics and partitions")
         for _ in range(many):
             if end - at < 5:
                 raise Malformed("a partition is cut off")

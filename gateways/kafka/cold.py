@@ -23,6 +23,8 @@ Row = SimpleNamespace
 
 MAX_BYTES: Final = 512 << 10      # of such a request: the offsets of 32,000 partitions, or 2,000 of the longest names
 
+LONG: Final = 1_000               # rows that take some milliseconds to write
+
 FIXED: Final = 0
 STRING: Final = 1
 BYTES: Final = 2
@@ -63,6 +65,19 @@ def encode(message: Any, version: int, correlation_id: int, **fields: Any) -> by
     body = bytes(message(version=version, **fields).encode(version=version))
     flexible = message.flexible_version_q(version) and message.name != "ApiVersionsResponse"   # KIP-511's exception
     return frame_header(len(body), correlation_id, flexible) + body
+
+
+def is_long(fields: dict[str, Any]) -> bool:
+    """Whether an answer of these takes long to write: so many rows are in it, and in the rows of it."""
+    count = 0
+    ahead = [fields]
+    while ahead and count <= LONG:
+        for value in ahead.pop().values():
+            if type(value) is list:
+                count += len(value)
+                if value and type(value[0]) is Row and count <= LONG:
+                    ahead += [row.__dict__ for row in value]
+    return count > LONG
 
 
 def _plan(schema: Any, version: int, flexible: bool) -> Plan:

@@ -112,6 +112,8 @@ def decode_fetch(data: bytes, at: int, end: int, version: int, max_partitions: i
     topics: list[FetchTopic] = []
     room = max_partitions
     count, at = read_count(data, at, end, flexible, 2)
+    if count > max_partitions:
+        raise Malformed(f"a fetch of more than {max_partitions} topics")
     for _ in range(count):
         name, at = _read_topic(data, at, end, version)
         many, at = read_count(data, at, end, flexible, PARTITION_BYTES[version])
@@ -126,7 +128,8 @@ def decode_fetch(data: bytes, at: int, end: int, version: int, max_partitions: i
             partitions, at = _read_partitions(data, at, end, version, many)
         if flexible:
             at = skip_tags(data, at, end)
-        topics.append((name, partitions, block))
+        if many > 0:                    # of a topic without any nothing is asked
+            topics.append((name, partitions, block))
     forgotten: list[Forgotten] = []
     if version >= FETCH_SESSIONS:
         forgotten, at = _read_forgotten(data, at, end, version)

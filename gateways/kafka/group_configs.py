@@ -96,7 +96,7 @@ class GroupConfigs:
                                     for each in (SESSION, HEARTBEAT))
         if configs and heartbeat_ms >= session_ms:
             raise Refused(INVALID_CONFIG, f"{SESSION} is longer than {HEARTBEAT}: {session_ms} and {heartbeat_ms} ms")
-        if configs and not self.latest(tenant, name) and len(self._kept.names()) >= MAX_GROUPS:
+        if configs and not self.latest(tenant, name) and len(self._kept) >= MAX_GROUPS:
             raise Refused(POLICY_VIOLATION, f"{MAX_GROUPS} groups have settings of their own, as many as may")
 
     def put(self, tenant: str, name: str, configs: Mapping[str, str], owner: Owner, token: object) -> None:

@@ -38,6 +38,7 @@ class KeptConfigs:
         self._space = space
         self._of: dict[Name, Mapping[str, str]] = {}
         self._coming: dict[Name, list[Change]] = {}
+        self._first: set[Name] = set()       # those that have nothing yet, and will have
 
     def load(self, name: Name, value: bytes) -> None:
         """What the hub had when the door opened."""
@@ -54,7 +55,11 @@ class KeptConfigs:
 
     def names(self) -> set[Name]:
         """All that have settings, or will have."""
-        return {*self._of, *[name for name, coming in self._coming.items() if coming[-1].configs]}
+        return {*self._of, *self._first}
+
+    def __len__(self) -> int:
+        """How many `names` there are."""
+        return len(self._of) + len(self._first)
 
     def put(self, name: Name, configs: Mapping[str, str], owner: Owner | None = None, token: object = None) -> None:
         """Set these, and no others; the owner is told when they hold. Raises Stopping."""
@@ -62,6 +67,7 @@ class KeptConfigs:
         value = json.dumps(change.configs).encode() if configs else None
         self._kernel.put_definition(self._space, name[1], value, name[0], self, change)
         self._coming.setdefault(name, []).append(change)
+        self._look(name)
 
     def on_stored(self, stored: list[Stored]) -> Iterator[None] | None:
         """Changes are durable, or are not; they come in their order."""
@@ -77,6 +83,14 @@ class KeptConfigs:
                 self._of.pop(change.name, None)
                 if change.configs:
                     self._of[change.name] = change.configs
+            self._look(change.name)
             if change.owner is not None:
                 tell(change.owner, [Stored(change.token, answer.error, answer.append_ms, answer.positions)])
         return None
+
+    def _look(self, name: Name) -> None:
+        """Whether it will have its first settings, after something has changed."""
+        if name not in self._of and self.latest(name):
+            self._first.add(name)
+        else:
+            self._first.discard(name)

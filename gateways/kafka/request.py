@@ -4,11 +4,15 @@ A request is *dispatched* when `dispatch` is called: in the order the peer sent 
 is *done* when it has its answer, which may be later and out of order; the session sends answers in the order of the
 requests. `on_turn` is called when every earlier request has been answered: a fetch reads and waits only then, so that a
 connection never holds more than one fetch's records.
+
+A long request is read on a thread beside the loop, and so is a long answer written. In between it is gone through in
+steps: where `dispatch` is a generator, it yields after each part, and others have their turn between some of these.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gatehouse.gateways.kafka import cold
@@ -26,8 +30,11 @@ class Api:
     first_version: int
     last_version: int
     first_flexible: int
-    dispatch: Callable[[Request], None]
-    """May raise codec.Malformed, which closes the connection."""
+    dispatch: Callable[[Request], Iterator[None] | None]
+    """May raise codec.Malformed, which closes the connection. A generator yields after each part of the request."""
+
+    message: Any = None
+    """kafka-python's class of its request, where it is read by that."""
 
     first_listed: int | None = None
     """Lower than `first_version` where clients need to see it in ApiVersions though it is refused."""
@@ -39,8 +46,8 @@ class Api:
 class Request:
     """`data[at:end]` is the body."""
 
-    __slots__ = ("session", "api", "version", "correlation_id", "data", "at", "end", "parts", "on_turn", "on_end",
-                 "on_stopping")
+    __slots__ = ("session", "api", "version", "correlation_id", "data", "at", "end", "asked", "parts", "on_turn",
+                 "on_end", "on_stopping")
 
     def __init__(self, session: KafkaSession, api: Api, version: int, correlation_id: int, data: bytes, at: int,
                  end: int) -> None:
@@ -51,21 +58,40 @@ class Request:
         self.data = data
         self.at = at
         self.end = end
+        self.asked: cold.Row | None = None               # the body, where it was read beside the loop
         self.parts: list[bytes] | None = None            # the answer, framed; None: not done
         self.on_turn: Callable[[], None] | None = None
         self.on_end: Callable[[], None] | None = None    # the connection is gone or goes: let go of what is held
         self.on_stopping: Callable[[], None] | None = None     # the hub stops: answer with what there is
 
+    def read(self) -> cold.Row:
+        """The body as the API's `message` defines it; for any thread. Raises Malformed."""
+        return cold.decode(self.api.message, self.version, self.data, self.at, self.end)
+
     def decode(self, message: Any) -> cold.Row:
         """The body as a class of kafka.protocol defines it. Raises Malformed."""
+        if self.asked is not None:
+            return self.asked
         return cold.decode(message, self.version, self.data, self.at, self.end)
 
     def answer(self, message: Any, **fields: Any) -> None:
-        """Done: the answer as a class of kafka.protocol defines it."""
-        self.done([cold.encode(message, self.version, self.correlation_id, **fields)])
+        """Done: the answer as a class of kafka.protocol defines it, as soon as it is written."""
+        self.data, self.asked, self.on_stopping = b"", None, None
+        encode = partial(cold.encode, message, self.version, self.correlation_id, **fields)
+        if cold.is_long(fields):
+            self.session.beside(encode, self.on_encoded)
+        else:
+            self.done([encode()])
+
+    def on_encoded(self, framed: bytes | None, error: BaseException | None) -> None:
+        """Done: the answer was written beside the loop."""
+        if framed is None:
+            self.session.fail(error)
+        else:
+            self.done([framed])
 
     def done(self, parts: list[bytes]) -> None:
         """Done: the answer as framed buffers; none at all where the protocol wants no answer."""
         self.parts = parts
-        self.data = b""
+        self.data, self.asked = b"", None
         self.session.on_done()

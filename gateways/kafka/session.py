@@ -9,6 +9,8 @@ The rules it keeps:
   does not take its answers, nothing more is dispatched. What was sent beyond that waits undecoded, the peer is paused.
 - One turn of the hub's thread takes requests and gives answers of about `TURN_BYTES`; what is more waits for the next,
   so that a peer that sends many large requests at once holds up nobody else.
+- A request that is long is read beside the loop and gone through in steps, some milliseconds in a turn; until then
+  nothing more is dispatched.
 - A request that is no Kafka (lengths that lie, too large) ends the connection, as in Kafka; one that is not offered is
   answered so that its client raises, or ends it (`unoffered.py`); ApiVersions of an unknown version is answered, so
   that the client can fall back.
@@ -19,7 +21,7 @@ The rules it keeps:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
@@ -49,6 +51,9 @@ TURN_BYTES: Final = 1 << 20           # requests and answers of one turn: some t
 UNSENT_BYTES: Final = 1 << 20         # not taken by the peer: beyond it one answer, of up to fetch_max_bytes, is held
 MAX_SHOWN: Final = 200                # characters of a client's name for itself that people are shown
 LEAST_RECORD_BYTES: Final = 64
+LONG_BYTES: Final = 8 << 10           # of a request that may take milliseconds to read
+STEPS: Final = 16                     # of a request, between two looks at the clock
+SLICE_MS: Final = 5                   # of a turn, for the steps of one request
 BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
 
@@ -78,6 +83,9 @@ class KafkaSession:
         self._asking = False                         # admission has not said yet who this is
         self._reader = RequestReader(config.max_request_bytes)
         self._waiting: deque[Request] = deque()      # dispatched and not sent, oldest first
+        self._reading = False                        # the newest is read beside the loop
+        self._ready: Request | None = None           # it may be begun
+        self._steps: Iterator[None] | None = None    # it is gone through
         self._busy = False                           # inside `_turn`
         self._paused = False
         self._closed = False
@@ -124,6 +132,7 @@ class KafkaSession:
 
     def handle_closed(self) -> None:
         self._closed = True
+        self._ready = self._steps = None
         self._timers.stop()
         self.fetch_sessions.leave(self)
         if self._guard is not None:
@@ -186,6 +195,19 @@ class KafkaSession:
         """A request has its answer."""
         if not self._busy:
             self._turn()
+
+    def beside(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        """Have something done on the thread for what takes long, where there is one."""
+        if self.services.beside is not None:
+            self.services.beside.submit(job, done)
+        else:
+            done(job(), None)
+
+    def fail(self, fault: BaseException | None) -> None:
+        """What was done beside the loop has failed: nobody would be answered. Raises it."""
+        self.close("a mistake of the hub")
+        assert fault is not None, "what has no result has an error"
+        raise fault
 
     def on_stored(self, stored: list[Stored]) -> None:
         """The kernel's answers to what requests of this connection appended; the tokens know which. Where the client
@@ -259,13 +281,21 @@ class KafkaSession:
         if not self._next_turn.when_ms:
             self._spent_bytes = 0
         try:
+            if self._steps is not None and not self._next_turn.when_ms:
+                self._step(self._steps)
+                if self._closed:
+                    return
             self._send_done()
-            while not self._is_full():
-                self._reader.take_at_least(0 if self.login.raw else SMALLEST_REQUEST)
-                frame = self._reader.next_frame()
-                if frame is None:
-                    break
-                self._dispatch(frame)
+            while self._ready is not None or not self._is_full():
+                if self._ready is not None:
+                    ready, self._ready = self._ready, None
+                    self._begin(ready)
+                else:
+                    self._reader.take_at_least(0 if self.login.raw else SMALLEST_REQUEST)
+                    frame = self._reader.next_frame()
+                    if frame is None:
+                        break
+                    self._dispatch(frame)
                 if self._closed:
                     return
                 self._send_done()
@@ -290,8 +320,8 @@ class KafkaSession:
     def _is_full(self) -> bool:
         """Whether nothing more may be dispatched."""
         return (len(self._waiting) >= self.config.max_in_flight or self._stopping or self._throttle.when_ms > 0
-                or self._asking or self.login.checking or self._last_reason != "" or not self._may_answer()
-                or self._is_held())
+                or self._asking or self._reading or self._steps is not None or self.login.checking
+                or self._last_reason != "" or not self._may_answer() or self._is_held())
 
     def _is_held(self) -> bool:
         """Whether the newest request waits, undecoded, for the answers of those before it."""
@@ -364,11 +394,50 @@ class KafkaSession:
             self._login_end.at(0)                      # it speaks, and need not say who it is
         if api in BEFORE_LOGIN or self._guard is not None:
             if api.shows and len(self._waiting) > 1:   # decision 317
-                request.on_turn = partial(api.dispatch, request)
+                request.on_turn = partial(self._begin, request)
             else:
-                api.dispatch(request)
+                self._begin(request)
         else:
             self._let_in(request)
+
+    # decision 911: read beside the loop, gone through in steps
+    def _begin(self, request: Request) -> None:
+        """Have a request answered. Raises Malformed."""
+        if request.api.message is not None and request.asked is None and request.end - request.at > LONG_BYTES \
+                and self.services.beside is not None:
+            self._reading = True
+            self.beside(request.read, partial(self._on_read, request))
+            return
+        self._steps = steps = request.api.dispatch(request)
+        if steps is not None:
+            self._step(steps)
+
+    def _on_read(self, request: Request, asked: Any, error: BaseException | None) -> None:
+        """A long request has been read."""
+        self._reading = False
+        if self._closed:
+            return
+        if isinstance(error, Malformed):
+            self.close(f"malformed: {error}")
+        elif error is not None:
+            self.fail(error)
+        else:
+            request.asked = asked
+            self._ready = request
+            self._turn()
+
+    def _step(self, steps: Iterator[None]) -> None:
+        """Go through a request for the time of one turn. Raises Malformed."""
+        now_ms = self.services.now_ms
+        until_ms = now_ms() + SLICE_MS
+        while True:
+            for _ in range(STEPS):
+                if next(steps, True) or self._closed:
+                    self._steps = None
+                    return
+            if now_ms() >= until_ms:
+                self._next_turn.at(now_ms() + 1)
+                return
 
     def _refuse(self, key: int, version: int, correlation_id: int, asked: str) -> None:
         """Answer what is not offered, whoever may ask. Raises Malformed where its answer could not say so."""
@@ -390,11 +459,10 @@ class KafkaSession:
                 return
             try:
                 self._become(answer)
-                request.api.dispatch(request)
             except LoginsFull as full:
                 self.close(f"{full.code}: {full}")
-            except Malformed as fault:
-                self.close(f"malformed: {fault}")
+                return
+            self._ready = request
             self._turn()
 
         link = self.link

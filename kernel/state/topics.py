@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 import uuid
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from operator import itemgetter
@@ -255,7 +255,10 @@ class Topics:
     def _set(self, before: Topic | None, after: Topic | None) -> None:
         self.version += 1
         if before is not None:
-            self._ranges = [entry for entry in self._ranges if entry[2] != before.id]
+            for first_id, _ in before.ranges:
+                at = bisect_left(self._ranges, first_id, key=itemgetter(0))
+                assert self._ranges[at][0] == first_id and self._ranges[at][2] == before.id, "a range is of one topic"
+                del self._ranges[at]
             # Replay over an index that holds newer topics already brings back an older one of the same name
             # for a while.
             if self._by_name.get((before.tenant, before.name)) is before:

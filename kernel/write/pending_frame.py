@@ -35,6 +35,7 @@ from gatehouse.kernel.records.authors import MAX_AUTHORS, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
+from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write import body
 from gatehouse.kernel.write.body import Laid, Turn
 
@@ -574,6 +575,8 @@ class PendingFrame:
         self.frees = False                                   # more than it takes: the reserve is there for it
         self.entering_bytes: dict[int, int] = {}             # into queues that refuse what exceeds their bytes
         self.has_journeys: bool = False                      # a message in it is followed, see `kernel.journeys`
+        self._offsets: list[StateRecord] = []                # of the first `_looked` of `state`
+        self._looked: int = 0
 
     def join(self, participant: Participant) -> None:
         """It has something that goes into this frame."""
@@ -602,6 +605,12 @@ class PendingFrame:
                     (header.producer_epoch, header.base_sequence, header.record_count):
                 return run
         return None
+
+    def offsets(self) -> list[StateRecord]:
+        """What of `state` is committed offsets; what was looked at is not looked at again."""
+        self._offsets += [record for record in self.state[self._looked:] if record.kind == Kind.OFFSET]
+        self._looked = len(self.state)
+        return self._offsets
 
     def delete_partitions(self, first_partition_id: int, count: int) -> None:
         """These partitions go with it."""

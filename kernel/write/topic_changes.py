@@ -2,7 +2,7 @@
 frame in the log. A frame that is refused takes it back."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.log.frame import StateRecord
@@ -48,13 +48,11 @@ class TopicChanges:
         self._define(pending_frame, topic.id, None, owner, token)
         pending_frame.deleted += topic.ranges
         names = {offset_record(group, partition_id, None) for group, of_group in offsets.items()
-                 for partition_id in of_group}
+                 for partition_id in _within(topic, of_group)}
         for pending in self._committer.pending():                    # committed, and not known to be durable yet
-            names.update(record._replace(value=None) for record in pending.state if record.kind == Kind.OFFSET)
-        for name in sorted(names, key=lambda record: record.key):
-            partition_id = decode_offset_key(name.key)[0]
-            if any(first <= partition_id < first + count for first, count in topic.ranges):
-                pending_frame.state.append(name)
+            names.update(record._replace(value=None) for record in pending.offsets()
+                         if list(_within(topic, (decode_offset_key(record.key)[0],))))
+        pending_frame.state += sorted(names, key=lambda record: record.key)
         self._subscriptions.touch()
 
     def new_producer_id(self, owner: Owner, token: object) -> None:
@@ -91,3 +89,12 @@ class TopicChanges:
         """Topics are as they were."""
         if self._topics.undo():
             self._subscriptions.touch()
+
+
+def _within(topic: Topic, partition_ids: Collection[int]) -> Iterator[int]:
+    """Those that are partitions of the topic; a topic has few partitions, or a group has committed in few."""
+    for first, count in topic.ranges:
+        if count < len(partition_ids):
+            yield from (partition_id for partition_id in range(first, first + count) if partition_id in partition_ids)
+        else:
+            yield from (partition_id for partition_id in partition_ids if first <= partition_id < first + count)

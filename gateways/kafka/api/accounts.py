@@ -7,6 +7,7 @@ as it is. A user that is not there is made.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,12 +20,13 @@ from kafka.protocol.admin import (
 
 from gatehouse.gateways.admission.administration import UserChanges
 from gatehouse.gateways.admission.scram import salted_secret
-from gatehouse.gateways.kafka.api.acls import administration_of
+from gatehouse.gateways.kafka.api.acls import MAX_ASKED, administration_of, together
 from gatehouse.gateways.kafka.api.parts import AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     DUPLICATE_RESOURCE,
     NONE,
+    POLICY_VIOLATION,
     RESOURCE_NOT_FOUND,
     UNACCEPTABLE_CREDENTIAL,
     UNSUPPORTED_SASL_MECHANISM,
@@ -45,7 +47,7 @@ MAX_SALT_BYTES: Final = 1_024            # of the salt, and of what was salted
 
 # ---- SCRAM
 
-def describe_scram(request: Request) -> None:
+def describe_scram(request: Request) -> Iterator[None]:
     """Of all users, or of those that are named."""
     asked, session = request.decode(DescribeUserScramCredentialsRequest), request.session
     rows: list[Row] = []
@@ -61,6 +63,7 @@ def describe_scram(request: Request) -> None:
             if times[name] > 1:
                 refuse(rows[-1], Refused(DUPLICATE_RESOURCE, "the request names this user twice"))
                 rows[-1].credential_infos = []
+            yield
     request.answer(DescribeUserScramCredentialsResponse, throttle_time_ms=0, error_code=error, error_message=text,
                    results=rows)
 
@@ -74,7 +77,7 @@ def _described(name: str, user: User | None) -> Row:
     return row
 
 
-def alter_scram(request: Request) -> None:
+def alter_scram(request: Request) -> Iterator[None]:
     """All of a user's changes at once, or none of them."""
     asked, session = request.decode(AlterUserScramCredentialsRequest), request.session
     named = Counter((change.name, change.mechanism) for change in (*asked.deletions, *asked.upsertions))
@@ -82,8 +85,12 @@ def alter_scram(request: Request) -> None:
     changes: dict[str, dict[str, ScramSecret | None]] = {name: {} for name in rows}
     parts = AskedParts(lambda: request.answer(AlterUserScramCredentialsResponse, throttle_time_ms=0,
                                               results=list(rows.values())))
+    many = len(asked.deletions) + len(asked.upsertions) > MAX_ASKED
     for change in (*asked.deletions, *asked.upsertions):
+        yield
         try:
+            if many:
+                raise Refused(POLICY_VIOLATION, f"at most {MAX_ASKED} credentials are changed in one request")
             mechanism = MECHANISMS.get(change.mechanism)
             if mechanism is None:
                 raise Refused(UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
@@ -92,9 +99,10 @@ def alter_scram(request: Request) -> None:
             changes[change.name][mechanism] = _secret(mechanism, change) if hasattr(change, "salt") else None
         except Refused as refusal:
             refuse(rows[change.name], refusal)
-    for name, row in rows.items():
-        if row.error_code == NONE:
-            parts.begin(row, partial(_change_scram, session, name, changes[name]))
+    with together(session):
+        for name, row in rows.items():
+            if row.error_code == NONE:
+                parts.begin(row, partial(_change_scram, session, name, changes[name]))
     parts.settle()
 
 
@@ -119,6 +127,6 @@ def _change_scram(session: KafkaSession, name: str, secrets: dict[str, ScramSecr
 
 
 DESCRIBE_SCRAM = Api(key=50, name="DescribeUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
-                     dispatch=describe_scram, shows=True)
+                     dispatch=describe_scram, shows=True, message=DescribeUserScramCredentialsRequest)
 ALTER_SCRAM = Api(key=51, name="AlterUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
-                  dispatch=alter_scram)
+                  dispatch=alter_scram, message=AlterUserScramCredentialsRequest)

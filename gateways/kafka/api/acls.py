@@ -5,9 +5,10 @@ right to administer the hub. A rule of the configuration file is shown, and chan
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.protocol.admin import (
     CreateAclsRequest,
@@ -58,6 +59,12 @@ def administration_of(session: KafkaSession) -> Administration:
     return accounts
 
 
+def together(session: KafkaSession) -> AbstractContextManager[None]:
+    """What is asked of the database within goes there in few transactions."""
+    accounts = session.services.accounts
+    return nullcontext() if accounts is None else accounts.together()
+
+
 def rules_of(session: KafkaSession, accounts: Administration) -> list[Rule]:
     """Those that hold in the client's tenant."""
     return [rule for rule in accounts.accounts.every_rule() if rule.tenant in (session.principal.tenant, EVERY_TENANT)]
@@ -65,7 +72,7 @@ def rules_of(session: KafkaSession, accounts: Administration) -> list[Rule]:
 
 # ---- DescribeAcls
 
-def describe_acls(request: Request) -> None:
+def describe_acls(request: Request) -> Iterator[None]:
     asked, session = request.decode(DescribeAclsRequest), request.session
     resources: dict[tuple[int, str, int], dict[Acl, None]] = {}
     error, text = NONE, None
@@ -78,6 +85,7 @@ def describe_acls(request: Request) -> None:
             for _, acl in acls_of(rule):
                 if is_wanted(asked, acl):
                     resources.setdefault(acl[:3], {})[acl] = None
+            yield
     rows = [Row(resource_type=kind, resource_name=name, pattern_type=pattern, acls=[
         Row(principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission)
         for acl in acls]) for (kind, name, pattern), acls in resources.items()]
@@ -86,7 +94,7 @@ def describe_acls(request: Request) -> None:
 
 # ---- CreateAcls
 
-def create_acls(request: Request) -> None:
+def create_acls(request: Request) -> Iterator[None]:
     """ACLs of one place are looked at together: some are one right only with others. What is there already is there."""
     asked, session = request.decode(CreateAclsRequest), request.session
     rows = [Row(error_code=NONE, error_message=None) for _ in asked.creations]
@@ -105,14 +113,20 @@ def create_acls(request: Request) -> None:
                 places.setdefault(place_of(creation), {}).setdefault(creation.operation, []).append(row)
             except Refused as refusal:
                 refuse(row, refusal)
-        for place, wanted in places.items():
-            _create(session, accounts, place, wanted, parts)
+            yield
+        there: dict[AclPlace, list[frozenset[Operation]]] = {}
+        for rule in rules_of(session, accounts):
+            there.setdefault(AclPlace(rule.kind, rule.pattern, rule.who, rule.allows), []).append(rule.operations)
+            yield
+        with accounts.together():
+            for place, wanted in places.items():
+                _create(session, accounts, place, wanted, there.get(place, []), parts)
     parts.settle()
 
 
 def _create(session: KafkaSession, accounts: Administration, place: AclPlace, wanted: dict[int, list[Row]],
-            parts: AskedParts) -> None:
-    """Add the rules that are missing for what is wanted of one place."""
+            there: list[frozenset[Operation]], parts: AskedParts) -> None:
+    """Add the rules that are missing for what is wanted of one place; `there`: what rules say of it."""
     rights: dict[tuple[Operation, ...], list[Row]] = {}
     meant = rights_of(place, wanted)
     for number, rows in wanted.items():
@@ -121,7 +135,7 @@ def _create(session: KafkaSession, accounts: Administration, place: AclPlace, wa
         for row in rows if number not in meant else ():
             refuse(row, Refused(INVALID_REQUEST, why_not(place.kind, number)))
     for right, rows in rights.items():
-        if not right or _has(rules_of(session, accounts), place, right):
+        if not right or any(operations.issuperset(right) for operations in there):
             continue
         table = {"effect": "allow" if place.allows else "deny", "who": place.who, "kind": place.kind,
                  "operations": [operation.value for operation in right], "tenant": session.principal.tenant,
@@ -144,14 +158,9 @@ def _add(session: KafkaSession, accounts: Administration, table: dict[str, Any],
     accounts.add_rule(session.author(), table, part.on_changed)
 
 
-def _has(rules: Iterable[Rule], place: AclPlace, right: Iterable[Operation]) -> bool:
-    return any((rule.kind, rule.pattern, rule.who, rule.allows) == place and rule.operations.issuperset(right)
-               for rule in rules)
-
-
 # ---- DeleteAcls
 
-def delete_acls(request: Request) -> None:
+def delete_acls(request: Request) -> Iterator[None]:
     """Each filter's ACLs are taken from their rules; a rule that says nothing more goes. A right that is several of
     Kafka's operations goes with any of them, where it allows; where it denies, only with all."""
     asked, session = request.decode(DeleteAclsRequest), request.session
@@ -165,14 +174,27 @@ def delete_acls(request: Request) -> None:
         for row in rows:
             refuse(row, refusal)
     else:
+        taken: list[Taken] = []
+        filters = list(zip(asked.filters, rows, strict=True))
         for rule in rules_of(session, accounts):
-            _delete(session, accounts, rule, list(zip(asked.filters, rows, strict=True)), parts)
+            taken += _taken(session, rule, filters)
+            yield
+        with accounts.together():
+            for outcome, rule, gone in taken:
+                parts.begin(outcome, partial(_take, session, accounts, rule, rule.operations - gone))
     parts.settle()
 
 
-def _delete(session: KafkaSession, accounts: Administration, rule: Rule, filters: list[tuple[Any, Row]],
-            parts: AskedParts) -> None:
-    """Take from a rule what filters ask for."""
+class Taken(NamedTuple):
+    """What filters take from a rule."""
+
+    outcome: Both
+    rule: Rule
+    gone: set[Operation]
+
+
+def _taken(session: KafkaSession, rule: Rule, filters: list[tuple[Any, Row]]) -> Iterator[Taken]:
+    """What filters ask to be taken from a rule, if anything."""
     acls: dict[tuple[Operation, ...], list[Acl]] = {}
     for right, acl in acls_of(rule):
         acls.setdefault(right, []).append(acl)
@@ -194,7 +216,7 @@ def _delete(session: KafkaSession, accounts: Administration, rule: Rule, filters
     if rule.tenant != session.principal.tenant:
         refuse(outcome, Refused(CLUSTER_AUTHORIZATION_FAILED, "the rule is one of every tenant"))
     else:
-        parts.begin(outcome, partial(_take, session, accounts, rule, rule.operations - gone))
+        yield Taken(outcome, rule, gone)
 
 
 def _take(session: KafkaSession, accounts: Administration, rule: Rule, left: frozenset[Operation], part: AskedPart
@@ -214,6 +236,8 @@ def _matching(acl: Acl) -> Row:
 
 
 DESCRIBE_ACLS = Api(key=29, name="DescribeAcls", first_version=1, last_version=3, first_flexible=2,
-                    dispatch=describe_acls, shows=True)
-CREATE_ACLS = Api(key=30, name="CreateAcls", first_version=1, last_version=3, first_flexible=2, dispatch=create_acls)
-DELETE_ACLS = Api(key=31, name="DeleteAcls", first_version=1, last_version=3, first_flexible=2, dispatch=delete_acls)
+                    dispatch=describe_acls, shows=True, message=DescribeAclsRequest)
+CREATE_ACLS = Api(key=30, name="CreateAcls", first_version=1, last_version=3, first_flexible=2, dispatch=create_acls,
+                  message=CreateAclsRequest)
+DELETE_ACLS = Api(key=31, name="DeleteAcls", first_version=1, last_version=3, first_flexible=2, dispatch=delete_acls,
+                  message=DeleteAclsRequest)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,7 +52,7 @@ END: Final = -1                  # DeleteRecords: everything that is there
 
 # ---- DeleteTopics
 
-def delete_topics(request: Request) -> None:
+def delete_topics(request: Request) -> Iterator[None]:
     asked, session = request.decode(DeleteTopicsRequest), request.session
     wanted = [(topic.name, topic.topic_id) for topic in asked.topics] if request.version >= BY_ID \
         else [(name, NO_UUID) for name in asked.topic_names]
@@ -66,6 +67,7 @@ def delete_topics(request: Request) -> None:
             refuse(row, Refused(INVALID_REQUEST, "a topic is named once, by its name or by its id"))
         else:
             parts.begin(row, partial(delete_topic, session, pace, row))
+        yield
     parts.settle()
 
 
@@ -89,7 +91,7 @@ def delete_topic(session: KafkaSession, pace: Pace, row: Row, part: AskedPart) -
 
 # ---- CreatePartitions
 
-def create_partitions(request: Request) -> None:
+def create_partitions(request: Request) -> Iterator[None]:
     asked, session = request.decode(CreatePartitionsRequest), request.session
     names = Counter(topic.name for topic in asked.topics)
     rows: list[Row] = []
@@ -108,6 +110,7 @@ def create_partitions(request: Request) -> None:
         else:
             parts.begin(row, partial(add_partitions, session, pace, topic), partial(
                 session.audit, "topic.changed", {"topic": topic.name, "partitions": topic.count}))
+        yield
     parts.settle()
 
 
@@ -143,16 +146,18 @@ class RecordDeletion:
         self.before: dict[int, int] = {}
         self.deleted: list[tuple[Row, int]] = []             # and the partition's id
 
-    def add(self, asked: Any) -> None:
+    def add(self, asked: Any) -> Iterator[None]:
         """A topic's partitions; what is wrong with one of them stands in its row."""
         rows = [Row(partition_index=partition.partition_index, low_watermark=-1, error_code=NONE)
                 for partition in asked.partitions]
         self.topics.append(Row(name=asked.name, partitions=rows))
+        yield
         for row, partition in zip(rows, asked.partitions, strict=True):
             try:
                 self.add_one(find_topic(self.request.session, asked.name, Operation.ALTER), row, partition.offset)
             except REFUSALS as refusal:
                 refuse(row, refusal)
+            yield
 
     def add_one(self, topic: Topic, row: Row, offset: int) -> None:
         """Raises Refused, UnknownPartition, Denied."""
@@ -179,10 +184,10 @@ class RecordDeletion:
         self.request.answer(DeleteRecordsResponse, throttle_time_ms=0, topics=self.topics)
 
 
-def delete_records(request: Request) -> None:
+def delete_records(request: Request) -> Iterator[None]:
     deletion = RecordDeletion(request)
     for topic in request.decode(DeleteRecordsRequest).topics:
-        deletion.add(topic)
+        yield from deletion.add(topic)
     outcome = Row(error_code=NONE, error_message=None)
     parts = AskedParts(lambda: deletion.end(outcome))
     if deletion.before:
@@ -194,8 +199,8 @@ def delete_records(request: Request) -> None:
 
 # Kafka 4 has no version 0 any more; kafka-go's `Conn.DeleteTopics` sends no other.
 DELETE_TOPICS = Api(key=20, name="DeleteTopics", first_version=0, last_version=6, first_flexible=4,
-                    dispatch=delete_topics)
+                    dispatch=delete_topics, message=DeleteTopicsRequest)
 DELETE_RECORDS = Api(key=21, name="DeleteRecords", first_version=0, last_version=2, first_flexible=2,
-                     dispatch=delete_records)
+                     dispatch=delete_records, message=DeleteRecordsRequest)
 CREATE_PARTITIONS = Api(key=37, name="CreatePartitions", first_version=0, last_version=3, first_flexible=2,
-                        dispatch=create_partitions)
+                        dispatch=create_partitions, message=CreatePartitionsRequest)

@@ -8,6 +8,7 @@ is refused. So is the quorum of Kafka's controllers, whose offsets count the sta
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import (
@@ -78,7 +79,7 @@ def describe_cluster(request: Request) -> None:
 
 # ---- DescribeTopicPartitions
 
-def describe_topic_partitions(request: Request) -> None:
+def describe_topic_partitions(request: Request) -> Iterator[None]:
     """Topics in the order of their names, from the cursor on, as many partitions as one answer may have."""
     asked, session = request.decode(DescribeTopicPartitionsRequest), request.session
     names = sorted({topic.name for topic in asked.topics}) \
@@ -95,6 +96,7 @@ def describe_topic_partitions(request: Request) -> None:
             cursor = Row(topic_name=name, partition_index=0)
             break
         row, rest = _described(session, name, first, left)
+        yield
         rows.append(row)
         left -= max(1, len(row.partitions))
         first = 0
@@ -132,7 +134,7 @@ def _described(session: KafkaSession, name: str, first: int, most: int) -> tuple
 
 # ---- DescribeQuorum
 
-def describe_quorum(request: Request) -> None:
+def describe_quorum(request: Request) -> Iterator[None]:
     asked, session = request.decode(DescribeQuorumRequest), request.session
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
         request.answer(DescribeQuorumResponse, error_code=CLUSTER_AUTHORIZATION_FAILED,
@@ -144,22 +146,26 @@ def describe_quorum(request: Request) -> None:
                last_caught_up_timestamp=session.services.now_ms())
     rows = []
     for topic in asked.topics:
-        partitions = [Row(partition_index=partition.partition_index, error_code=NONE, error_message=None,
-                          leader_id=NODE_ID, leader_epoch=session.kernel.epoch, high_watermark=end,
-                          current_voters=[only], observers=[]) for partition in topic.partitions]
+        partitions: list[Row] = []
         rows.append(Row(topic_name=topic.topic_name, partitions=partitions))
-        for row in partitions:
+        yield
+        for partition in topic.partitions:
+            row = Row(partition_index=partition.partition_index, error_code=NONE, error_message=None,
+                      leader_id=NODE_ID, leader_epoch=session.kernel.epoch, high_watermark=end, current_voters=[only],
+                      observers=[])
+            partitions.append(row)
             if (topic.topic_name, row.partition_index) != QUORUM:
                 row.error_code, row.error_message = UNKNOWN_TOPIC_OR_PARTITION, "No quorum leads this partition."
                 row.leader_id = row.leader_epoch = row.high_watermark = UNKNOWN
                 row.current_voters = []
+            yield
     node = Row(node_id=NODE_ID, listeners=[Row(name="CONTROLLER", host=host, port=port)])
     request.answer(DescribeQuorumResponse, error_code=NONE, error_message=None, topics=rows, nodes=[node])
 
 
 # ---- ElectLeaders
 
-def elect_leaders(request: Request) -> None:
+def elect_leaders(request: Request) -> Iterator[None]:
     asked, session = request.decode(ElectLeadersRequest), request.session
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
         request.answer(ElectLeadersResponse, throttle_time_ms=0, error_code=CLUSTER_AUTHORIZATION_FAILED,
@@ -169,6 +175,7 @@ def elect_leaders(request: Request) -> None:
     for topic in asked.topic_partitions or ():             # of all partitions none needs an election: none is named
         partitions = [Row(partition_id=index, error_code=NONE, error_message=None) for index in topic.partitions]
         rows.append(Row(topic=topic.topic, partition_result=partitions))
+        yield
         there = session.kernel.topic(topic.topic, session.principal.tenant)
         for row in partitions:
             if there is None or not 0 <= row.partition_id < there.partitions:
@@ -176,12 +183,13 @@ def elect_leaders(request: Request) -> None:
             else:
                 row.error_code = ELECTION_NOT_NEEDED
                 row.error_message = "Leader election not needed for topic partition."
+            yield
     request.answer(ElectLeadersResponse, throttle_time_ms=0, error_code=NONE, replica_election_results=rows)
 
 
 # ---- reassignment
 
-def alter_reassignments(request: Request) -> None:
+def alter_reassignments(request: Request) -> Iterator[None]:
     asked, session = request.decode(AlterPartitionReassignmentsRequest), request.session
     error, text = NONE, None
     rows = []
@@ -189,8 +197,12 @@ def alter_reassignments(request: Request) -> None:
         error, text = CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
     else:
         for topic in asked.topics:
-            partitions = [_reassigned(session, topic.name, partition) for partition in topic.partitions]
+            partitions = []
+            for partition in topic.partitions:
+                partitions.append(_reassigned(session, topic.name, partition))
+                yield
             rows.append(Row(name=topic.name, partitions=partitions))
+            yield
     request.answer(AlterPartitionReassignmentsResponse, throttle_time_ms=0, error_code=error, error_message=text,
                    allow_replication_factor_change=asked.allow_replication_factor_change, responses=rows)
 
@@ -216,14 +228,15 @@ def list_reassignments(request: Request) -> None:
 
 
 ELECT_LEADERS = Api(key=43, name="ElectLeaders", first_version=0, last_version=2, first_flexible=2,
-                    dispatch=elect_leaders)
+                    dispatch=elect_leaders, message=ElectLeadersRequest)
 ALTER_REASSIGNMENTS = Api(key=45, name="AlterPartitionReassignments", first_version=0, last_version=1,
-                          first_flexible=0, dispatch=alter_reassignments)
+                          first_flexible=0, dispatch=alter_reassignments, message=AlterPartitionReassignmentsRequest)
 LIST_REASSIGNMENTS = Api(key=46, name="ListPartitionReassignments", first_version=0, last_version=0,
-                         first_flexible=0, dispatch=list_reassignments)
+                         first_flexible=0, dispatch=list_reassignments, message=ListPartitionReassignmentsRequest)
 DESCRIBE_QUORUM = Api(key=55, name="DescribeQuorum", first_version=0, last_version=2, first_flexible=0,
-                      dispatch=describe_quorum)
+                      dispatch=describe_quorum, message=DescribeQuorumRequest)
 DESCRIBE_CLUSTER = Api(key=60, name="DescribeCluster", first_version=0, last_version=2, first_flexible=0,
-                       dispatch=describe_cluster)
+                       dispatch=describe_cluster, message=DescribeClusterRequest)
 DESCRIBE_TOPIC_PARTITIONS = Api(key=75, name="DescribeTopicPartitions", first_version=0, last_version=0,
-                                first_flexible=0, dispatch=describe_topic_partitions, shows=True)
+                                first_flexible=0, dispatch=describe_topic_partitions, shows=True,
+                                message=DescribeTopicPartitionsRequest)

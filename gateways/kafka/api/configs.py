@@ -7,7 +7,7 @@ answers for which kind of resource.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -215,11 +215,12 @@ KINDS: Final[dict[int, ConfigKind]] = {
 
 # ---- DescribeConfigs
 
-def describe_configs(request: Request) -> None:
+def describe_configs(request: Request) -> Iterator[None]:
     """Each resource once, however often it is named: the answer is much larger than the question."""
     asked, session = request.decode(DescribeConfigsRequest), request.session
     rows = {}
     for resource in asked.resources:
+        yield
         name = (resource.resource_type, resource.resource_name)
         if name in rows:
             continue
@@ -230,7 +231,7 @@ def describe_configs(request: Request) -> None:
         except REFUSALS as refusal:
             refuse(row, refusal)
             continue
-        keys = resource.configuration_keys
+        keys = None if resource.configuration_keys is None else frozenset(resource.configuration_keys)
         row.configs = configs if keys is None else [config for config in configs if config.name in keys]
         for config in row.configs:
             if not asked.include_synonyms:
@@ -249,23 +250,24 @@ def _kind(number: int) -> ConfigKind:
 
 # ---- AlterConfigs, IncrementalAlterConfigs
 
-def alter_configs(request: Request) -> None:
+def alter_configs(request: Request) -> Iterator[None]:
     """What is not named goes back to its default."""
-    _alter(request, request.decode(AlterConfigsRequest), AlterConfigsResponse, _replaced)
+    return _alter(request, request.decode(AlterConfigsRequest), AlterConfigsResponse, _replaced)
 
 
-def incremental_alter_configs(request: Request) -> None:
+def incremental_alter_configs(request: Request) -> Iterator[None]:
     """What is not named stays as it is."""
-    _alter(request, request.decode(IncrementalAlterConfigsRequest), IncrementalAlterConfigsResponse, _stepped)
+    return _alter(request, request.decode(IncrementalAlterConfigsRequest), IncrementalAlterConfigsResponse, _stepped)
 
 
 def _alter(request: Request, asked: Any, answer: Any,
-           changed: Callable[[Check, list[Any], dict[str, str]], dict[str, str]]) -> None:
+           changed: Callable[[Check, list[Any], dict[str, str]], dict[str, str]]) -> Iterator[None]:
     session = request.session
     times = Counter((resource.resource_type, resource.resource_name) for resource in asked.resources)
     rows: dict[tuple[int, str], Row] = {}
     parts = AskedParts(lambda: request.answer(answer, throttle_time_ms=0, responses=list(rows.values())))
     for resource in asked.resources:
+        yield
         name = (resource.resource_type, resource.resource_name)
         row = rows[name] = Row(error_code=NONE, error_message=None, resource_type=name[0], resource_name=name[1])
         if times[name] > 1:
@@ -333,10 +335,11 @@ def list_config_resources(request: Request) -> None:
 
 
 DESCRIBE_CONFIGS = Api(key=32, name="DescribeConfigs", first_version=1, last_version=4, first_flexible=4,
-                       dispatch=describe_configs, shows=True)
+                       dispatch=describe_configs, shows=True, message=DescribeConfigsRequest)
 ALTER_CONFIGS = Api(key=33, name="AlterConfigs", first_version=0, last_version=2, first_flexible=2,
-                    dispatch=alter_configs)
+                    dispatch=alter_configs, message=AlterConfigsRequest)
 INCREMENTAL_ALTER_CONFIGS = Api(key=44, name="IncrementalAlterConfigs", first_version=0, last_version=1,
-                                first_flexible=1, dispatch=incremental_alter_configs)
+                                first_flexible=1, dispatch=incremental_alter_configs,
+                                message=IncrementalAlterConfigsRequest)
 LIST_CONFIG_RESOURCES = Api(key=74, name="ListConfigResources", first_version=0, last_version=1, first_flexible=0,
-                            dispatch=list_config_resources, shows=True)
+                            dispatch=list_config_resources, shows=True, message=ListConfigResourcesRequest)

@@ -7,6 +7,7 @@ rights to a topic that it names is refused; what its regular expression finds ar
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import Denied
@@ -141,12 +142,14 @@ def owned(session: KafkaSession, rows: list[Any]) -> frozenset[int]:
 
 # ---- ConsumerGroupDescribe
 
-def describe(request: Request) -> None:
+def describe(request: Request) -> Iterator[None]:
     """Each group once, however often it is named."""
     asked = request.decode(CONSUMER_GROUP_DESCRIBE_REQUEST)
-    request.answer(CONSUMER_GROUP_DESCRIBE_RESPONSE, throttle_time_ms=0, groups=[
-        describe_group(request.session, name, asked.include_authorized_operations)
-        for name in dict.fromkeys(asked.group_ids)])
+    rows = []
+    for name in dict.fromkeys(asked.group_ids):
+        rows.append(describe_group(request.session, name, asked.include_authorized_operations))
+        yield
+    request.answer(CONSUMER_GROUP_DESCRIBE_RESPONSE, throttle_time_ms=0, groups=rows)
 
 
 def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Row:
@@ -187,6 +190,6 @@ def parts_row(session: KafkaSession, partition_ids: frozenset[int]) -> Row:
 
 
 CONSUMER_GROUP_HEARTBEAT = Api(key=68, name="ConsumerGroupHeartbeat", first_version=0, last_version=1, first_flexible=0,
-                               dispatch=beat)
+                               dispatch=beat, message=CONSUMER_GROUP_HEARTBEAT_REQUEST)
 CONSUMER_GROUP_DESCRIBE = Api(key=69, name="ConsumerGroupDescribe", first_version=0, last_version=1, first_flexible=0,
-                              dispatch=describe, shows=True)
+                              dispatch=describe, shows=True, message=CONSUMER_GROUP_DESCRIBE_REQUEST)

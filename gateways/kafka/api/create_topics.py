@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,13 +128,14 @@ def partitions_of(asked: Any, max_partitions: int) -> int | None:
     return None if count == DEFAULT else count
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     asked = request.decode(CreateTopicsRequest)
     session = request.session
     names = Counter(topic.name for topic in asked.topics)
     creation = Creation(request)
     parts = AskedParts(creation.answer)
     for topic in asked.topics:
+        yield
         row = Row(name=topic.name, topic_id=None, error_code=NONE, error_message=None, topic_config_error_code=NONE,
                   num_partitions=-1, replication_factor=-1, configs=None)
         creation.rows.append(row)
@@ -154,4 +156,5 @@ def note(session: KafkaSession, row: Row) -> None:
     session.audit("topic.created", {"topic": row.name, "partitions": row.num_partitions})
 
 
-CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, dispatch=dispatch)
+CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7, first_flexible=5, dispatch=dispatch,
+                    message=CreateTopicsRequest)

@@ -1,6 +1,7 @@
 """DescribeProducers 0: the idempotent producers that partitions know. None of them is in a transaction of Kafka's."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -36,15 +37,16 @@ class ProducerLookup(PartitionLookup):
         self.settle()
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     lookup = ProducerLookup(request, DescribeProducersResponse)
     for topic in request.decode(DescribeProducersRequest).topics:
         rows = [Row(partition_index=index, error_code=NONE, error_message=None, active_producers=[])
                 for index in dict.fromkeys(topic.partition_indexes)]
         lookup.topics.append(Row(name=topic.name, partitions=rows))
-        lookup.look_up(topic.name, [(row, row.partition_index, Row(current_leader_epoch=NO_EPOCH)) for row in rows])
+        asked = [(row, row.partition_index, Row(current_leader_epoch=NO_EPOCH)) for row in rows]
+        yield from lookup.look_up(topic.name, asked)
     lookup.settle()
 
 
 DESCRIBE_PRODUCERS = Api(key=61, name="DescribeProducers", first_version=0, last_version=0, first_flexible=0,
-                         dispatch=dispatch, shows=True)
+                         dispatch=dispatch, shows=True, message=DescribeProducersRequest)

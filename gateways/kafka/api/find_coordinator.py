@@ -8,6 +8,7 @@ Version 6 adds the keys of share groups (KIP-932), which are refused, since thos
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
@@ -34,11 +35,14 @@ FIRST_WITH_MANY: Final = 4       # the version from which on a request names sev
 NO_NODE: Final = -1
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     asked = request.decode(FindCoordinatorRequest)
     session = request.session
     if request.version >= FIRST_WITH_MANY:
-        coordinators = [find(session, key, asked.key_type) for key in asked.coordinator_keys]
+        coordinators = []
+        for key in asked.coordinator_keys:
+            coordinators.append(find(session, key, asked.key_type))
+            yield
         request.answer(FindCoordinatorResponse, throttle_time_ms=0, coordinators=coordinators)
     else:
         coordinator = find(session, asked.key, asked.key_type)
@@ -71,4 +75,4 @@ def check(session: KafkaSession, key: str, key_type: int) -> tuple[int, str | No
 
 
 FIND_COORDINATOR = Api(key=10, name="FindCoordinator", first_version=0, last_version=6, first_flexible=3,
-                       dispatch=dispatch)
+                       dispatch=dispatch, message=FindCoordinatorRequest)

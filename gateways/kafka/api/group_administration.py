@@ -6,7 +6,7 @@ deletes it. What a tool does to a group waits for the disk.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import (
@@ -57,11 +57,14 @@ def find_group(session: KafkaSession, name: str) -> DescribedGroup | None:
 
 # ---- DescribeGroups
 
-def describe(request: Request) -> None:
+def describe(request: Request) -> Iterator[None]:
     """Each group once, however often it is named: the answer is much larger than the question."""
     asked = request.decode(DescribeGroupsRequest)
-    request.answer(DescribeGroupsResponse, throttle_time_ms=0, groups=[
-        describe_group(request, name, asked.include_authorized_operations) for name in dict.fromkeys(asked.groups)])
+    rows = []
+    for name in dict.fromkeys(asked.groups):
+        rows.append(describe_group(request, name, asked.include_authorized_operations))
+        yield
+    request.answer(DescribeGroupsResponse, throttle_time_ms=0, groups=rows)
 
 
 def describe_group(request: Request, name: str, with_rights: bool) -> Row:
@@ -93,13 +96,14 @@ def describe_group(request: Request, name: str, with_rights: bool) -> Row:
 
 # ---- ListGroups
 
-def list_groups(request: Request) -> None:
+def list_groups(request: Request) -> Iterator[None]:
     asked = request.decode(ListGroupsRequest)
     session = request.session
     states = {state.lower() for state in asked.states_filter or ()}
     types = {kind.lower() for kind in asked.types_filter or ()}
     rows = []
     for name, settings in session.kernel.groups.all(session.principal.tenant):
+        yield
         if settings.kind != ASSIGNED or not session.admission.may_group(session.principal, Operation.CONSUME, name):
             continue
         row = list_group(session, name)
@@ -166,10 +170,11 @@ class GoneGroup:
         self.deletion.settle()
 
 
-def delete_groups(request: Request) -> None:
+def delete_groups(request: Request) -> Iterator[None]:
     deletion = Deletion(request)
     for name in dict.fromkeys(request.decode(DeleteGroupsRequest).groups_names):
         deletion.delete(name)
+        yield
     deletion.settle()
 
 
@@ -186,7 +191,7 @@ class OffsetDeletion:
         self.deleted: list[Row] = []         # of partitions that wait for the disk
         self.partition_ids: list[int] = []
 
-    def add(self, asked: Any, is_read: Callable[[str], bool]) -> None:
+    def add(self, asked: Any, is_read: Callable[[str], bool]) -> Iterator[None]:
         """A topic's partitions; what is wrong with one of them stands in its row."""
         rows = [Row(partition_index=partition.partition_index, error_code=NONE) for partition in asked.partitions]
         self.rows.append(Row(name=asked.name, partitions=rows))
@@ -202,6 +207,7 @@ class OffsetDeletion:
                 row.error_code = coordinator_code_of(refusal)
             else:
                 self.deleted.append(row)
+            yield
 
     def store(self, name: str) -> None:
         session = self.request.session
@@ -232,17 +238,16 @@ def readers_of(session: KafkaSession, name: str) -> Callable[[str], bool]:
         raise Refused(GROUP_ID_NOT_FOUND, f"Group {name} not found.")
     if group.members and group.protocol_type != CONSUMER:
         raise Refused(NON_EMPTY_GROUP, "the group has members, and nobody knows what they read")
-    said = [member.metadata for member in group.members]
-    return lambda topic: any(reads(metadata, topic) for metadata in said)
+    wanted = set()
+    for member in group.members:
+        topics = subscribed_topics(member.metadata)
+        if topics is None:               # one that is not understood may read any
+            return lambda topic: True
+        wanted.update(topics)
+    return wanted.__contains__
 
 
-def reads(metadata: bytes, topic: str) -> bool:
-    """Whether a member that says this reads the topic; one that is not understood may read any."""
-    topics = subscribed_topics(metadata)
-    return topics is None or topic in topics
-
-
-def delete_offsets(request: Request) -> None:
+def delete_offsets(request: Request) -> Iterator[None]:
     asked = request.decode(OffsetDeleteRequest)
     deletion = OffsetDeletion(request)
     try:
@@ -253,15 +258,15 @@ def delete_offsets(request: Request) -> None:
         deletion.answer(code_of_refusal(refusal))
         return
     for topic in asked.topics:
-        deletion.add(topic, is_read)
+        yield from deletion.add(topic, is_read)
     deletion.store(asked.group_id)
 
 
 DESCRIBE_GROUPS = Api(key=15, name="DescribeGroups", first_version=0, last_version=6, first_flexible=5,
-                      dispatch=describe, shows=True)
+                      dispatch=describe, shows=True, message=DescribeGroupsRequest)
 LIST_GROUPS = Api(key=16, name="ListGroups", first_version=0, last_version=5, first_flexible=3, dispatch=list_groups,
-                  shows=True)
+                  shows=True, message=ListGroupsRequest)
 DELETE_GROUPS = Api(key=42, name="DeleteGroups", first_version=0, last_version=2, first_flexible=2,
-                    dispatch=delete_groups)
+                    dispatch=delete_groups, message=DeleteGroupsRequest)
 OFFSET_DELETE = Api(key=47, name="OffsetDelete", first_version=0, last_version=0, first_flexible=1,
-                    dispatch=delete_offsets)
+                    dispatch=delete_offsets, message=OffsetDeleteRequest)

@@ -46,4 +46,4 @@ def answer(request: Request, error: int, producer_id: int = -1, producer_epoch: 
 
 
 INIT_PRODUCER_ID = Api(key=22, name="InitProducerId", first_version=0, last_version=5, first_flexible=2,
-                       dispatch=dispatch)
+                       dispatch=dispatch, message=InitProducerIdRequest)

@@ -11,6 +11,7 @@
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -54,16 +55,16 @@ class OffsetLookup(PartitionLookup):
         self.settle()
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     lookup = OffsetLookup(request, ListOffsetsResponse)
     for topic in request.decode(ListOffsetsRequest).topics:
         rows = [Row(partition_index=partition.partition_index, error_code=NONE, old_style_offsets=[], timestamp=-1,
                     offset=-1, leader_epoch=-1) for partition in topic.partitions]
         lookup.topics.append(Row(name=topic.name, partitions=rows))
-        lookup.look_up(topic.name, [(row, partition.partition_index, partition)
-                                    for row, partition in zip(rows, topic.partitions, strict=True)])
+        yield from lookup.look_up(topic.name, [(row, partition.partition_index, partition)
+                                               for row, partition in zip(rows, topic.partitions, strict=True)])
     lookup.settle()
 
 
 LIST_OFFSETS = Api(key=2, name="ListOffsets", first_version=1, last_version=11, first_flexible=6, dispatch=dispatch,
-                   shows=True)
+                   shows=True, message=ListOffsetsRequest)

@@ -2,6 +2,7 @@
 administer the hub. All partitions are where they must be: to move one there does nothing, elsewhere is nothing."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -62,7 +63,7 @@ def _answer(request: Request, topics: list[Row] | None, error: int) -> None:
 
 # ---- AlterReplicaLogDirs
 
-def alter(request: Request) -> None:
+def alter(request: Request) -> Iterator[None]:
     asked, session = request.decode(AlterReplicaLogDirsRequest), request.session
     may = session.admission.may_hub(session.principal, Operation.ADMINISTER)
     results: dict[str, list[Row]] = {}
@@ -78,11 +79,12 @@ def alter(request: Request) -> None:
                     is_known = there is not None and 0 <= index < there.partitions
                     error = NONE if is_known else UNKNOWN_TOPIC_OR_PARTITION
                 results.setdefault(topic.name, []).append(Row(partition_index=index, error_code=error))
+                yield
     request.answer(AlterReplicaLogDirsResponse, throttle_time_ms=0, results=[
         Row(topic_name=name, partitions=rows) for name, rows in results.items()])
 
 
 ALTER_LOG_DIRS = Api(key=34, name="AlterReplicaLogDirs", first_version=1, last_version=2, first_flexible=2,
-                     dispatch=alter)
+                     dispatch=alter, message=AlterReplicaLogDirsRequest)
 DESCRIBE_LOG_DIRS = Api(key=35, name="DescribeLogDirs", first_version=1, last_version=4, first_flexible=2,
-                        dispatch=describe, shows=True)
+                        dispatch=describe, shows=True, message=DescribeLogDirsRequest)

@@ -213,7 +213,11 @@ def leave(request: Request) -> None:
     request.answer(LeaveGroupResponse, throttle_time_ms=0, error_code=code, members=rows)
 
 
-JOIN_GROUP = Api(key=11, name="JoinGroup", first_version=0, last_version=9, first_flexible=6, dispatch=join)
-HEARTBEAT = Api(key=12, name="Heartbeat", first_version=0, last_version=4, first_flexible=4, dispatch=heartbeat)
-LEAVE_GROUP = Api(key=13, name="LeaveGroup", first_version=0, last_version=5, first_flexible=4, dispatch=leave)
-SYNC_GROUP = Api(key=14, name="SyncGroup", first_version=0, last_version=5, first_flexible=4, dispatch=sync)
+JOIN_GROUP = Api(key=11, name="JoinGroup", first_version=0, last_version=9, first_flexible=6, dispatch=join,
+                 message=JoinGroupRequest)
+HEARTBEAT = Api(key=12, name="Heartbeat", first_version=0, last_version=4, first_flexible=4, dispatch=heartbeat,
+                message=HeartbeatRequest)
+LEAVE_GROUP = Api(key=13, name="LeaveGroup", first_version=0, last_version=5, first_flexible=4, dispatch=leave,
+                  message=LeaveGroupRequest)
+SYNC_GROUP = Api(key=14, name="SyncGroup", first_version=0, last_version=5, first_flexible=4, dispatch=sync,
+                 message=SyncGroupRequest)

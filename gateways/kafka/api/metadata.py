@@ -7,6 +7,7 @@ that is missing is refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -33,20 +34,26 @@ NODES: Final = [NODE_ID]
 NO_NODES: Final[list[int]] = []
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     session = request.session
     asked = request.decode(MetadataRequest)
     with_rights = asked.include_topic_authorized_operations
+    topics: list[Row] = []
     if asked.topics is None or request.version == ALL_WHEN_EMPTY and not asked.topics:
-        topics = [describe(session, topic) for topic in session.guard.topics()]
+        for topic in session.guard.topics():
+            topics.append(describe(session, topic))
+            yield
     else:
         nameless = None if request.version >= NULL_NAMES else ""
-        topics = [find_by_id(session, topic.topic_id, nameless) if topic.name is None
-                  else find(session, topic.name, asked.allow_auto_topic_creation) for topic in asked.topics]
+        for wanted in asked.topics:
+            topics.append(find_by_id(session, wanted.topic_id, nameless) if wanted.name is None
+                          else find(session, wanted.name, asked.allow_auto_topic_creation))
+            yield
     if with_rights:
         for row in topics:
             if row.error_code == NONE:
                 row.authorized_operations = topic_operations(session, row.name)
+            yield
     host, port = session.advertised()
     operations = cluster_operations(session) if asked.include_cluster_authorized_operations else NOT_ASKED
     request.answer(MetadataResponse, throttle_time_ms=0, error_code=NONE, cluster_id=session.services.hub_name,
@@ -102,4 +109,5 @@ def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:
                authorized_operations=None)
 
 
-METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch)
+METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch,
+               message=MetadataRequest)

@@ -6,6 +6,7 @@ is kept by keeping them longer. From version 10 on topics are said by their ids.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
@@ -41,8 +42,9 @@ class Commit:
         self.committed: list[Row] = []       # of partitions that wait for the disk
         self.offsets: dict[int, tuple[int, bytes] | None] = {}
 
-    def add(self, asked: Any) -> None:
+    def add(self, asked: Any) -> Iterator[None]:
         """A topic's partitions; what is wrong with one of them stands in its row."""
+        yield
         rows = [Row(partition_index=partition.partition_index, error_code=NONE) for partition in asked.partitions]
         self.rows.append(Row(name=asked.name, topic_id=asked.topic_id, partitions=rows))
         try:
@@ -61,6 +63,7 @@ class Commit:
                 row.error_code = coordinator_code_of(refusal)
             else:
                 self.committed.append(row)
+            yield
 
     def store(self, asked: Any) -> None:
         """Have the kernel commit what is sound."""
@@ -109,15 +112,16 @@ def offset_of(partition: Any, beginning: int) -> tuple[int, bytes] | None:
     return offset, metadata
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     asked = request.decode(OffsetCommitRequest)
     session, commit = request.session, Commit(request)
     if not session.admission.may_group(session.principal, Operation.CONSUME, asked.group_id):
         commit.refuse(GROUP_AUTHORIZATION_FAILED, asked.topics)
     else:
         for topic in asked.topics:
-            commit.add(topic)
+            yield from commit.add(topic)
         commit.store(asked)
 
 
-OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=10, first_flexible=8, dispatch=dispatch)
+OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=10, first_flexible=8, dispatch=dispatch,
+                    message=OffsetCommitRequest)

@@ -5,6 +5,7 @@ messages are leased commits nothing: it is refused, as it would be refused to co
 """
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -33,16 +34,18 @@ NOTHING: Final = -1
 Committed = dict[int, tuple[int, bytes]]
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     asked = request.decode(OffsetFetchRequest)
     session = request.session
     if request.version >= FIRST_WITH_GROUPS:
         groups = {group.group_id: group for group in asked.groups}       # each once, however often it is named
         by_id = request.version >= FIRST_BY_ID
-        request.answer(OffsetFetchResponse, throttle_time_ms=0,
-                       groups=[fetch(session, group, group.topics, by_id) for group in groups.values()])
+        rows = []
+        for group in groups.values():
+            rows.append((yield from fetch(session, group, group.topics, by_id)))
+        request.answer(OffsetFetchResponse, throttle_time_ms=0, groups=rows)
         return
-    answer = fetch(session, asked, asked.topics)
+    answer = yield from fetch(session, asked, asked.topics)
     if request.version < FIRST_WITH_ERROR and answer.error_code != NONE:
         answer.topics = [Row(name=topic.name, partitions=[row_of(index, None, answer.error_code)
                                                           for index in topic.partition_indexes])
@@ -50,15 +53,21 @@ def dispatch(request: Request) -> None:
     request.answer(OffsetFetchResponse, throttle_time_ms=0, error_code=answer.error_code, topics=answer.topics)
 
 
-def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None, by_id: bool = False) -> Row:
+def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None, by_id: bool = False
+          ) -> Generator[None, None, Row]:
     """One group. `topics` None asks for all that it has committed."""
+    yield
     name = asked.group_id
     error = check(session, name, asked)
     if error != NONE:
         return Row(group_id=name, topics=[], error_code=error)
     committed = session.kernel.groups.committed(name, session.principal.tenant)
-    rows = everything(session, committed) if topics is None \
-        else [named(session, topic, committed, by_id) for topic in topics]
+    if topics is None:
+        rows = yield from everything(session, committed)
+    else:
+        rows = []
+        for topic in topics:
+            rows.append((yield from named(session, topic, committed, by_id)))
     return Row(group_id=name, topics=rows, error_code=NONE)
 
 
@@ -76,14 +85,18 @@ def check(session: KafkaSession, name: str, asked: Any) -> int:
     return NONE
 
 
-def named(session: KafkaSession, asked: Any, committed: Committed, by_id: bool) -> Row:
+def named(session: KafkaSession, asked: Any, committed: Committed, by_id: bool) -> Generator[None, None, Row]:
     """A topic's partitions as they are asked for."""
+    yield
     try:
         topic = find_asked(session, asked, by_id)
     except Refused as refusal:
         rows = [row_of(index, None, refusal.code) for index in asked.partition_indexes]
     else:
-        rows = [partition_row(topic, index, committed) for index in asked.partition_indexes]
+        rows = []
+        for index in asked.partition_indexes:
+            rows.append(partition_row(topic, index, committed))
+            yield
     return Row(name=asked.name, topic_id=getattr(asked, "topic_id", None), partitions=rows)
 
 
@@ -94,7 +107,7 @@ def partition_row(topic: Topic, index: int, committed: Committed) -> Row:
         return row_of(index, None, UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def everything(session: KafkaSession, committed: Committed) -> list[Row]:
+def everything(session: KafkaSession, committed: Committed) -> Generator[None, None, list[Row]]:
     """All that is committed in topics that the client may read."""
     may = session.admission.may_topic
     rows = []
@@ -103,6 +116,7 @@ def everything(session: KafkaSession, committed: Committed) -> list[Row]:
                       if partition_id in committed]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):
             rows.append(Row(name=topic.name, topic_id=UUID(bytes=topic.uuid), partitions=partitions))
+        yield
     return rows
 
 
@@ -113,4 +127,4 @@ def row_of(index: int, committed: tuple[int, bytes] | None, error: int = NONE) -
 
 
 OFFSET_FETCH = Api(key=9, name="OffsetFetch", first_version=1, last_version=10, first_flexible=6, dispatch=dispatch,
-                   shows=True)
+                   shows=True, message=OffsetFetchRequest)

@@ -4,6 +4,7 @@ before what was read; the answer lets them go on.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -31,16 +32,16 @@ class EpochLookup(PartitionLookup):
         self.settle()
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None]:
     lookup = EpochLookup(request, OffsetForLeaderEpochResponse)
     for topic in request.decode(OffsetForLeaderEpochRequest).topics:
         rows = [Row(error_code=NONE, partition=partition.partition, leader_epoch=UNKNOWN, end_offset=UNKNOWN)
                 for partition in topic.partitions]
         lookup.topics.append(Row(topic=topic.topic, partitions=rows))
-        lookup.look_up(topic.topic, [(row, partition.partition, partition)
-                                     for row, partition in zip(rows, topic.partitions, strict=True)])
+        yield from lookup.look_up(topic.topic, [(row, partition.partition, partition)
+                                                for row, partition in zip(rows, topic.partitions, strict=True)])
     lookup.settle()
 
 
 OFFSET_FOR_LEADER_EPOCH = Api(key=23, name="OffsetForLeaderEpoch", first_version=2, last_version=4, first_flexible=4,
-                              dispatch=dispatch, shows=True)
+                              dispatch=dispatch, shows=True, message=OffsetForLeaderEpochRequest)

@@ -1,7 +1,7 @@
 """What a request asks about partitions one by one: it is answered when each of them has its row."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gatehouse.gateways.admission.admission import Denied
@@ -24,8 +24,9 @@ class PartitionLookup:
         self._response = response
         self._pending = 1                    # partitions being looked up; one more while the request is gone through
 
-    def look_up(self, topic_name: str, asked: Sequence[tuple[Row, int, Any]]) -> None:
+    def look_up(self, topic_name: str, asked: Sequence[tuple[Row, int, Any]]) -> Iterator[None]:
         """The partitions of a topic: (row, number, what is asked). What is wrong with one stands in its row."""
+        yield
         try:
             topic = find_topic(self.request.session, topic_name, Operation.CONSUME)
         except (KernelError, Denied) as refusal:
@@ -42,6 +43,7 @@ class PartitionLookup:
                     self.look_up_one(row, partition_id, partition)
             except (KernelError, Denied) as refusal:
                 row.error_code = code_of(refusal)
+            yield
 
     def look_up_one(self, row: Row, partition_id: int, asked: Any) -> None:
         """Fill a row, now or after `expect`, which a `settle` ends."""

@@ -6,13 +6,19 @@ notices. acks=1 and acks=all are the same here: stored means synced.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka.codec import PRODUCE_FLEXIBLE, PRODUCE_TOPIC_IDS, decode_produce, encode_produced
+from gatehouse.gateways.kafka.codec import (
+    PRODUCE_FLEXIBLE,
+    PRODUCE_TOPIC_IDS,
+    ProduceTopic,
+    decode_produce,
+    encode_produced,
+)
 from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import Refused, check_produced, code_of
 from gatehouse.gateways.kafka.not_honoured import note_delay
@@ -27,6 +33,7 @@ from gatehouse.kernel.state.topics import Topic
 
 NO_ACKS: Final = 0
 ALLOWED_ACKS: Final = (-1, 0, 1)
+MANY: Final = 1_000              # partitions of a request, which take some milliseconds
 
 
 class Produced:
@@ -95,11 +102,14 @@ class Produce:
         """One batch more has no answer yet."""
         self.pending += 1
 
-    def append(self, name: bytes, partitions: list[tuple[int, bytes | None]]) -> None:
-        """Append a topic's batches, in the order they came."""
+    def append(self, name: bytes, partitions: list[tuple[int, bytes | None]], more: bool = False) -> None:
+        """Append a topic's batches, in the order they came; `more`: further ones of the last topic."""
         session = self.request.session
         rows = [Produced(self, index) for index, _ in partitions]
-        self.topics.append((name, rows))
+        if more:
+            self.topics[-1][1].extend(rows)
+        else:
+            self.topics.append((name, rows))
         if self.acks not in ALLOWED_ACKS:
             for row in rows:
                 row.refuse(INVALID_REQUIRED_ACKS, f"acks={self.acks}")
@@ -166,9 +176,16 @@ class Produce:
                 self.close_refused(refused.error, refused.text)
             self.request.done([])
             return
-        topics = [(name, [row.row() for row in rows]) for name, rows in answered]
         request = self.request
-        request.done([encode_produced(request.version, request.correlation_id, topics, self.throttle_ms)])
+        if sum([len(rows) for _, rows in answered]) > MANY:
+            request.session.beside(partial(self.encode, answered), request.on_encoded)
+        else:
+            request.done([self.encode(answered)])
+
+    def encode(self, answered: list[tuple[bytes, list[Produced]]]) -> bytes:
+        """The answer."""
+        topics = [(name, [row.row() for row in rows]) for name, rows in answered]
+        return encode_produced(self.request.version, self.request.correlation_id, topics, self.throttle_ms)
 
     def close_refused(self, error: int, text: str | None) -> None:
         """Tell a producer that wants no answer."""
@@ -185,14 +202,26 @@ class Unacknowledged(NamedTuple):
             self.produce.close_refused(code_of(stored.error), str(stored.error))
 
 
-def dispatch(request: Request) -> None:
+def dispatch(request: Request) -> Iterator[None] | None:
     _transactional_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end,
                                                                   request.version)
     request.data = b""
     produce = Produce(request, acks)
+    if sum([len(partitions) for _, partitions in topics]) > MANY:
+        return in_steps(produce, topics)
     for name, partitions in topics:
         if partitions:                      # one without any is left out of the answer, as in Kafka
             produce.append(name, partitions)
+    produce.finish()
+    return None
+
+
+def in_steps(produce: Produce, topics: list[ProduceTopic]) -> Iterator[None]:
+    """Append the batches of many partitions, one after the other."""
+    for name, partitions in topics:
+        for at in range(len(partitions)):
+            produce.append(name, partitions[at:at + 1], at > 0)
+            yield
     produce.finish()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -38,10 +39,10 @@ from gatehouse.gateways.admission.limits.limit import (
     read_limit,
 )
 from gatehouse.gateways.admission.principal import DEFAULT_TENANT
-from gatehouse.gateways.kafka.api.acls import administration_of
+from gatehouse.gateways.kafka.api.acls import MAX_ASKED, administration_of, together
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
-from gatehouse.gateways.kafka.error_codes import INVALID_REQUEST, NONE
+from gatehouse.gateways.kafka.error_codes import INVALID_REQUEST, NONE, POLICY_VIOLATION
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
 
@@ -57,6 +58,9 @@ RATES: Final = {direction: rate for rate, direction in DIRECTIONS.items()}
 EXACT: Final = 0                         # match types
 DEFAULT: Final = 1
 ANY: Final = 2
+
+Limits = dict[tuple[str, str], Limit]
+"""The limits that are quotas, by of what they are and their direction."""
 
 Names = dict[str, str | None]
 """The names of an entity by kind; None: the default."""
@@ -94,20 +98,20 @@ def entity_of(limit: Limit) -> Entity:
 
 # ---- DescribeClientQuotas
 
-def describe_quotas(request: Request) -> None:
+def describe_quotas(request: Request) -> Iterator[None]:
     """Who has none is not listed."""
     asked, session = request.decode(DescribeClientQuotasRequest), request.session
     entries: list[Row] | None = None
     error, text = NONE, None
     try:
-        entries = _entries(session, asked)
+        entries = yield from _entries(session, asked)
     except Refused as refusal:
         error, text = refusal.code, str(refusal)
     request.answer(DescribeClientQuotasResponse, throttle_time_ms=0, error_code=error, error_message=text,
                    entries=entries)
 
 
-def _entries(session: KafkaSession, asked: Any) -> list[Row]:
+def _entries(session: KafkaSession, asked: Any) -> Generator[None, None, list[Row]]:
     """Raises Refused."""
     accounts = administration_of(session)
     _check_filter(asked)
@@ -115,12 +119,19 @@ def _entries(session: KafkaSession, asked: Any) -> list[Row]:
     for user in accounts.accounts.users.values():
         if user.quota.bytes_per_s:
             quotas[f"{USER}:{user.name}"] = Entity({USER: user.name}), {BYTE_RATE: user.quota.bytes_per_s}
+            yield
     for limit in quotas_in(session, accounts).values():
         _, rates = quotas.setdefault(limit.of, (entity_of(limit), {}))
         rates[RATES[limit.direction]] = float(limit.bytes_per_s or 0)
-    return [Row(entity=[Row(entity_type=kind, entity_name=name) for kind, name in entity.names.items()],
-                values=[Row(key=key, value=rate) for key, rate in sorted(rates.items(), reverse=True)])
-            for entity, rates in quotas.values() if _is_asked_for(asked, entity.names)]
+        yield
+    entries = []
+    for entity, rates in quotas.values():
+        if _is_asked_for(asked, entity.names):
+            entries.append(Row(
+                entity=[Row(entity_type=kind, entity_name=name) for kind, name in entity.names.items()],
+                values=[Row(key=key, value=rate) for key, rate in sorted(rates.items(), reverse=True)]))
+        yield
+    return entries
 
 
 def _check_filter(asked: Any) -> None:
@@ -143,7 +154,7 @@ def _is_asked_for(asked: Any, names: Names) -> bool:
     return not asked.strict or len(asked.components) == len(names) or not asked.components
 
 
-def quotas_in(session: KafkaSession, accounts: Administration) -> dict[tuple[str, str], Limit]:
+def quotas_in(session: KafkaSession, accounts: Administration) -> Limits:
     """The limits that are quotas, by of what they are and their direction: of bytes and nothing else, of a user or a
     client id. Not what the configuration says."""
     tenant = session.principal.tenant
@@ -155,27 +166,33 @@ def quotas_in(session: KafkaSession, accounts: Administration) -> dict[tuple[str
 
 # ---- AlterClientQuotas
 
-def alter_quotas(request: Request) -> None:
+def alter_quotas(request: Request) -> Iterator[None]:
     """The quotas of each entity by themselves."""
     asked, session = request.decode(AlterClientQuotasRequest), request.session
     rows: list[Row] = []
     parts = AskedParts(lambda: request.answer(AlterClientQuotasResponse, throttle_time_ms=0, entries=rows))
+    wanted: list[tuple[Row, Entity, dict[str, float]]] = []
     for entry in asked.entries:
         row = Row(error_code=NONE, error_message=None, entity=entry.entity)
         rows.append(row)
-        if asked.validate_only:
-            try:
-                wanted_of(session, administration_of(session), entry)
-            except REFUSALS as refusal:
-                refuse(row, refusal)
-        else:
-            parts.begin(row, partial(_change, session, entry))
+        try:
+            if len(asked.entries) > MAX_ASKED:
+                raise Refused(POLICY_VIOLATION, f"the quotas of at most {MAX_ASKED} are changed in one request")
+            wanted.append((row, *wanted_of(session, administration_of(session), entry)))
+        except REFUSALS as refusal:
+            refuse(row, refusal)
+        yield
+    if wanted and not asked.validate_only:
+        accounts = administration_of(session)
+        limits = quotas_in(session, accounts)
+        with together(session):
+            for row, entity, rates in wanted:
+                parts.begin(row, partial(_change, session, accounts, limits, entity, rates))
     parts.settle()
 
 
-def _change(session: KafkaSession, entry: Any, part: AskedPart) -> None:
-    accounts = administration_of(session)
-    entity, rates = wanted_of(session, accounts, entry)
+def _change(session: KafkaSession, accounts: Administration, limits: Limits, entity: Entity, rates: dict[str, float],
+            part: AskedPart) -> None:
     for _ in range(1, len(rates)):
         part.also()
     for key, rate in rates.items():
@@ -183,12 +200,13 @@ def _change(session: KafkaSession, entry: Any, part: AskedPart) -> None:
             accounts.put_user(session.author(), str(entity.names[USER]), UserChanges(bytes_per_s=rate),
                               part.on_changed, create=False)
         else:
-            _change_limit(session, accounts, _table(session, entity, key, rate), part)
+            _change_limit(session, accounts, limits, _table(session, entity, key, rate), part)
 
 
-def _change_limit(session: KafkaSession, accounts: Administration, table: dict[str, Any], part: AskedPart) -> None:
+def _change_limit(session: KafkaSession, accounts: Administration, limits: Limits, table: dict[str, Any],
+                  part: AskedPart) -> None:
     """Raises AccountError."""
-    limit = quotas_in(session, accounts).get((table["of"], table["direction"]))
+    limit = limits.get((table["of"], table["direction"]))
     if limit is None and table["bytes_per_s"]:
         accounts.add_limit(session.author(), table, part.on_changed)
     elif limit is not None and table["bytes_per_s"]:
@@ -236,6 +254,6 @@ def _read_entity(parts: list[Any]) -> Entity:
 
 
 DESCRIBE_CLIENT_QUOTAS = Api(key=48, name="DescribeClientQuotas", first_version=0, last_version=1, first_flexible=1,
-                             dispatch=describe_quotas, shows=True)
+                             dispatch=describe_quotas, shows=True, message=DescribeClientQuotasRequest)
 ALTER_CLIENT_QUOTAS = Api(key=49, name="AlterClientQuotas", first_version=0, last_version=1, first_flexible=1,
-                          dispatch=alter_quotas)
+                          dispatch=alter_quotas, message=AlterClientQuotasRequest)

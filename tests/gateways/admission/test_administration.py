@@ -328,3 +328,30 @@ def test_an_audit_message() -> None:
 def test_every_refusal_has_a_code() -> None:
     kinds = AccountError.__subclasses__()
     assert len({kind.code for kind in kinds}) == len(kinds) > 6
+
+
+def test_changes_asked_for_together_do_not_take_the_last_administrator(rig: Administered) -> None:
+    """Each of both rules could go while the other is there."""
+    put(rig, "root")
+    put(rig, "second")
+    rules = [rig.did(lambda told, who=who: rig.administration.add_rule("root", {
+        "who": f"user:{who}", "kind": "hub", "operations": ["administer"]}, told)) for who in ("root", "second")]
+    told: list[Any] = []
+    with rig.administration.together():
+        for rule in rules:
+            rig.administration.delete_rule("root", rule.id, told.append)
+        assert told == []
+    assert told[0] is None and isinstance(told[1], LastAdministrator)
+    assert list(rig.accounts.rules) == [rules[1].id]
+    with pytest.raises(LastAdministrator):
+        rig.did(lambda told: rig.administration.delete_rule("root", rules[1].id, told))
+
+
+def test_where_the_database_fails_nothing_of_what_was_asked_together_is_done(rig: Administered) -> None:
+    told: list[Any] = []
+    with rig.administration.together():
+        rig.administration.put_user("root", "bob", UserChanges(), told.append)
+        rig.administration.put_user("root", "eve", UserChanges(), told.append)
+        with rig.store._engine.begin() as connection:
+            connection.execute(sa.text("DROP TABLE users"))
+    assert [type(answer) for answer in told] == [AccountsUnavailable] * 2 and not rig.accounts.users
