@@ -494,6 +494,12 @@ class Outbox:
         self.link.write(encoded)
         self.handed_out(1, len(encoded))
 
+    def look_again(self) -> None:
+        """Rights have changed: what waits and may not be had any more is dropped."""
+        if self._backlog is not None:
+            self._backlog.look_again()
+            self.pump()
+
     def forget_filter(self, topic_filter: str) -> None:
         """The subscription is over."""
         if self._feed is not None:

@@ -749,8 +749,8 @@ class MqttSession:
         self._end(f"principal_ended: {reason}")
 
     def on_rights_changed(self) -> None:
-        """Subscriptions that are no longer allowed end, and so does a client whose id is not; MQTT cannot tell the
-        client of the former."""
+        """Subscriptions that are no longer allowed end, with what waits of them, and so does a client whose id is not;
+        MQTT cannot tell the client of the former."""
         guard, wanted = self._guard, self._wanted_id
         if guard is None or self._ended:
             return
@@ -764,6 +764,8 @@ class MqttSession:
                 subscriptions.end(topic_filter)
                 self._count("subscription_ended")
                 guard.note_untold("subscription_ended", f"{topic_filter!r} may not be had any more")
+        if self._outbox is not None:
+            self._outbox.look_again()
 
     def handle_taken_over(self) -> None:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""
