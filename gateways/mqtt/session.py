@@ -377,6 +377,8 @@ class MqttSession:
             raise ProtocolError("[MQTT-3.1.0-2] a second CONNECT")
         elif first == packets.AUTH and level == packets.MQTT5:
             self._handle_auth(body)
+        elif first in packets.SERVERS_ALONE:
+            raise ProtocolError(f"a packet that servers alone send: {first:#04x} (2.1.2)")
         else:
             raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
 
