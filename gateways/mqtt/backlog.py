@@ -112,7 +112,7 @@ class Backlog:
                 ranges.append(Range(address, offset, count, qos))
                 self._charge(RANGE_BYTES)
             elif qos:
-                self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
+                self._outbox.session.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
                 return
             else:
                 self._outbox.trace.on_event("mqtt", "dropped_slow", count)
@@ -246,7 +246,7 @@ class Backlog:
         try:
             self._take_fetched({read.answer.partition_id: Found(read) for read in answers})
         except StorageFailed as error:
-            self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
+            self._outbox.session.give_up(f"{error.code}: what the client is owed cannot be read")
             return
         self.pump()
 

@@ -209,7 +209,7 @@ class History:
         for stretch in stretches:
             partition_id, before = stretch.partition_id, self._positions[stretch.partition_id]
             if stretch.error is not None and stretch.topic:
-                self._outbox.give_up(f"storage_failed: the history of {self.asked.filter} cannot be read")
+                self._outbox.session.give_up(f"storage_failed: the history of {self.asked.filter} cannot be read")
                 return
             stop = self._stops.get(partition_id, 0) if self.is_durable else stretch.next_offset
             self._positions[partition_id] = max(before, min(stretch.next_offset, stop))
